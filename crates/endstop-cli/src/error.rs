@@ -69,7 +69,7 @@ impl ExitMeaning {
                 "a limit stopped the run, or a rule paused it and nobody approved (run, agent)"
             }
             Self::OwnFailure => {
-                "endstop itself failed, wrong arguments included, or model calls went around the gateway (run)"
+                "endstop itself failed, wrong arguments included, or model calls bypassed the gateway (run)"
             }
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run, doctor)",

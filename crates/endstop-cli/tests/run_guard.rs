@@ -1,4 +1,4 @@
-//! The guard of `endstop run`: calls that go around the gateway are refused, said, and end the command.
+//! The guard of `endstop run`: calls that bypass the gateway are refused, reported, and end the command.
 //!
 //! No test leaves loopback: a connection to a provider's host is refused before its name is looked up, and one that is
 //! allowed goes to a proxy on loopback that the environment names.
@@ -128,7 +128,7 @@ fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn a_command_whose_calls_go_around_is_refused_at_once_told_and_ended_with_125() {
+fn a_command_whose_calls_bypass_the_gateway_is_refused_at_once_told_and_ended_with_125() {
     for quiet in [&["-q"][..], &[]] {
         let (proxy, heads) = proxy();
         let flags = [quiet, &["--guard-wait", "300ms"]].concat();
@@ -144,7 +144,7 @@ fn a_command_whose_calls_go_around_is_refused_at_once_told_and_ended_with_125() 
             stderr.contains("endstop: ended the command: refused 1 connection to api.openai.com"),
             "{stderr}"
         );
-        assert!(stderr.contains("would have gone around the limits"), "{stderr}");
+        assert!(stderr.contains("would have bypassed the limits"), "{stderr}");
         assert_eq!(run.told["command_exit_code"], 143, "it got SIGTERM");
         assert_eq!((&run.told["exit_code"], &run.told["stopped"]), (&125.into(), &false.into()));
         let guard = &run.told["guard"];
@@ -216,7 +216,7 @@ fn direct_connections_that_are_allowed_are_counted_and_go_through_the_users_own_
         );
         assert_eq!(guard["other_tunnels"], 1);
         assert!(
-            stderr.contains("not limited: 2 connections to api.openai.com went around"),
+            stderr.contains("not limited: 2 connections to api.openai.com bypassed"),
             "{stderr}"
         );
         let heads = heads.lock().unwrap();
@@ -235,10 +235,7 @@ fn without_the_guard_the_proxy_variables_stay_and_missing_calls_are_said() {
     assert_eq!(run.stdout(), "<http://127.0.0.1:9> <> <> 127.0.0.1,localhost,::1\n");
     let stderr = run.stderr();
     assert!(stderr.contains("no model call came through the gateway"), "{stderr}");
-    assert!(
-        stderr.contains("with --no-guard, calls that went around it were not seen"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("with --no-guard, calls that bypassed it were not seen"), "{stderr}");
     assert_eq!(run.told["guard"]["mode"], "off");
 }
 

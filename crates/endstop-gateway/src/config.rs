@@ -159,11 +159,11 @@ pub enum Unnamed {
     Shared,
 }
 
-/// Whether the gateway is also a proxy for HTTPS that its clients name in `HTTPS_PROXY`, so that no model call goes around
-/// it unnoticed ([`Gateway::tunnels`](crate::Gateway::tunnels)).
+/// Whether the gateway is also a proxy for HTTPS that its clients name in `HTTPS_PROXY`, so that no model call
+/// bypasses it unnoticed ([`Gateway::tunnels`](crate::Gateway::tunnels)).
 ///
-/// Hosts of model providers are a list, with the hosts of [`Upstreams`] besides. The gateway reaches hosts through the proxy
-/// of its own environment, where that has one.
+/// Hosts of model providers are a list; the hosts of [`Upstreams`] count as such too. The gateway reaches other hosts through
+/// the proxy that its environment names, if any.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The gateway as the proxy of its client (`HTTPS_PROXY`): it tunnels every host but those of model providers, so that no
-//! model call goes around it unnoticed.
+//! model call bypasses it unnoticed.
 //!
 //! A tunnel (`CONNECT`) carries bytes that the gateway does not read; it cannot tell a model call from telemetry. So the
 //! host decides, before its name is looked up. Each tunnel is bounded in time, and all of them in number. Requests of
@@ -98,7 +98,7 @@ impl TunnelService {
         }
     }
 
-    /// What was asked for until now, and from now on.
+    /// Returns the report, and notifies of changes.
     pub(crate) fn report(&self) -> watch::Receiver<TunnelReport> {
         self.report.subscribe()
     }
@@ -141,7 +141,7 @@ impl TunnelService {
         });
         let remote = connected.map_err(|error| TunnelError::Unreachable { host, error })?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are let go.
+        // A set keeps its finished tasks until they are joined.
         while open.try_join_next().is_some() {}
         open.spawn(async move {
             // A client that is gone before it has read the answer needs no tunnel.

@@ -31,9 +31,10 @@ known of the program, 127 if the command was not found.";
 const JSON_VERSION: u32 = 1;
 /// The address of a gateway that does not run yet.
 const BASE: &str = "http://127.0.0.1:PORT";
-/// What `endstop run` does about calls that go around it.
+/// The guard of `endstop run`, and the guard for a program whose calls go elsewhere.
 const GUARD: &str =
-    "refuses direct connections to model providers, and says so (--allow-direct, --no-guard)";
+    "refuses and reports direct connections to model providers (--allow-direct, --no-guard)";
+const GUARD_ELSEWHERE: &str = "counts direct connections to model providers";
 /// The run that has not begun.
 const RUN: &str = "RUN";
 

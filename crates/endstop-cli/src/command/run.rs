@@ -62,8 +62,8 @@ The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTH
 like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
-The gateway is also its HTTPS_PROXY: it refuses connections to model providers that go around it, says so, \
-and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled.
+The gateway is also its HTTPS_PROXY: it refuses and reports connections that bypass it to a model \
+provider, and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled.
 
 When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
 --grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
@@ -72,7 +72,7 @@ rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 Exit codes: 124 if a limit stopped the run, or nobody approved a pause, whatever the command's own code \
 was (--preserve-status passes that on); else the command's own, 128+N if signal N ended it (by SIGINT and \
 SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included, or the \
-command was ended because its calls went around the gateway; 126 if the command \
+command was ended because its calls bypassed the gateway, or made no call under --require-calls; 126 if the command \
 cannot be executed; 127 if it was not found.";
 
 /// Arguments of `endstop run`.
@@ -326,14 +326,14 @@ async fn supervised(
     }
 }
 
-/// Warns of entries of `NO_PROXY` that the guard does not see past.
+/// Warns of entries of `NO_PROXY` that hide connections from the guard.
 fn warn_of_exemptions(has_guard: bool, variables: &BTreeMap<&'static str, String>) {
     let hosts = ["NO_PROXY", "no_proxy"].into_iter().filter_map(|name| variables.get(name));
     if let Some(entry) = hosts.filter_map(|hosts| guard::exempting_entry(hosts)).next()
         && has_guard
     {
         output::warn(&format!(
-            "`{entry}` of NO_PROXY takes hosts of model providers out of the guard: calls there go around the gateway unseen"
+            "`{entry}` of NO_PROXY takes hosts of model providers out of the guard: calls there bypass the gateway unseen"
         ));
     }
 }
@@ -354,7 +354,7 @@ fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
         );
     }
     if !args.guard.is_on() {
-        text.push_str("; no guard: calls that go around the gateway are not seen");
+        text.push_str("; no guard: calls that bypass the gateway are not seen");
     }
     if args.dry_run {
         text.push_str("; dry run: nothing is stopped");

@@ -31,7 +31,7 @@ enum State {
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    /// What follows a `CONNECT` is no HTTP.
+    /// The bytes after a `CONNECT`, which are not HTTP.
     Tunnel,
 }
 

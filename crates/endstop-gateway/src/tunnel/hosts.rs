@@ -146,7 +146,7 @@ mod tests {
     fn each_row_is_one_pattern_as_it_is_compared() {
         let mut seen = std::collections::BTreeSet::new();
         for (pattern, provider) in MODEL_HOSTS {
-            assert!(seen.insert(pattern), "`{pattern}` stands twice");
+            assert!(seen.insert(pattern), "`{pattern}` is listed twice");
             assert_eq!(normalized(pattern), pattern);
             assert!(pattern.matches('*').count() <= 1 && !provider.is_empty(), "{pattern}");
             let sample = pattern.replace('*', "x");

@@ -1,4 +1,4 @@
-//! What the guard has seen.
+//! The connections that clients requested of the gateway as their proxy.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;

@@ -113,7 +113,7 @@ impl Connector {
         secured(tls, &address.host, wire).await
     }
 
-    /// Connects for bytes of any kind. A proxy on the way is asked for a tunnel.
+    /// Connects for bytes of any kind. A proxy on the way opens a tunnel.
     pub(super) async fn connect_raw(&self, address: &UpstreamAddress) -> io::Result<Wire> {
         match &address.proxy {
             None => tcp(&address.host, address.port).await,

@@ -1,9 +1,9 @@
-//! The guard: connections that go around the gateway are refused, said, and end a command that makes no other calls.
+//! The guard refuses and reports connections that bypass the gateway, and ends a command that makes no other calls.
 //!
-//! Refusing alone would be a bad stop: programs try again for minutes, or forever. A refused connection alone is no proof of
-//! a model call: programs whose calls come through the gateway open others to their provider for telemetry. So the command is
-//! ended only if no call has come through since, for [`GuardArgs::guard_wait`]; one whose calls have come through before only
-//! if it tries again and again. A program that draws the screen is left to the person before it: nothing is spent.
+//! Refusing alone would be a bad stop: programs try again for minutes, or forever. A refused connection does not
+//! prove a model call: programs whose calls reach the gateway open others to their provider for telemetry. So the guard ends
+//! a command only if no call has reached the gateway since, for [`GuardArgs::guard_wait`]; and one that has made calls before
+//! only if it tries again and again. A program that draws the screen is left to the person before it: nothing is spent.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use crate::output::{counted, duration};
 /// Flags of the guard.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuardArgs {
-    /// Leave HTTPS_PROXY as it is: connections that go around the gateway are neither refused nor seen
+    /// Leave HTTPS_PROXY as it is: connections that bypass the gateway are neither refused nor seen
     #[arg(long, conflicts_with = "allow_direct")]
     no_guard: bool,
-    /// Let connections to model providers that go around the gateway pass, and count them
+    /// Let connections to model providers that bypass the gateway pass, and count them
     #[arg(long)]
     allow_direct: bool,
     /// How long a command whose connections to model providers were refused may make no call through the gateway; then it
@@ -42,7 +42,7 @@ impl GuardArgs {
         !self.no_guard
     }
 
-    /// What the gateway tunnels. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
+    /// Returns the tunnels that the gateway offers. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
     /// although its calls go elsewhere.
     pub(super) const fn tunnels(&self, lets_pass: bool) -> Tunnels {
         match (self.no_guard, self.allow_direct || lets_pass) {
@@ -68,7 +68,7 @@ pub(super) fn exempting_entry(no_proxy: &str) -> Option<&str> {
     no_proxy.split(',').map(str::trim).find(takes_out)
 }
 
-/// What the supervisor does about connections that go around the gateway.
+/// The supervisor's view of connections that bypass the gateway.
 #[derive(Debug)]
 pub(super) struct Guard {
     report: watch::Receiver<TunnelReport>,
@@ -109,13 +109,13 @@ impl Guard {
             let provider = direct.provider;
             lines.push(match (direct.refused, has_calls) {
                 (0, _) => format!(
-                    "endstop: a connection to {host} ({provider}) goes around the gateway; calls in it are not limited"
+                    "endstop: a connection to {host} ({provider}) bypasses the gateway; calls in it are not limited"
                 ),
                 (_, true) => format!(
-                    "endstop: refused a connection to {host} ({provider}): calls in it would go around the limits"
+                    "endstop: refused a connection to {host} ({provider}): calls in it would bypass the limits"
                 ),
                 (_, false) => format!(
-                    "endstop: refused a connection to {host} ({provider}): calls in it would go around the limits; \
+                    "endstop: refused a connection to {host} ({provider}): calls in it would bypass the limits; \
                      ends the command unless a call comes through the gateway within {wait}"
                 ),
             });
@@ -130,7 +130,7 @@ impl Guard {
         host.map(|(host, _)| format!("refused {host}"))
     }
 
-    /// Returns when the command is ended if nothing changes. `has_requests` is whether anything has come through the gateway.
+    /// Returns when the command is ended if nothing changes. `has_requests` is whether any request has reached the gateway.
     pub(super) fn due(&mut self, snapshot: &RunSnapshot, has_requests: bool) -> Option<Instant> {
         let is_waiting = snapshot.paused.is_some() || snapshot.pause.is_some();
         if self.has_ended || is_waiting || snapshot.in_flight > 0 || snapshot.stopped.is_some() {
@@ -163,7 +163,7 @@ impl Guard {
         )
     }
 
-    /// What it has seen.
+    /// Returns the outcome, at the end of the run.
     pub(super) fn outcome(&self, args: &GuardArgs) -> GuardOutcome {
         GuardOutcome {
             mode: self.mode,
@@ -174,7 +174,7 @@ impl Guard {
     }
 }
 
-/// What the guard has to say at the end.
+/// The guard's part of the summary.
 #[derive(Debug)]
 pub(super) struct GuardOutcome {
     mode: Tunnels,
@@ -185,7 +185,7 @@ pub(super) struct GuardOutcome {
 }
 
 impl GuardOutcome {
-    /// Whether nothing was looked at.
+    /// Whether there was no guard.
     pub(super) fn is_off(&self) -> bool {
         self.mode == Tunnels::Off
     }
@@ -196,12 +196,12 @@ impl GuardOutcome {
         if self.report.refused() > 0 {
             let hosts = in_words(&self.report, |direct| direct.refused);
             lines.push(format!(
-                "endstop: refused {hosts}: calls in them would have gone around the limits"
+                "endstop: refused {hosts}: calls in them would have bypassed the limits"
             ));
         }
         if self.report.tunnelled() > 0 {
             let hosts = in_words(&self.report, |direct| direct.tunnelled);
-            lines.push(format!("endstop: not limited: {hosts} went around the gateway"));
+            lines.push(format!("endstop: not limited: {hosts} bypassed the gateway"));
         }
         lines
     }
@@ -260,10 +260,11 @@ mod tests {
     /// Refusals, in seconds after `begun`.
     fn refused(begun: Instant, seconds: impl IntoIterator<Item = u64>) -> TunnelReport {
         let times: Vec<_> = seconds.into_iter().map(|n| begun + Duration::from_secs(n)).collect();
-        let mut report = TunnelReport::default();
-        report.first_refused = times.first().copied();
-        report.last_refused = times.into_iter().collect();
-        report
+        TunnelReport {
+            first_refused: times.first().copied(),
+            last_refused: times.into_iter().collect(),
+            ..TunnelReport::default()
+        }
     }
 
     #[test]

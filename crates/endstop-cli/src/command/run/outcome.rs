@@ -24,9 +24,9 @@ const NO_CALLS: &str = "endstop: no model call came through the gateway, so noth
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
 
-/// What is added without the guard.
-const NOT_SEEN: &str = "; with --no-guard, calls that went around it were not seen";
-/// What is said with `--require-calls` where only other requests came.
+/// Added to [`NO_CALLS`] without the guard.
+const NOT_SEEN: &str = "; with --no-guard, calls that bypassed it were not seen";
+/// Printed under `--require-calls` if only other requests reached the gateway.
 const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway (--require-calls)";
 
 /// What helps where a model has no price.
@@ -61,7 +61,7 @@ pub(super) struct RunOutcome<'s> {
     pub(super) options: Vec<&'static str>,
     /// The policy that was not obeyed, under `--dry-run`.
     pub(super) dry_run: Option<&'s DryRunObserver>,
-    /// The connections that went around the gateway, or would have.
+    /// The connections that bypassed the gateway, or would have.
     pub(super) guard: GuardOutcome,
 }
 
@@ -154,7 +154,7 @@ impl RunOutcome<'_> {
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
-    /// Whether model calls were asked for, and none came.
+    /// Whether the user requires model calls, and none reached the gateway.
     fn lacks_calls(&self) -> bool {
         let attempts = self.report.as_ref().map_or(0, |report| report.totals.attempts);
         let counts = &self.counts;
@@ -179,7 +179,7 @@ impl RunOutcome<'_> {
     fn summary(&self, report: &Report) -> String {
         let totals = &report.totals;
         let ended = match (&self.stopped, self.ended) {
-            _ if self.guard.has_ended => "ended (its calls went around the gateway)".to_owned(),
+            _ if self.guard.has_ended => "ended (its calls bypassed the gateway)".to_owned(),
             (Some(signal), _) => format!("stopped ({})", signal.reason),
             (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),

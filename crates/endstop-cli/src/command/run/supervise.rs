@@ -260,7 +260,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Says which connections were refused, and ends the command if it makes no other calls.
+    /// Reports refused connections, and ends the command if it makes no other calls.
     fn heed_guard(&mut self) {
         let snapshot = self.snapshot.borrow().clone();
         for line in self.guard.news(snapshot.calls > 0) {
@@ -269,7 +269,7 @@ impl Supervisor<'_> {
         if self.guard_due().is_some_and(|due| Instant::now() >= due) {
             let why = self.guard.end();
             self.printer.say(&why, self.terminal.as_ref());
-            // It was told nothing that it understands, and calls that come after all are still limited.
+            // No stop response reaches it, so it needs no time to act on one.
             self.shutdown.stop(Instant::now(), Duration::ZERO);
         }
     }
