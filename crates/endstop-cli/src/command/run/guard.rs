@@ -109,13 +109,13 @@ impl Guard {
             let provider = direct.provider;
             lines.push(match (direct.refused, has_calls) {
                 (0, _) => format!(
-                    "endstop: a connection to {host} ({provider}) bypasses the gateway; calls in it are not limited"
+                    "endstop: a connection to {host} ({provider}) bypasses the gateway; model calls there are not limited"
                 ),
                 (_, true) => format!(
-                    "endstop: refused a connection to {host} ({provider}): calls in it would bypass the limits"
+                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits"
                 ),
                 (_, false) => format!(
-                    "endstop: refused a connection to {host} ({provider}): calls in it would bypass the limits; \
+                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits; \
                      ends the command unless a call comes through the gateway within {wait}"
                 ),
             });
@@ -196,7 +196,7 @@ impl GuardOutcome {
         if self.report.refused() > 0 {
             let hosts = in_words(&self.report, |direct| direct.refused);
             lines.push(format!(
-                "endstop: refused {hosts}: calls in them would have bypassed the limits"
+                "endstop: refused {hosts}: model calls there would have bypassed the limits"
             ));
         }
         if self.report.tunnelled() > 0 {
