@@ -18,7 +18,7 @@ pub enum ExitMeaning {
     Usage,
     /// A limit stopped or paused a run; `timeout` ends with the same code.
     Stopped,
-    /// Endstop itself failed while it ran a command; `timeout` ends with the same code.
+    /// Endstop itself failed while it ran a command, or could not limit it; `timeout` ends with the same code.
     OwnFailure,
     /// The command cannot be executed.
     CannotExecute,
@@ -69,7 +69,9 @@ impl ExitMeaning {
             Self::Stopped => {
                 "a limit stopped the run, or a rule paused it and nobody approved (run, agent)"
             }
-            Self::OwnFailure => "endstop itself failed, wrong arguments included (run)",
+            Self::OwnFailure => {
+                "endstop itself failed, wrong arguments included, or model calls bypassed the gateway (run)"
+            }
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run, doctor)",
             Self::Interrupted => "interrupted (Ctrl-C)",

@@ -53,3 +53,14 @@ pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 /// The most directories that a private directory is looked for above: paths of users have a handful.
 #[cfg(unix)]
 pub(crate) const MAX_PARENTS: usize = 64;
+
+/// How long `endstop run` waits for a call through the gateway after it refused a connection to a model provider, before it
+/// ends the command: programs that are limited make their first call within 3 s of their start, and within 20 s without a
+/// network. Those that are not try again for minutes.
+#[cfg(unix)]
+pub(crate) const DEFAULT_GUARD_WAIT: &str = "30s";
+
+/// The most time between ten refused connections of a program that tries again and again. Telemetry is sent every ten
+/// seconds at most, and so takes longer.
+#[cfg(unix)]
+pub(crate) const MAX_RETRY_SPAN: std::time::Duration = std::time::Duration::from_secs(60);

@@ -91,6 +91,12 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     private_file().write(true).create(true).truncate(true).open(path)
 }
 
+/// Prints a line on standard error, also with `--quiet`: what was run is not what was limited.
+pub fn say(message: &str) {
+    // As for a note.
+    let _ = writeln!(anstream::stderr(), "{message}");
+}
+
 /// Buffered standard output, without color codes where they are not wanted.
 #[derive(Debug)]
 pub struct Stdout {

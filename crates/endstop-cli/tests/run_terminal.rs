@@ -30,6 +30,23 @@ fn the_command_has_the_terminal_and_is_in_its_foreground() {
 }
 
 #[test]
+fn a_refused_connection_is_said_at_once_and_stands_on_the_status_line() {
+    let connect = "import os, socket, urllib.parse\n\
+        proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])\n\
+        stream = socket.create_connection((proxy.hostname, proxy.port))\n\
+        stream.sendall(b'CONNECT api.openai.com:443 HTTP/1.1\\r\\n\\r\\n')\n\
+        stream.recv(999)\n";
+    let script = format!("python3 -c \"{connect}\"; exec sleep 600");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let command = Command::new(endstop).args(["run", "--", "/bin/sh", "-c", &script]);
+    let mut terminal = Terminal::begin(command.env_remove("ENDSTOP_RUN"));
+    terminal.expect("refused a connection to api.openai.com (OpenAI)");
+    terminal.expect("refused api.openai.com \u{b7} ");
+    terminal.send("\u{3}");
+    assert_eq!(terminal.status().signal(), Some(2));
+}
+
+#[test]
 fn ctrl_c_goes_to_the_command_and_its_end_decides() {
     let mut terminal =
         run("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done");

@@ -49,7 +49,6 @@ impl Body {
     }
 
     /// An empty body.
-    #[cfg(test)]
     pub(crate) const fn empty() -> Self {
         Self(Kind::Full(Bytes::new()))
     }

@@ -87,6 +87,9 @@ pub struct Config {
     /// With a shared budget in [`Config::environment`] the gateway reads all files at the start and charges the budget with
     /// their spend: it has to be a new budget.
     pub stored_runs: Option<PathBuf>,
+    /// Whether clients can use the gateway as their proxy for HTTPS (`CONNECT`). Only on a loopback address; on others it
+    /// is off.
+    pub tunnels: Tunnels,
 }
 
 impl Config {
@@ -110,6 +113,7 @@ impl Config {
             control: Control::default(),
             refusals: None,
             stored_runs: None,
+            tunnels: Tunnels::Off,
         }
     }
 }
@@ -164,6 +168,36 @@ pub enum Unnamed {
     Refuse,
     /// All such requests belong to one run.
     Shared,
+}
+
+/// Whether the gateway is also a proxy for HTTPS that its clients name in `HTTPS_PROXY`, so that no model call
+/// bypasses it unnoticed ([`Gateway::tunnels`](crate::Gateway::tunnels)).
+///
+/// Hosts of model providers are a list; the hosts of [`Upstreams`] count as such too. The gateway reaches other hosts through
+/// the proxy that its environment names, if any.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Program, policy::Policy, probe::Probes};
+/// # use endstop_runtime::store::RunId;
+/// use endstop_gateway::{Config, Runs, Tunnels, Upstreams};
+///
+/// # let program = Arc::new(Program::new(&Policy::from_toml("[stop]\na = \"steps >= 3\"")?, &Probes::new())?);
+/// # let upstreams = Upstreams::all("https://api.example.com/v1")?;
+/// let mut config = Config::new(upstreams, program, Runs::One(RunId::parse("nightly")?));
+/// assert_eq!(config.tunnels, Tunnels::Off);
+/// config.tunnels = Tunnels::Guarded;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnels {
+    /// There are none: `CONNECT` is answered with 400.
+    #[default]
+    Off,
+    /// Connections to hosts of model providers are refused (403); all others are tunnelled.
+    Guarded,
+    /// All are tunnelled. Those to model providers are counted.
+    All,
 }
 
 /// The form of stop responses.

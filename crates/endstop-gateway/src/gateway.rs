@@ -10,18 +10,20 @@ use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, poll_kill_switch};
 use endstop_runtime::store::RunId;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::{Bounds, Config, Control};
+use crate::config::{Bounds, Config, Control, Tunnels};
 use crate::control::{self, ControlError, ControlService};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry, RunOrigin};
 use crate::server::{Accept, PeerInfo};
+use crate::tunnel::{TunnelReport, TunnelService};
 use crate::upstream::HttpClient;
 use crate::{origin, server};
 
@@ -97,6 +99,7 @@ pub struct Gateway {
     config: Arc<Config>,
     registry: Arc<Registry>,
     drains: Arc<Drains>,
+    tunnels: Arc<TunnelService>,
     stop: CancelToken,
     server: JoinHandle<()>,
     control: ControlServers,
@@ -129,22 +132,32 @@ impl Gateway {
             StartError::Store { directory, why: why.to_string() }
         })?;
         let registry = Arc::new(registry);
+        let is_local = addr.ip().is_loopback();
+        let mode = if is_local { config.tunnels } else { Tunnels::Off };
+        let tunnels = Arc::new(TunnelService::new(mode, client.clone(), &config.upstreams));
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
         let control = ControlServers::start(&config.control, &registry).await?;
         let service = Arc::new(Service {
             calls,
-            control_hint: control.hint(addr.ip().is_loopback()),
-            is_local: addr.ip().is_loopback(),
+            control_hint: control.hint(is_local),
+            tunnels: Arc::clone(&tunnels),
+            is_local,
         });
         let stop = CancelToken::new();
         let handler = move |request, peer: PeerInfo| {
             let service = Arc::clone(&service);
             async move { service.answer(request, peer).await }
         };
-        let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
+        let server = tokio::spawn(server::serve(
+            listener,
+            bounds,
+            mode != Tunnels::Off,
+            handler,
+            stop.clone(),
+        ));
         let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
-        Ok(Self { addr, config, registry, drains, stop, server, control, watch })
+        Ok(Self { addr, config, registry, drains, tunnels, stop, server, control, watch })
     }
 
     /// The address that it listens on.
@@ -211,6 +224,12 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.counts())
     }
 
+    /// Returns what clients asked of the gateway as their proxy ([`Config::tunnels`]), and notifies of changes.
+    #[must_use]
+    pub fn tunnels(&self) -> watch::Receiver<TunnelReport> {
+        self.tunnels.report()
+    }
+
     /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
     /// Returns whether a rule was approved.
     pub fn approve(&self, id: &RunId, limit: Option<Money>) -> bool {
@@ -260,11 +279,12 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
+    /// Stops listening, closes the tunnels, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
     /// the end of every run to observers.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
+        self.tunnels.close();
         self.stop.cancel(signal(), Urgency::Graceful);
         if tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await.is_err() {
             self.stop.cancel(signal(), Urgency::Now);
@@ -282,6 +302,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         drop(self.drains.close());
+        self.tunnels.close();
         self.server.abort();
         self.control.abort();
         if let Some(watch) = &self.watch {
@@ -337,7 +358,7 @@ impl ControlServers {
             let service = Arc::clone(&service);
             async move { service.answer(request).await }
         };
-        let server = server::serve(listener, bounds, handler, self.stop.clone());
+        let server = server::serve(listener, bounds, false, handler, self.stop.clone());
         self.servers.push(tokio::spawn(server));
     }
 
@@ -389,12 +410,17 @@ struct Service {
     calls: CallService,
     /// Where the control API is.
     control_hint: String,
+    tunnels: Arc<TunnelService>,
     /// Whether it listens on loopback, where web pages of any site could reach it through the user's browser.
     is_local: bool,
 }
 
 impl Service {
     async fn answer(&self, request: Request<Incoming>, peer: PeerInfo) -> Response<Body> {
+        if request.method() == Method::CONNECT {
+            // The server passes it on only if there are tunnels.
+            return self.tunnels.answer(request).await;
+        }
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {

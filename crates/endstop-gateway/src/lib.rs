@@ -40,7 +40,7 @@
 //! 4. `call::respond`: the response of a stopped run.
 //!
 //! The control API has its own listeners and connections ([`Control`]), so that it answers whatever clients do. Its
-//! requests go from `server` to `control`.
+//! requests go from `server` to `control`. Requests for a tunnel ([`Tunnels`]) go from `server` to `tunnel`.
 //!
 //! # Where next
 //!
@@ -59,16 +59,18 @@ mod refused_call;
 mod route;
 mod run;
 mod server;
+mod tunnel;
 mod upstream;
 mod upstream_config;
 
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Control, Key, KeyRuns, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys,
-    Upstreams, UpstreamsError,
+    Bounds, Config, Control, Key, KeyRuns, PauseLimit, Runs, StopWith, Tunnels, Unnamed,
+    UpstreamKeys, Upstreams, UpstreamsError,
 };
 pub use control::ControlError;
 pub use gateway::{Gateway, StartError};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::Counts;
+pub use tunnel::{DirectConnections, TunnelReport, model_hosts};

@@ -25,6 +25,22 @@ pub(crate) const MAX_TRAILERS: usize = 8 << 10;
 /// Longest method: the longest registered one has 17 bytes.
 pub(crate) const MAX_METHOD: usize = 32;
 
+// Tunnels.
+
+/// Tunnels of one gateway at the same time. Each has two descriptors, so these are half of what a process usually may
+/// have; package managers open some dozens.
+pub(crate) const MAX_TUNNELS: usize = 256;
+/// How long a tunnel may be silent in both directions: longer than the usual servers keep a silent connection.
+pub(crate) const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
+/// Bytes of a tunnel that are read at once, in each direction: what a TLS record has.
+pub(crate) const TUNNEL_BUFFER: usize = 16 << 10;
+/// Hosts of model providers that a report names; further ones count for the pattern that they match. A program uses one
+/// or two.
+pub(crate) const MAX_REPORTED_HOSTS: usize = 64;
+/// Times of refusals that a report has, the last ones: so many within a minute are of a program that tries again and
+/// again, and not of telemetry.
+pub(crate) const MAX_REFUSAL_TIMES: usize = 10;
+
 // Requests.
 
 /// Levels of sub-agents that a request can name; a deeper one belongs to the last of these. Each level is a run with

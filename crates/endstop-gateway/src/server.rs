@@ -129,11 +129,16 @@ impl Accept for UnixListener {
 }
 
 /// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are
-/// cut.
+/// cut. With `takes_connect` the handler gets `CONNECT` too, and answers it with a tunnel or closes the connection.
 ///
 /// The end of a connection, and the drop of this future, drop the handlers that run in it.
-pub(crate) async fn serve<L, H, F>(listener: L, bounds: Bounds, handler: H, stop: CancelToken)
-where
+pub(crate) async fn serve<L, H, F>(
+    listener: L,
+    bounds: Bounds,
+    takes_connect: bool,
+    handler: H,
+    stop: CancelToken,
+) where
     L: Accept,
     H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
@@ -162,7 +167,8 @@ where
                         // Closed at once: the client has its share.
                         continue;
                     };
-                    let connection = connection(stream, bounds, handler.clone(), peer, stop.clone());
+                    let socket = Guarded::new(stream, bounds.head, takes_connect);
+                    let connection = connection(socket, bounds, handler.clone(), peer, stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop((share, permit));
@@ -177,7 +183,7 @@ where
 }
 
 async fn connection<S, H, F>(
-    stream: S,
+    socket: Guarded<S>,
     bounds: Bounds,
     handler: H,
     peer: PeerInfo,
@@ -198,7 +204,8 @@ async fn connection<S, H, F>(
             .header_read_timeout(HEAD_TIMEOUT)
             // The default of a hundred header fields stays: setting a number costs an allocation per request.
             .max_buf_size(bounds.head.max(8 << 10))
-            .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades()
     );
     tokio::select! {
         // How a connection ended is the client's affair.

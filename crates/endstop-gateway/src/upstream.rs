@@ -15,11 +15,13 @@ mod pool;
 mod proxy;
 mod wire;
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use body::UpstreamBody;
 pub(crate) use error::UpstreamError;
@@ -94,6 +96,19 @@ impl HttpClient {
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let request = headers::aimed(base, request)?;
         self.pools.of(base).send(request).await
+    }
+
+    /// Connects to a host (an IPv6 address in brackets) for bytes of any kind, through the environment's proxy for HTTPS
+    /// if one is on the way; ten seconds at most.
+    ///
+    /// # Errors
+    /// If there is no connection.
+    pub(crate) async fn tunnel(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
+        self.pools.tunnel(host, port).await
     }
 }
 

@@ -31,6 +31,10 @@ known of the program, 127 if the command was not found.";
 const JSON_VERSION: u32 = 1;
 /// The address of a gateway that does not run yet.
 const BASE: &str = "http://127.0.0.1:PORT";
+/// The guard of `endstop run`, and the guard for a program whose calls go elsewhere.
+const GUARD: &str =
+    "refuses and reports direct connections to model providers (--allow-direct, --no-guard)";
+const GUARD_ELSEWHERE: &str = "counts direct connections to model providers";
 /// The run that has not begun.
 const RUN: &str = "RUN";
 
@@ -149,7 +153,7 @@ impl<'a> Diagnosis<'a> {
 
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
-        environment::variables(BASE, RUN, &[], |name| std::env::var(name).ok())
+        environment::variables(BASE, RUN, &[], true, |name| std::env::var(name).ok())
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.
@@ -210,6 +214,8 @@ impl<'a> Diagnosis<'a> {
         if let Some(elsewhere) = &self.adaptation.elsewhere {
             row("instead", &elsewhere.hint);
         }
+        let is_elsewhere = self.verdict == Verdict::Not;
+        row("guard", if is_elsewhere { GUARD_ELSEWHERE } else { GUARD });
         if self.program.is_some() {
             match self.account() {
                 ("key", Some(name)) => row("account", &format!("API key in {name}")),
@@ -269,6 +275,7 @@ impl<'a> Diagnosis<'a> {
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
             "account": { "kind": kind, "name": name },
+            "guard": if self.verdict == Verdict::Not { "allow" } else { "refuse" },
             "keys": keys,
             "provider": self.provider(),
             "model": adaptation.model,

@@ -18,7 +18,7 @@ use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
     Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
-    StopWith, UpstreamKeys, Upstreams,
+    StopWith, Tunnels, UpstreamKeys, Upstreams,
 };
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
@@ -130,6 +130,7 @@ pub(super) struct GatewaySetup {
     pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
+    pub(super) tunnels: Tunnels,
     /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
     /// precedence.
     pub(super) upstreams: BTreeMap<&'static str, String>,
@@ -193,6 +194,7 @@ impl GatewayArgs {
         config.control = setup.control;
         config.stored_runs = setup.stored_runs;
         config.refusals = setup.refusals;
+        config.tunnels = setup.tunnels;
         let gateway = Gateway::start(config).await.map_err(|error| not_started(&error))?;
         Ok(Open { gateway, sim })
     }

@@ -4,6 +4,7 @@ mod adapted;
 mod child;
 mod deferred_printer;
 pub(super) mod environment;
+mod guard;
 mod line;
 mod outcome;
 mod processes;
@@ -14,6 +15,7 @@ mod supervise;
 mod terminal;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -39,6 +41,7 @@ use crate::output;
 use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
+use guard::{Guard, GuardArgs, GuardOutcome};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
 use shutdown::ShutdownPhase;
@@ -59,13 +62,17 @@ The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTH
 like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
+The gateway is also its HTTPS_PROXY: it refuses and reports connections that bypass it to a model \
+provider, and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled.
+
 When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
 --grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
 rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 
 Exit codes: 124 if a limit stopped the run, or nobody approved a pause, whatever the command's own code \
 was (--preserve-status passes that on); else the command's own, 128+N if signal N ended it (by SIGINT and \
-SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included; 126 if the command \
+SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included, or the \
+command was ended because its calls bypassed the gateway, or made no call under --require-calls; 126 if the command \
 cannot be executed; 127 if it was not found.";
 
 /// Arguments of `endstop run`.
@@ -85,6 +92,8 @@ pub struct RunArgs {
     /// Write an Endstop trace of the run, for `endstop replay` and `endstop explain`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    guard: GuardArgs,
     #[command(flatten)]
     control: ControlFiles,
     /// How long the command may take to end by itself once the run has stopped
@@ -163,13 +172,14 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control::default(),
         stored_runs: None,
         refusals: None,
+        tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
-    let ended = supervised(args, &mut adapted, &open, &id, &observers).await?;
+    let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
         run.tick();
@@ -201,6 +211,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         refused,
         options: args.limits.options(),
         dry_run: observers.dry_run.as_deref(),
+        guard,
     };
     outcome.tell();
     if let Some(file) = json_file {
@@ -269,8 +280,10 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<Ended, CliError> {
-    let start = adapted.prepare(open.gateway.addr(), id, args.verbose)?;
+) -> Result<(Ended, GuardOutcome), CliError> {
+    let has_guard = args.guard.is_on();
+    let start = adapted.prepare(open.gateway.addr(), id, has_guard, args.verbose)?;
+    warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
     let signals =
@@ -293,6 +306,7 @@ async fn supervised(
         terminal,
         line: StatusRow::new(),
         printer: DeferredPrinter::new(),
+        guard: Guard::new(&open.gateway, &args.guard),
         shutdown: ShutdownPhase::Going,
         begun,
         grace: args.grace,
@@ -307,7 +321,21 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => Ok(ended),
+        ended = supervisor.watch() => {
+            Ok((ended, supervisor.guard.outcome(&args.guard)))
+        }
+    }
+}
+
+/// Warns of entries of `NO_PROXY` that hide connections from the guard.
+fn warn_of_exemptions(has_guard: bool, variables: &BTreeMap<&'static str, String>) {
+    let hosts = ["NO_PROXY", "no_proxy"].into_iter().filter_map(|name| variables.get(name));
+    if let Some(entry) = hosts.filter_map(|hosts| guard::exempting_entry(hosts)).next()
+        && has_guard
+    {
+        output::warn(&format!(
+            "`{entry}` of NO_PROXY takes hosts of model providers out of the guard: calls there bypass the gateway unseen"
+        ));
     }
 }
 
@@ -325,6 +353,9 @@ fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
         text.push_str(
             " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
         );
+    }
+    if !args.guard.is_on() {
+        text.push_str("; no guard: calls that bypass the gateway are not seen");
     }
     if args.dry_run {
         text.push_str("; dry run: nothing is stopped");

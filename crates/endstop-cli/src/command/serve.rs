@@ -18,7 +18,7 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{RefusalObserver, Runs, Unnamed};
+use endstop_gateway::{RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -146,6 +146,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
         refusals,
+        tunnels: Tunnels::Off,
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();

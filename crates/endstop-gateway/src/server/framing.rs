@@ -16,6 +16,7 @@ pub(super) struct Framing {
     /// Bytes that the present head or trailers may still have.
     left: usize,
     max_head: usize,
+    takes_connect: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,14 @@ enum State {
     Chunk(u64),
     ChunkEnd,
     Trailers,
+    /// The bytes after a `CONNECT`, which are not HTTP.
+    Tunnel,
 }
 
 /// What a head has said so far about the end of its request.
 #[derive(Debug, Default)]
 struct Head {
+    is_connect: bool,
     is_1_0: bool,
     length: Option<u64>,
     is_chunked: bool,
@@ -48,13 +52,14 @@ struct Head {
 struct Ambiguous;
 
 impl Framing {
-    pub(super) fn new(max_head: usize) -> Self {
+    pub(super) fn new(max_head: usize, takes_connect: bool) -> Self {
         Self {
             state: State::Start { has_skipped: false },
             line: Vec::new(),
             head: Head::default(),
             left: 0,
             max_head,
+            takes_connect,
         }
     }
 
@@ -78,6 +83,7 @@ impl Framing {
                     }
                     taken
                 }
+                State::Tunnel => rest.len(),
                 _ => self.lines(rest).map_err(|in_rest| at + in_rest)?,
             };
         }
@@ -91,7 +97,7 @@ impl Framing {
 
     /// Whether nothing of a request has been read that is not whole.
     pub(super) fn is_between(&self) -> bool {
-        matches!(self.state, State::Start { .. }) && self.line.is_empty()
+        matches!(self.state, State::Start { .. } | State::Tunnel) && self.line.is_empty()
     }
 
     /// Takes one line, or what is there of it.
@@ -137,6 +143,9 @@ impl Framing {
             }
             State::Start { .. } => {
                 self.head = request_line(line)?;
+                if self.head.is_connect && !self.takes_connect {
+                    return Err(Ambiguous);
+                }
                 self.left = self.max_head.saturating_sub(length);
                 self.state = State::Head;
             }
@@ -161,7 +170,9 @@ impl Framing {
                     return Err(Ambiguous);
                 }
             }
-            State::ChunkEnd | State::Body(_) | State::Chunk(_) => return Err(Ambiguous),
+            State::ChunkEnd | State::Body(_) | State::Chunk(_) | State::Tunnel => {
+                return Err(Ambiguous);
+            }
         }
         Ok(())
     }
@@ -194,6 +205,9 @@ impl Head {
     /// What follows the head.
     const fn body(&self) -> Result<State, Ambiguous> {
         match (self.is_chunked, self.length) {
+            // Some clients send no `Host`, or one without the port; the target alone counts.
+            (false, None | Some(0)) if self.is_connect => Ok(State::Tunnel),
+            _ if self.is_connect => Err(Ambiguous),
             _ if !self.has_host && !self.is_1_0 => Err(Ambiguous),
             (true, None) if !self.is_1_0 => Ok(State::ChunkLine),
             (true, _) => Err(Ambiguous),
@@ -238,8 +252,12 @@ fn request_line(line: &[u8]) -> Result<Head, Ambiguous> {
         _ => return Err(Ambiguous),
     };
     let is_method = (1..=MAX_METHOD).contains(&method.len()) && all(method, TOKEN);
-    if !is_method || method == b"CONNECT" || !all(target, TARGET) {
+    if !is_method || !all(target, TARGET) {
         return Err(Ambiguous);
+    }
+    if method == b"CONNECT" {
+        let head = Head { is_connect: true, is_1_0, ..Head::default() };
+        return if all(target, HOST) { Ok(head) } else { Err(Ambiguous) };
     }
     let authority = match target {
         [b'/', ..] => None,

@@ -25,8 +25,9 @@ pub(super) struct Guarded<S> {
 }
 
 impl<S: AsyncRead + Unpin> Guarded<S> {
-    pub(super) fn new(stream: S, max_head: usize) -> Self {
-        Self { stream, framing: Framing::new(max_head), is_broken: false, linger: None }
+    pub(super) fn new(stream: S, max_head: usize, takes_connect: bool) -> Self {
+        let framing = Framing::new(max_head, takes_connect);
+        Self { stream, framing, is_broken: false, linger: None }
     }
 
     /// Reads and drops what the client still sends, for a limited time.

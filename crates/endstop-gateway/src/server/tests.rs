@@ -8,6 +8,7 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_runtime::cancel::Urgency;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 use super::corpus::{ambiguous, plain};
@@ -35,7 +36,7 @@ where
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let stop = CancelToken::new();
-    let server = tokio::spawn(serve(listener, bounds, handler, stop.clone()));
+    let server = tokio::spawn(serve(listener, bounds, false, handler, stop.clone()));
     (addr, stop, server)
 }
 
@@ -333,7 +334,7 @@ async fn an_address_has_its_share_of_connections_and_others_go_on() {
     let handler = |_, _| async { Response::new(Body::empty()) };
     let stop = CancelToken::new();
     let listener = FromElsewhere(listener, Default::default());
-    let server = tokio::spawn(serve(listener, bounds, handler, stop.clone()));
+    let server = tokio::spawn(serve(listener, bounds, false, handler, stop.clone()));
     let mut connections = Vec::new();
     for _ in 0..4 {
         connections.push(TcpStream::connect(addr).await.unwrap());

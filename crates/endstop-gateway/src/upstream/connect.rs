@@ -101,31 +101,41 @@ impl Connector {
         tls: &TlsConnector,
         address: &UpstreamAddress,
     ) -> io::Result<(Wire, bool)> {
-        let wire = match &address.proxy {
-            None => tcp(&address.host, address.port).await?,
-            Some(Err(why)) => return Err(io::Error::other(why.clone())),
-            Some(Ok(proxy)) => {
-                let wire = self.reach(proxy).await.map_err(|error| {
-                    io::Error::new(error.kind(), format!("{}: {error}", proxy.name()))
-                })?;
-                if !address.is_tls {
-                    return Ok((wire, false));
-                }
-                proxy.tunnel(wire, &format!("{}:{}", address.host, address.port)).await?
-            }
-        };
+        if let Some(Ok(proxy)) = &address.proxy
+            && !address.is_tls
+        {
+            return self.reach(proxy).await.map(|wire| (wire, false));
+        }
+        let wire = self.connect_raw(address).await?;
         if !address.is_tls {
             return Ok((wire, false));
         }
         secured(tls, &address.host, wire).await
     }
 
-    async fn reach(&self, proxy: &Proxy) -> io::Result<Wire> {
-        let wire = tcp(&proxy.host, proxy.port).await?;
-        if !proxy.is_tls {
-            return Ok(wire);
+    /// Connects for bytes of any kind. A proxy on the way opens a tunnel.
+    pub(super) async fn connect_raw(&self, address: &UpstreamAddress) -> io::Result<Wire> {
+        match &address.proxy {
+            None => tcp(&address.host, address.port).await,
+            Some(Err(why)) => Err(io::Error::other(why.clone())),
+            Some(Ok(proxy)) => {
+                let wire = self.reach(proxy).await?;
+                proxy.tunnel(wire, &format!("{}:{}", address.host, address.port)).await
+            }
         }
-        secured(&self.h1_tls, &proxy.host, wire).await.map(|(wire, _)| wire)
+    }
+
+    async fn reach(&self, proxy: &Proxy) -> io::Result<Wire> {
+        let reached = async {
+            let wire = tcp(&proxy.host, proxy.port).await?;
+            if !proxy.is_tls {
+                return Ok(wire);
+            }
+            secured(&self.h1_tls, &proxy.host, wire).await.map(|(wire, _)| wire)
+        };
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", proxy.name()));
+        reached.await.map_err(named)
     }
 }
 

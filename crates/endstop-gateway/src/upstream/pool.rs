@@ -1,5 +1,6 @@
 //! Connections that are kept, for each upstream.
 
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use super::error::UpstreamError;
 use super::h1::{H1Client, H1Error};
 use super::h2_pool::{H2Pick, H2Pool, H2Slot, Pings, Refusal, refusal};
 use super::proxy::Proxies;
+use super::wire::Wire;
 use crate::limits::CONNECT_TIMEOUT;
 
 /// What a proxy answers that wants to know who asks.
@@ -45,6 +47,15 @@ impl Pools {
     pub(super) fn new(connector: Connector, proxies: Proxies) -> Self {
         let (pings, answer_within) = (Pings::default(), Duration::MAX);
         Self { connector, pings, answer_within, proxies, pools: Arc::default() }
+    }
+
+    /// Connects to a host for bytes of any kind, through the proxy for HTTPS if one is on the way. It is in no pool.
+    pub(super) async fn tunnel(&self, host: &str, port: u16) -> io::Result<Wire> {
+        let base = Uri::builder().scheme(Scheme::HTTPS).authority(host).path_and_query("/").build();
+        let proxy = self.proxies.on_the_way_to(&base.map_err(io::Error::other)?);
+        let address = UpstreamAddress { is_tls: true, host: host.to_owned(), port, proxy };
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connector.connect_raw(&address));
+        connected.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     #[cfg(test)]

@@ -47,6 +47,11 @@ impl<'a> AdaptedCommand<'a> {
         self.adaptation("").upstreams
     }
 
+    /// Whether the program's calls do not come to the gateway.
+    pub(super) fn goes_elsewhere(&self) -> bool {
+        self.adaptation("").elsewhere.is_some()
+    }
+
     /// Refuses a program whose calls go elsewhere under rules that then hold nothing.
     ///
     /// # Errors
@@ -77,6 +82,7 @@ impl<'a> AdaptedCommand<'a> {
         &mut self,
         addr: SocketAddr,
         id: &RunId,
+        has_guard: bool,
         is_verbose: bool,
     ) -> Result<Start, CliError> {
         let get = |name: &str| std::env::var(name).ok();
@@ -86,7 +92,7 @@ impl<'a> AdaptedCommand<'a> {
             None => environment::missing_keys(get),
         };
         let base = format!("http://{addr}");
-        let mut variables = environment::variables(&base, id.as_str(), &keys, get);
+        let mut variables = environment::variables(&base, id.as_str(), &keys, has_guard, get);
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };

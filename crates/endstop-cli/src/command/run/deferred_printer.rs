@@ -15,6 +15,8 @@ const COLUMNS: u16 = 80;
 enum Line {
     Note(String),
     Warning(String),
+    /// Also with `--quiet`.
+    Always(String),
 }
 
 impl Line {
@@ -22,6 +24,7 @@ impl Line {
         match self {
             Self::Note(text) => output::note(text),
             Self::Warning(text) => output::warn(text),
+            Self::Always(text) => output::say(text),
         }
     }
 }
@@ -64,6 +67,11 @@ impl DeferredPrinter {
             write(&screen);
         }
         self.note(text, terminal);
+    }
+
+    /// As `note`, also with `--quiet`.
+    pub(super) fn say(&mut self, text: &str, terminal: Option<&Terminal>) {
+        self.take(Line::Always(text.to_owned()), terminal);
     }
 
     fn take(&mut self, line: Line, terminal: Option<&Terminal>) {

@@ -9,7 +9,7 @@ const KEY_OF_NOBODY: &str = "endstop-sim";
 const KEYS: [&str; 4] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
 const GOOGLE_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 /// What no proxy may swallow.
-const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
 
 /// The API keys that a command may read that nothing is known of. Google's clients read two, and warn if both are set.
 pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
@@ -20,11 +20,13 @@ pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static
 }
 
 /// The variables that are set, whatever they were: the addresses, and `keys`, which the scripted model does not ask for.
-/// `get` tells what they are now.
+/// With the guard the gateway is the proxy of the command, and uses the proxy that the user has set. `get` tells what
+/// they are now.
 pub(in crate::command) fn variables(
     base: &str,
     run: &str,
     keys: &[&'static str],
+    has_guard: bool,
     get: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<&'static str, String> {
     let mut set = BTreeMap::from([
@@ -40,6 +42,12 @@ pub(in crate::command) fn variables(
     ]);
     for name in ["NO_PROXY", "no_proxy"] {
         set.insert(name, without_proxy(get(name).as_deref()));
+    }
+    if has_guard {
+        let proxy = ["HTTPS_PROXY", "https_proxy"].map(|name| (name, base.to_owned()));
+        set.extend(proxy);
+        // Node reads the others only with it.
+        set.insert("NODE_USE_ENV_PROXY", "1".to_owned());
     }
     set.extend(keys.iter().map(|name| (*name, KEY_OF_NOBODY.to_owned())));
     set
@@ -71,7 +79,24 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let keys = if is_sim { missing_keys(get) } else { Vec::new() };
-        variables("http://127.0.0.1:4321", "r1", &keys, get)
+        variables("http://127.0.0.1:4321", "r1", &keys, true, get)
+    }
+
+    #[test]
+    fn the_gateway_is_the_proxy_with_the_guard_alone() {
+        let get = |name: &str| (name == "HTTPS_PROXY").then(|| "http://corp:3128".to_owned());
+        let with = variables("http://127.0.0.1:4321", "r1", &[], true, get);
+        for name in ["HTTPS_PROXY", "https_proxy"] {
+            assert_eq!(with[name], "http://127.0.0.1:4321");
+        }
+        assert_eq!(with["NODE_USE_ENV_PROXY"], "1");
+        assert!(!with.contains_key("HTTP_PROXY") && !with.contains_key("ALL_PROXY"), "{with:?}");
+        let without = variables("http://127.0.0.1:4321", "r1", &[], false, get);
+        assert!(
+            without.keys().all(|name| !name.ends_with("_PROXY") || *name == "NO_PROXY"),
+            "{without:?}"
+        );
+        assert!(!without.contains_key("https_proxy"), "{without:?}");
     }
 
     #[test]
@@ -108,8 +133,8 @@ mod tests {
     #[test]
     fn loopback_goes_past_every_proxy() {
         let set = set(false, &[("NO_PROXY", "corp.example, localhost"), ("no_proxy", "*")]);
-        assert_eq!(set["NO_PROXY"], "corp.example,localhost,127.0.0.1");
+        assert_eq!(set["NO_PROXY"], "corp.example,localhost,127.0.0.1,::1");
         assert_eq!(set["no_proxy"], "*");
-        assert_eq!(without_proxy(None), "127.0.0.1,localhost");
+        assert_eq!(without_proxy(None), "127.0.0.1,localhost,::1");
     }
 }

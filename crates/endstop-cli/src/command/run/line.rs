@@ -50,7 +50,7 @@ impl StatusRow {
     }
 
     /// Draws how the run stands, `since` its beginning, if a row can be had; under `--dry-run` how it would
-    /// snapshot.
+    /// snapshot. A `notice` is before it.
     pub(super) fn draw(
         &mut self,
         run: &RunHandle,
@@ -58,6 +58,7 @@ impl StatusRow {
         terminal: &Terminal,
         calls: u64,
         since: Instant,
+        notice: Option<&str>,
     ) {
         if !self.is_wanted || !terminal.is_foreground() {
             return;
@@ -73,7 +74,7 @@ impl StatusRow {
             return self.clear();
         }
         let elapsed = since.elapsed();
-        if self.shown.is_none() && calls == 0 && elapsed < SETTLING {
+        if self.shown.is_none() && calls == 0 && notice.is_none() && elapsed < SETTLING {
             return;
         }
         let view_of = |core: &Run| {
@@ -90,11 +91,14 @@ impl StatusRow {
         // A line that fills the last column makes some terminals wrap.
         let room = usize::from(columns).saturating_sub(1);
         let text = match dry_run.map(|dry_run| (dry_run, dry_run.first_stop())) {
-            None => render(&run.look(view_of), room),
-            Some((dry_run, None)) => dry("dry run", &dry_run.look(view_of), room),
+            None => match notice {
+                None => render(&run.look(view_of), room),
+                Some(notice) => after(notice, &run.look(view_of), room),
+            },
+            Some((dry_run, None)) => after("dry run", &dry_run.look(view_of), room),
             Some((_, Some(stop))) => {
                 let rule = clean(&stop.signal.reason.to_string());
-                dry(&format!("dry run, past {rule}"), &run.look(view_of), room)
+                after(&format!("dry run, past {rule}"), &run.look(view_of), room)
             }
         };
         self.show(Shown { columns, rows, text });
@@ -129,8 +133,8 @@ impl StatusRow {
     }
 }
 
-/// The line of a run that nothing stops.
-fn dry(what: &str, view: &StatusView, room: usize) -> String {
+/// The line with words before it.
+fn after(what: &str, view: &StatusView, room: usize) -> String {
     let head = format!("{what} \u{b7} ");
     let line = render(view, room.saturating_sub(head.chars().count()));
     // What has no room at all is cut from the whole.

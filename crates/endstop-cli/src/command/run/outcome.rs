@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::super::trip;
 use super::child::Ended;
+use super::guard::GuardOutcome;
 use super::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
@@ -24,6 +25,11 @@ use crate::output::{self, counted, duration, tokens};
 const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
+
+/// Added to [`NO_CALLS`] without the guard.
+const NOT_SEEN: &str = "; with --no-guard, calls that bypassed it were not seen";
+/// Printed under `--require-calls` if only other requests reached the gateway.
+const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway (--require-calls)";
 
 /// What helps where a model has no price.
 const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
@@ -57,13 +63,22 @@ pub(super) struct RunOutcome<'s> {
     pub(super) options: Vec<&'static str>,
     /// The policy that was not obeyed, under `--dry-run`.
     pub(super) dry_run: Option<&'s DryRunObserver>,
+    /// The connections that bypassed the gateway, or would have.
+    pub(super) guard: GuardOutcome,
 }
 
 impl RunOutcome<'_> {
     /// The code of the process.
     pub(super) fn exit_code(&self) -> u8 {
+        if self.guard.has_ended {
+            return ExitMeaning::OwnFailure.code();
+        }
         let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
-        match (is_forced || self.held.is_some()) && !self.preserves_status {
+        let is_stopped = is_forced || self.held.is_some();
+        if !is_stopped && self.lacks_calls() {
+            return ExitMeaning::OwnFailure.code();
+        }
+        match is_stopped && !self.preserves_status {
             true => ExitMeaning::Stopped.code(),
             false => self.ended.code(),
         }
@@ -108,9 +123,16 @@ impl RunOutcome<'_> {
                 endstop::observe::clean(&names)
             ));
         }
+        let say = |text: &str| {
+            output::say(output::wrapped(text, output::error_width(), "  ").trim_end());
+        };
+        self.guard.lines().iter().for_each(|line| say(line));
         if self.had_no_request(report) {
-            let text = output::wrapped(NO_CALLS, output::error_width(), "  ");
-            return output::note(text.trim_end());
+            let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
+            return say(&format!("{NO_CALLS}{unseen}"));
+        }
+        if self.lacks_calls() {
+            say(NO_MODEL_CALL);
         }
         output::note(&self.summary(report));
         of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
@@ -134,6 +156,13 @@ impl RunOutcome<'_> {
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
+    /// Whether the user requires model calls, and none reached the gateway.
+    fn lacks_calls(&self) -> bool {
+        let attempts = self.report.as_ref().map_or(0, |report| report.totals.attempts);
+        let counts = &self.counts;
+        self.guard.requires_calls && attempts + counts.stop_responses + counts.refused == 0
+    }
+
     /// Why a run that nobody approved counts as stopped.
     fn why_held(&self) -> Option<String> {
         let rules = self.held.as_ref()?.join("; ");
@@ -152,6 +181,7 @@ impl RunOutcome<'_> {
     fn summary(&self, report: &Report) -> String {
         let totals = &report.totals;
         let ended = match (&self.stopped, self.ended) {
+            _ if self.guard.has_ended => "ended (its calls bypassed the gateway)".to_owned(),
             (Some(signal), _) => format!("stopped ({})", signal.reason),
             (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),
@@ -207,6 +237,7 @@ impl RunOutcome<'_> {
             "unmetered": self.counts.unmetered,
             "unknown_fields": self.unknown_fields,
             "not_sent": self.refused_call().map(|refused| refused.text_for(&self.options)),
+            "guard": self.guard.to_json(),
             "dry_run": dry_run,
             "report": self.report,
         })

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::child::{self, Children, Ended, News};
 use super::deferred_printer::DeferredPrinter;
+use super::guard::Guard;
 use super::line::StatusRow;
 use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
 use super::shutdown::{ShutdownAction, ShutdownPhase, TERM_TO_KILL};
@@ -44,6 +45,7 @@ pub(super) struct Supervisor<'g> {
     pub(super) terminal: Option<Terminal>,
     pub(super) line: StatusRow,
     pub(super) printer: DeferredPrinter,
+    pub(super) guard: Guard,
     pub(super) shutdown: ShutdownPhase,
     /// When the run began.
     pub(super) begun: Instant,
@@ -95,6 +97,7 @@ impl Supervisor<'_> {
         loop {
             self.hear_news();
             self.look_at_run();
+            self.heed_guard();
             self.obey();
             if let Some(ended) = self.is_done() {
                 self.line.clear();
@@ -114,6 +117,7 @@ impl Supervisor<'_> {
                     // The gateway is gone; only processes are left to watch.
                     tokio::time::sleep(LOOK_OFTEN).await;
                 },
+                () = self.guard.changed() => {}
                 () = tokio::time::sleep_until(wake) => {}
             }
         }
@@ -275,6 +279,33 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Reports refused connections, and ends the command if it makes no other calls.
+    fn heed_guard(&mut self) {
+        let snapshot = self.snapshot.borrow().clone();
+        for line in self.guard.news(snapshot.calls > 0) {
+            self.printer.say(&line, self.terminal.as_ref());
+        }
+        if self.guard_due().is_some_and(|due| Instant::now() >= due) {
+            let why = self.guard.end();
+            self.printer.say(&why, self.terminal.as_ref());
+            // No stop response reaches it, so it needs no time to act on one.
+            self.shutdown.stop(Instant::now(), Duration::ZERO);
+        }
+    }
+
+    /// When the guard ends the command if nothing changes.
+    fn guard_due(&mut self) -> Option<Instant> {
+        let is_going = self.shutdown == ShutdownPhase::Going && self.state.ended.is_none();
+        let is_drawn = self.terminal.as_ref().is_some_and(Terminal::is_raw);
+        if !is_going || is_drawn || self.state.suspended.is_some() {
+            return None;
+        }
+        let snapshot = self.snapshot.borrow().clone();
+        let counts = self.gateway.counts(self.id).unwrap_or_default();
+        let requests = counts.unmetered + counts.stop_responses + counts.refused;
+        self.guard.due(&snapshot, snapshot.calls + requests > 0)
+    }
+
     fn stop(&mut self, signal: &StopSignal) {
         if std::mem::replace(&mut self.state.said.stopped, true) {
             return;
@@ -352,11 +383,12 @@ impl Supervisor<'_> {
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
         {
-            self.line.draw(run, self.dry_run, terminal, calls, self.begun);
+            let notice = self.guard.in_short();
+            self.line.draw(run, self.dry_run, terminal, calls, self.begun, notice.as_deref());
         }
     }
 
-    fn wake(&self) -> Instant {
+    fn wake(&mut self) -> Instant {
         let is_near = self.line.is_wanted() || self.state.ended.is_some();
         let look = Instant::now() + if is_near { LOOK_OFTEN } else { LOOK };
         if self.state.children == Children::Unknown {
@@ -365,7 +397,7 @@ impl Supervisor<'_> {
         // What was due just now and has not stopped the run is not asked for again at once.
         let now = Instant::now();
         let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });
-        let due = [self.shutdown.due(), self.state.suspended, limit];
+        let due = [self.shutdown.due(), self.state.suspended, limit, self.guard_due()];
         due.into_iter().flatten().fold(look, Instant::min)
     }
 }

@@ -9,7 +9,7 @@ const MAX_HEAD: usize = 8 << 10;
 
 /// Where the framing was refused, if it was, the bytes taken in pieces of the sizes given.
 fn follow(bytes: &[u8], sizes: impl IntoIterator<Item = usize>) -> Result<Framing, usize> {
-    let mut framing = Framing::new(MAX_HEAD);
+    let mut framing = Framing::new(MAX_HEAD, false);
     let (mut at, mut sizes) = (0, sizes.into_iter());
     while at < bytes.len() {
         let size = sizes.next().unwrap_or(bytes.len());
@@ -78,5 +78,29 @@ proptest! {
             (Err(_), Err(_)) => {}
             (whole, cut) => prop_assert!(false, "{:?} and {:?}", whole.is_ok(), cut.is_ok()),
         }
+    }
+}
+
+#[test]
+fn what_follows_a_connect_is_not_read_where_tunnels_are_wanted() {
+    let connect = b"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert!(Framing::new(MAX_HEAD, false).take(connect).is_err());
+    for head in
+        [&connect[..], b"CONNECT h:443 HTTP/1.0\r\n\r\n", b"CONNECT [::1]:8 HTTP/1.1\r\n\r\n"]
+    {
+        for cut in 0..=head.len() {
+            let mut framing = Framing::new(MAX_HEAD, true);
+            let tail = [&head[cut..], b"\x16\x03\x01\n\0\0 no HTTP \r\n\r\n"].concat();
+            assert_eq!((framing.take(&head[..cut]), framing.take(&tail)), (Ok(()), Ok(())));
+        }
+    }
+    for head in [
+        "CONNECT h:443 HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
+        "CONNECT h:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "CONNECT http://h/ HTTP/1.1\r\n\r\n",
+        "CONNECT /x HTTP/1.1\r\n\r\n",
+        "CONNECT u@h:443 HTTP/1.1\r\n\r\n",
+    ] {
+        assert!(Framing::new(MAX_HEAD, true).take(head.as_bytes()).is_err(), "{head}");
     }
 }

@@ -92,7 +92,7 @@ async fn relay(base: Uri) -> (SocketAddr, Arc<AtomicUsize>) {
     let client = HttpClient::new();
     let handler =
         move |request, _| relayed(client.clone(), base.clone(), Arc::clone(&counted), request);
-    tokio::spawn(serve(listener, Bounds::default(), handler, CancelToken::new()));
+    tokio::spawn(serve(listener, Bounds::default(), false, handler, CancelToken::new()));
     (addr, parts)
 }
 

@@ -1,0 +1,324 @@
+//! The guard refuses and reports connections that bypass the gateway, and ends a command that makes no other calls.
+//!
+//! Refusing alone would be a bad stop: programs try again for minutes, or forever. A refused connection does not
+//! prove a model call: programs whose calls reach the gateway open others to their provider for telemetry. So the guard ends
+//! a command only if no call has reached the gateway since, for [`GuardArgs::guard_wait`]; and one that has made calls before
+//! only if it tries again and again. A program that draws the screen is left to the person before it: nothing is spent.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use endstop::core::units::Millis;
+use endstop_gateway::{DirectConnections, Gateway, TunnelReport, Tunnels, model_hosts};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::super::limits::span;
+use super::watch::RunSnapshot;
+use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_SPAN};
+use crate::output::{counted, duration};
+
+/// Flags of the guard.
+#[derive(Debug, clap::Args)]
+pub(super) struct GuardArgs {
+    /// Leave HTTPS_PROXY as it is: connections that bypass the gateway are neither refused nor seen
+    #[arg(long, conflicts_with = "allow_direct")]
+    no_guard: bool,
+    /// Let connections to model providers that bypass the gateway pass, and count them
+    #[arg(long)]
+    allow_direct: bool,
+    /// How long a command whose connections to model providers were refused may make no call through the gateway; then it
+    /// is ended
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = DEFAULT_GUARD_WAIT)]
+    guard_wait: Duration,
+    /// End with 125 if no model call came through the gateway
+    #[arg(long)]
+    pub(super) require_calls: bool,
+}
+
+impl GuardArgs {
+    /// Whether the command gets the gateway as its proxy.
+    pub(super) const fn is_on(&self) -> bool {
+        !self.no_guard
+    }
+
+    /// Returns the tunnels that the gateway offers. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
+    /// although its calls go elsewhere.
+    pub(super) const fn tunnels(&self, lets_pass: bool) -> Tunnels {
+        match (self.no_guard, self.allow_direct || lets_pass) {
+            (true, _) => Tunnels::Off,
+            (false, true) => Tunnels::All,
+            (false, false) => Tunnels::Guarded,
+        }
+    }
+}
+
+/// Returns the first entry of `NO_PROXY` that takes hosts of model providers out of the guard.
+pub(super) fn exempting_entry(no_proxy: &str) -> Option<&str> {
+    let takes_out = |entry: &&str| {
+        let suffix = entry.trim_start_matches('*').trim_start_matches('.').to_ascii_lowercase();
+        let is_within = |host: &str| {
+            let rest = host.strip_suffix(suffix.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        *entry == "*"
+            || !suffix.is_empty()
+                && model_hosts().any(|(pattern, _)| is_within(&pattern.replace('*', "x")))
+    };
+    no_proxy.split(',').map(str::trim).find(takes_out)
+}
+
+/// The supervisor's view of connections that bypass the gateway.
+#[derive(Debug)]
+pub(super) struct Guard {
+    report: watch::Receiver<TunnelReport>,
+    mode: Tunnels,
+    wait: Duration,
+    said: BTreeSet<String>,
+    /// The first refusal after the last call.
+    since: Option<Instant>,
+    has_ended: bool,
+}
+
+impl Guard {
+    pub(super) fn new(gateway: &Gateway, args: &GuardArgs) -> Self {
+        let (report, mode) = (gateway.tunnels(), gateway.config().tunnels);
+        let said = BTreeSet::new();
+        Self { report, mode, wait: args.guard_wait, said, since: None, has_ended: false }
+    }
+
+    /// Waits for a connection. Never returns once the gateway is gone.
+    ///
+    /// # Cancel safety
+    /// It can be dropped and called again.
+    pub(super) async fn changed(&mut self) {
+        if self.report.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns a line for each host that was not named before.
+    pub(super) fn news(&mut self, has_calls: bool) -> Vec<String> {
+        let report = self.report.borrow_and_update().clone();
+        let wait = duration(millis(self.wait));
+        let mut lines = Vec::new();
+        for (host, direct) in &report.model_hosts {
+            if !self.said.insert(host.clone()) {
+                continue;
+            }
+            let provider = direct.provider;
+            lines.push(match (direct.refused, has_calls) {
+                (0, _) => format!(
+                    "endstop: a connection to {host} ({provider}) bypasses the gateway; model calls there are not limited"
+                ),
+                (_, true) => format!(
+                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits"
+                ),
+                (_, false) => format!(
+                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits; \
+                     ends the command unless a call comes through the gateway within {wait}"
+                ),
+            });
+        }
+        lines
+    }
+
+    /// For the status line: the host that was refused.
+    pub(super) fn in_short(&self) -> Option<String> {
+        let report = self.report.borrow();
+        let host = report.model_hosts.iter().find(|(_, direct)| direct.refused > 0);
+        host.map(|(host, _)| format!("refused {host}"))
+    }
+
+    /// Returns when the command is ended if nothing changes. `has_requests` is whether any request has reached the gateway.
+    pub(super) fn due(&mut self, snapshot: &RunSnapshot, has_requests: bool) -> Option<Instant> {
+        let is_waiting = snapshot.paused.is_some() || snapshot.pause.is_some();
+        if self.has_ended || is_waiting || snapshot.in_flight > 0 || snapshot.stopped.is_some() {
+            return None;
+        }
+        let report = self.report.borrow();
+        let latest = *report.last_refused.back()?;
+        if !has_requests {
+            return report.first_refused?.checked_add(self.wait);
+        }
+        let is_after_the_last_call =
+            |time: Instant| snapshot.last_call.is_none_or(|call| time > call);
+        if !self.since.is_some_and(is_after_the_last_call) {
+            self.since = Some(latest).filter(|latest| is_after_the_last_call(*latest));
+        }
+        let many_since =
+            report.many_refused_since().filter(|many| is_after_the_last_call(*many))?;
+        let is_retry = latest.saturating_duration_since(many_since) <= MAX_RETRY_SPAN;
+        self.since.filter(|_| is_retry)?.checked_add(self.wait)
+    }
+
+    /// Ends the command: returns why.
+    pub(super) fn end(&mut self) -> String {
+        self.has_ended = true;
+        let hosts = in_words(&self.report.borrow(), |direct| direct.refused);
+        let wait = duration(millis(self.wait));
+        format!(
+            "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
+             says how the command can be limited, --allow-direct lets it pass"
+        )
+    }
+
+    /// Returns the outcome, at the end of the run.
+    pub(super) fn outcome(&self, args: &GuardArgs) -> GuardOutcome {
+        GuardOutcome {
+            mode: self.mode,
+            report: self.report.borrow().clone(),
+            has_ended: self.has_ended,
+            requires_calls: args.require_calls,
+        }
+    }
+}
+
+/// The guard's part of the summary.
+#[derive(Debug)]
+pub(super) struct GuardOutcome {
+    mode: Tunnels,
+    report: TunnelReport,
+    /// Whether it has ended the command.
+    pub(super) has_ended: bool,
+    pub(super) requires_calls: bool,
+}
+
+impl GuardOutcome {
+    /// Whether there was no guard.
+    pub(super) fn is_off(&self) -> bool {
+        self.mode == Tunnels::Off
+    }
+
+    /// Lines of the summary, also with `--quiet`.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.report.refused() > 0 {
+            let hosts = in_words(&self.report, |direct| direct.refused);
+            lines.push(format!(
+                "endstop: refused {hosts}: model calls there would have bypassed the limits"
+            ));
+        }
+        if self.report.tunnelled() > 0 {
+            let hosts = in_words(&self.report, |direct| direct.tunnelled);
+            lines.push(format!("endstop: not limited: {hosts} bypassed the gateway"));
+        }
+        lines
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let of = |count: fn(&DirectConnections) -> u64| {
+            let hosts = self.report.model_hosts.iter().map(|(host, it)| (host.clone(), count(it)));
+            let hosts = hosts.filter(|(_, count)| *count > 0).map(|(host, n)| (host, json!(n)));
+            Value::Object(hosts.collect())
+        };
+        json!({
+            "mode": match self.mode {
+                Tunnels::Off => "off",
+                Tunnels::Guarded => "refuse",
+                Tunnels::All => "allow",
+            },
+            "refused": of(|direct| direct.refused),
+            "direct": of(|direct| direct.tunnelled),
+            "other_tunnels": self.report.other,
+            "ended_command": self.has_ended,
+        })
+    }
+}
+
+/// `2 connections to api.openai.com and 1 connection to chatgpt.com`.
+fn in_words(report: &TunnelReport, count: impl Fn(&DirectConnections) -> u64) -> String {
+    let hosts = report.model_hosts.iter().map(|(host, direct)| (host, count(direct)));
+    let hosts = hosts.filter(|(_, count)| *count > 0);
+    let words: Vec<_> =
+        hosts.map(|(host, count)| format!("{} to {host}", counted(count, "connection"))).collect();
+    words.join(" and ")
+}
+
+fn millis(time: Duration) -> Millis {
+    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(30);
+
+    fn guard(report: &TunnelReport) -> Guard {
+        let (_, receiver) = watch::channel(report.clone());
+        Guard {
+            report: receiver,
+            mode: Tunnels::Guarded,
+            wait: WAIT,
+            said: BTreeSet::new(),
+            since: None,
+            has_ended: false,
+        }
+    }
+
+    /// Refusals, in seconds after `begun`.
+    fn refused(begun: Instant, seconds: impl IntoIterator<Item = u64>) -> TunnelReport {
+        let times: Vec<_> = seconds.into_iter().map(|n| begun + Duration::from_secs(n)).collect();
+        TunnelReport {
+            first_refused: times.first().copied(),
+            last_refused: times.into_iter().collect(),
+            ..TunnelReport::default()
+        }
+    }
+
+    #[test]
+    fn a_command_without_any_call_is_ended_some_time_after_the_first_refusal() {
+        let begun = Instant::now();
+        let snapshot = RunSnapshot::default();
+        assert_eq!(guard(&TunnelReport::default()).due(&snapshot, false), None);
+        let mut guard = guard(&refused(begun, [1, 20]));
+        assert_eq!(guard.due(&snapshot, false), Some(begun + Duration::from_secs(31)));
+        for waiting in [
+            RunSnapshot { in_flight: 1, ..RunSnapshot::default() },
+            RunSnapshot { paused: Some(vec![]), ..RunSnapshot::default() },
+            RunSnapshot { pause: Some("by me".to_owned()), ..RunSnapshot::default() },
+        ] {
+            assert_eq!(guard.due(&waiting, false), None);
+        }
+        assert!(guard.end().contains("no call came through the gateway for 30s"));
+        assert_eq!(guard.due(&snapshot, false), None, "it is ended once");
+    }
+
+    #[test]
+    fn telemetry_beside_calls_ends_nothing_and_trying_again_and_again_does() {
+        let begun = Instant::now();
+        let last_call = Some(begun + Duration::from_secs(5));
+        let snapshot = RunSnapshot { calls: 1, last_call, ..RunSnapshot::default() };
+        // One, few, those before the last call, and those of a timer.
+        for seconds in
+            [vec![9], (6..15).collect(), (0..10).collect(), (1..11).map(|n| n * 10).collect()]
+        {
+            assert_eq!(
+                guard(&refused(begun, seconds.clone())).due(&snapshot, true),
+                None,
+                "{seconds:?}"
+            );
+        }
+        let mut guard = guard(&refused(begun, 6..16));
+        assert_eq!(guard.due(&snapshot, true), Some(begun + Duration::from_secs(15 + 30)));
+    }
+
+    #[test]
+    fn entries_that_take_model_hosts_out_are_found() {
+        for entry in
+            ["*", "api.openai.com", ".openai.com", "*.googleapis.com", "COM", "amazonaws.com"]
+        {
+            assert_eq!(exempting_entry(&format!("127.0.0.1, {entry}")), Some(entry));
+        }
+        for entries in [
+            "",
+            "127.0.0.1,localhost,::1",
+            "corp.example,.internal",
+            "openai.com.example",
+            "nopenai.com",
+        ] {
+            assert_eq!(exempting_entry(entries), None, "{entries}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The bytes of a tunnel, passed on unread in both directions.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::time::{Instant, sleep};
+
+use crate::limits::TUNNEL_BUFFER;
+
+/// When a byte was passed on last.
+struct LastByte {
+    begun: Instant,
+    millis: AtomicU64,
+}
+
+impl LastByte {
+    fn new() -> Self {
+        Self { begun: Instant::now(), millis: AtomicU64::new(0) }
+    }
+
+    fn is_now(&self) {
+        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.millis.store(millis, Ordering::Relaxed);
+    }
+
+    /// Waits until no byte was passed on for `idle`.
+    async fn silence(&self, idle: Duration) {
+        loop {
+            let last = Duration::from_millis(self.millis.load(Ordering::Relaxed));
+            let silent = self.begun.elapsed().saturating_sub(last);
+            if silent >= idle {
+                return;
+            }
+            sleep(idle - silent).await;
+        }
+    }
+}
+
+/// Passes on what each side sends, its end too, until both have ended, one of them breaks, or neither sends for `idle`.
+pub(super) async fn both_ways(
+    client: impl AsyncRead + AsyncWrite,
+    remote: impl AsyncRead + AsyncWrite,
+    idle: Duration,
+) {
+    let last = LastByte::new();
+    let (from_client, to_client) = split(client);
+    let (from_remote, to_remote) = split(remote);
+    let passed = async {
+        tokio::try_join!(
+            one_way(from_client, to_remote, &last),
+            one_way(from_remote, to_client, &last)
+        )
+    };
+    tokio::select! {
+        // How a tunnel ended is the affair of its ends.
+        _ = passed => {}
+        () = last.silence(idle) => {}
+    }
+}
+
+async fn one_way(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    last: &LastByte,
+) -> io::Result<()> {
+    let mut space = vec![0; TUNNEL_BUFFER];
+    loop {
+        let length = from.read(&mut space).await?;
+        last.is_now();
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(space.get(..length).unwrap_or_default()).await?;
+        to.flush().await?;
+        last.is_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_that_is_silent_both_ways_is_closed_and_one_that_is_used_is_not() {
+        let (mut client, near) = duplex(64);
+        let (mut remote, far) = duplex(64);
+        let idle = Duration::from_secs(60);
+        let begun = Instant::now();
+        let tunnel = tokio::spawn(both_ways(near, far, idle));
+        let mut byte = [0];
+        for _ in 0..5 {
+            sleep(Duration::from_secs(50)).await;
+            client.write_all(b"x").await.unwrap();
+            remote.read_exact(&mut byte).await.unwrap();
+        }
+        assert!(!tunnel.is_finished());
+        assert_eq!(client.read(&mut byte).await.unwrap(), 0, "it is closed");
+        assert!(begun.elapsed() >= Duration::from_secs(5 * 50 + 60), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_one_direction_is_passed_on_and_the_other_goes_on() {
+        let (mut client, near) = duplex(64);
+        let (mut remote, far) = duplex(64);
+        tokio::spawn(both_ways(near, far, Duration::from_secs(600)));
+        client.write_all(b"question").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut asked = String::new();
+        remote.read_to_string(&mut asked).await.unwrap();
+        remote.write_all(b"answer").await.unwrap();
+        drop(remote);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!((asked.as_str(), answer.as_str()), ("question", "answer"));
+    }
+}

@@ -1,0 +1,102 @@
+//! The connections that clients requested of the gateway as their proxy.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use crate::limits::{MAX_REFUSAL_TIMES, MAX_REPORTED_HOSTS};
+
+/// The connections to one host of a model provider that a client asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectConnections {
+    /// The provider.
+    pub provider: &'static str,
+    /// Connections that were refused.
+    pub refused: u64,
+    /// Connections that were tunnelled, with [`Tunnels::All`](crate::Tunnels::All). Calls in them are not limited.
+    pub tunnelled: u64,
+}
+
+/// The tunnels that clients asked for. See [`Gateway::tunnels`](crate::Gateway::tunnels).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelReport {
+    /// Hosts of model providers, by name. Of a program that uses very many, further ones count for their pattern.
+    pub model_hosts: BTreeMap<String, DirectConnections>,
+    /// Tunnels to other hosts.
+    pub other: u64,
+    /// Tunnels to other hosts that could not be opened.
+    pub failed: u64,
+    /// When the first connection to a model provider was refused.
+    pub first_refused: Option<Instant>,
+    /// When the last ten were refused, or fewer if there were fewer; the latest is last.
+    pub last_refused: VecDeque<Instant>,
+}
+
+impl TunnelReport {
+    /// Returns how many connections to model providers were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.model_hosts.values().map(|host| host.refused).sum()
+    }
+
+    /// Returns how many connections to model providers were tunnelled.
+    #[must_use]
+    pub fn tunnelled(&self) -> u64 {
+        self.model_hosts.values().map(|host| host.tunnelled).sum()
+    }
+
+    /// Returns the time since which the guard has refused the ten last connections, if there were so many.
+    #[must_use]
+    pub fn many_refused_since(&self) -> Option<Instant> {
+        let is_full = self.last_refused.len() >= MAX_REFUSAL_TIMES;
+        self.last_refused.front().copied().filter(|_| is_full)
+    }
+
+    pub(super) fn refuse(&mut self, host: &ModelHost) {
+        let now = Instant::now();
+        self.first_refused.get_or_insert(now);
+        if self.last_refused.len() >= MAX_REFUSAL_TIMES {
+            self.last_refused.pop_front();
+        }
+        self.last_refused.push_back(now);
+        self.count(host).refused += 1;
+    }
+
+    pub(super) fn tunnel(&mut self, host: &ModelHost) {
+        self.count(host).tunnelled += 1;
+    }
+
+    fn count(&mut self, host: &ModelHost) -> &mut DirectConnections {
+        let is_full = self.model_hosts.len() >= MAX_REPORTED_HOSTS;
+        let is_known = self.model_hosts.contains_key(&host.name);
+        let name = if is_full && !is_known { host.pattern.clone() } else { host.name.clone() };
+        let provider = host.provider;
+        let new = DirectConnections { provider, refused: 0, tunnelled: 0 };
+        self.model_hosts.entry(name).or_insert(new)
+    }
+}
+
+/// A host of a model provider.
+#[derive(Clone, Debug)]
+pub(super) struct ModelHost {
+    pub(super) name: String,
+    pub(super) pattern: String,
+    pub(super) provider: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_uses_many_hosts_fills_no_memory() {
+        let mut report = TunnelReport::default();
+        for n in 0..1_000 {
+            let pattern = "*-aiplatform.googleapis.com".to_owned();
+            let name = pattern.replace('*', &format!("r{n}"));
+            report.refuse(&ModelHost { name, pattern, provider: "Google Vertex AI" });
+        }
+        assert_eq!((report.model_hosts.len(), report.refused()), (MAX_REPORTED_HOSTS + 1, 1_000));
+        assert_eq!(report.last_refused.len(), MAX_REFUSAL_TIMES);
+        assert!(report.many_refused_since().is_some() && report.first_refused.is_some());
+    }
+}
