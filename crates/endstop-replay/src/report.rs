@@ -101,10 +101,10 @@ impl RunReport {
         }
     }
 
-    /// Its dollars, if each of its calls has a price. A run of which some calls cost an unknown amount says nothing
-    /// about money: what is known of it would look cheap.
+    /// Its dollars, if each of its calls has a price and its transcript records all usage. A run of which some calls cost
+    /// an unknown amount says nothing about money: what is known of it would look cheap.
     pub(super) fn priced_cost(&self) -> Option<Money> {
-        (self.unpriced_calls == 0).then_some(self.known_cost)
+        self.cost.filter(|_| self.unpriced_calls == 0)
     }
 
     pub(super) fn stop(&mut self, trip_record: &TripRecord, cut: &StopPoint) {

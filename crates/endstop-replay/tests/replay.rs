@@ -135,8 +135,9 @@ fn many_policies_in_one_pass_do_what_each_does_alone() {
             assert_eq!(saved, run.tokens_saved, "{what}");
         }
         let effect = compared.effect(index);
-        // Where calls have no price, a comparison counts no dollars, and no stop of a rule on them.
-        let priced = || alone.per_run.iter().filter(|run| run.unpriced_calls == 0);
+        // Where the cost is not known in full, a comparison counts no dollars, and no stop of a rule on them.
+        let priced =
+            || alone.per_run.iter().filter(|run| run.unpriced_calls == 0 && run.cost.is_some());
         let sum =
             |amounts: Vec<Money>| amounts.into_iter().map(|amount| amount.picos()).sum::<u64>();
         let (saved, cost): (u64, u64) = (

@@ -147,6 +147,16 @@ struct RunObservers {
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
 
+/// The policy of a dry run: nothing stops it, and the dry run reports calls without a price.
+fn unbounded(policy: &Policy) -> Policy {
+    Policy {
+        unbounded: true,
+        on_unpriced: Some(OnUnpriced::Ignore),
+        accounting: policy.accounting.clone(),
+        ..Policy::default()
+    }
+}
+
 /// How it ends: the code, and the signal that it ends by instead.
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
@@ -157,16 +167,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let is_sim = args.gateway.is_sim();
     let mut adapted = AdaptedCommand::of(&args.command, !args.no_adapter, is_sim, &id);
     adapted.check(&chosen.policy, args.dry_run)?;
-    // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
-    let unbounded = Policy {
-        unbounded: true,
-        on_unpriced: Some(OnUnpriced::Ignore),
-        accounting: chosen.policy.accounting.clone(),
-        ..Policy::default()
-    };
     let setup = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
+        policy: if args.dry_run { unbounded(&chosen.policy) } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
         environment,
         control: Control::default(),
