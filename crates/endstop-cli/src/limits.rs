@@ -64,3 +64,7 @@ pub(crate) const DEFAULT_GUARD_WAIT: &str = "30s";
 /// seconds at most, and so takes longer.
 #[cfg(unix)]
 pub(crate) const MAX_RETRY_SPAN: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The most time between two refused connections of one series of attempts: clients wait 30 s at most before they try again.
+#[cfg(unix)]
+pub(crate) const MAX_RETRY_GAP: std::time::Duration = std::time::Duration::from_secs(40);

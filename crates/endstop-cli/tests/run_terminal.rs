@@ -156,7 +156,8 @@ fn what_reads_from_a_pipe_does_not_lose_the_terminal() {
     terminal.send(
         "endstop -q run -- echo piped | sh -c 'cat; read line </dev/tty; echo \"<$line>\"'\r",
     );
-    terminal.expect("\rpiped\r\n");
+    // The report that no call came can be before it.
+    terminal.expect("piped\r\n");
     terminal.send("key\r");
     terminal.expect("<key>");
     terminal.expect("prompt> ");

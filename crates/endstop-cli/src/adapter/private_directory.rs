@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Uid, User};
+
 use crate::limits::MAX_PARENTS;
 
 /// A directory of one run, mode 0700. It is removed when this is dropped.
@@ -21,14 +23,26 @@ impl PrivateDirectory {
     /// The place of a directory that does not exist yet.
     ///
     /// Its parent is the user's runtime directory, cache or home directory, unless everyone can write to it: Gemini CLI
-    /// refuses settings below such a directory. Otherwise it is the directory for temporary files.
+    /// refuses settings below such a directory. After those of the environment comes the home directory of the account,
+    /// and at last the directory for temporary files.
     pub(crate) fn plan(name: &str, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let account = User::from_uid(Uid::effective()).ok().flatten();
+        Self::plan_for(name, variable, account.map(|user| user.dir))
+    }
+
+    fn plan_for(
+        name: &str,
+        variable: impl Fn(&str) -> Option<String>,
+        account_home: Option<PathBuf>,
+    ) -> Self {
         let named =
             |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = named("HOME");
-        let cache = home.as_ref().map(|home| home.join(".cache"));
-        let places = [named("XDG_RUNTIME_DIR"), named("XDG_CACHE_HOME"), cache, home];
-        let parents = places.into_iter().flatten().filter(|path| is_private(path));
+        let cache = |home: &Option<PathBuf>| home.as_ref().map(|home| home.join(".cache"));
+        let (of_home, of_account) = (cache(&home), cache(&account_home));
+        let of_environment = [named("XDG_RUNTIME_DIR"), named("XDG_CACHE_HOME"), of_home, home];
+        let places = of_environment.into_iter().chain([of_account, account_home]);
+        let parents = places.flatten().filter(|path| is_private(path));
         let parents = parents.chain([std::env::temp_dir()]);
         let places: Vec<PathBuf> =
             parents.map(|parent| parent.join(format!("endstop-{name}"))).collect();
@@ -141,13 +155,9 @@ mod tests {
     fn the_next_place_is_taken_where_one_cannot_be_written_to() {
         let (taken, home) = (place("taken"), place("free"));
         std::fs::write(taken.join("endstop-run"), "in the way").unwrap();
-        let of = |name: &str| match name {
-            "XDG_RUNTIME_DIR" => Some(taken.display().to_string()),
-            "HOME" => Some(home.display().to_string()),
-            _ => None,
-        };
-        let mut directory = PrivateDirectory::plan("run", of);
-        assert_eq!(directory.path().parent(), Some(&*taken));
+        // Given as they are, because everyone can write to some directory above many checkouts.
+        let places = vec![taken.join("endstop-run"), home.join("endstop-run")];
+        let mut directory = PrivateDirectory { path: places[0].clone(), places, exists: false };
         directory.create().unwrap();
         assert_eq!(directory.path().parent(), Some(&*home));
         drop(directory);
@@ -163,7 +173,12 @@ mod tests {
         assert!(!is_private(&parent) && !is_private(&inner));
         assert!(!is_private(Path::new("relative")) && !is_private(&parent.join("missing")));
         let of = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| inner.display().to_string());
-        assert_eq!(PrivateDirectory::plan("r", of).path().parent(), Some(&*std::env::temp_dir()));
+        for account in [None, Some(inner.clone())] {
+            let directory = PrivateDirectory::plan_for("r", of, account);
+            assert_eq!(directory.path().parent(), Some(&*std::env::temp_dir()));
+        }
+        let directory = PrivateDirectory::plan_for("r", of, Some(PathBuf::from("/")));
+        assert_eq!(directory.path(), Path::new("/endstop-r"), "the account's home is private");
         std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 }

@@ -194,6 +194,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     };
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let unknown_fields = open.gateway.unknown_fields(&id);
+    let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
@@ -210,6 +211,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         preserves_status: args.preserve_status,
         counts,
         unknown_fields,
+        quotas,
         report,
         refused,
         options: args.limits.options(),

@@ -2,7 +2,8 @@
 //!
 //! Anthropic names the window and gives a fraction: `anthropic-ratelimit-unified-5h-utilization: 0.42`. Codex numbers its
 //! windows, and gives a percentage and the length of each: `x-codex-primary-used-percent: 42.5` and
-//! `x-codex-primary-window-minutes: 300`. Other headers and values are left alone.
+//! `x-codex-primary-window-minutes: 300`. Other headers and values are left alone, such as the windows of single models
+//! (`x-codex-NAME-primary-used-percent`).
 
 use http::HeaderMap;
 
@@ -23,13 +24,21 @@ pub(super) fn used_windows(headers: &HeaderMap) -> impl Iterator<Item = UsedWind
             return Some((window.to_owned(), scaled(value, 4)?));
         }
         let number = name.strip_prefix(CODEX)?.strip_suffix(USED_PERCENT)?;
+        if !matches!(number, "primary" | "secondary") {
+            return None;
+        }
         let minutes = headers.get(format!("{CODEX}{number}-window-minutes"))?.to_str().ok()?;
         Some((length_of(minutes.trim().parse().ok()?), scaled(value, 2)?))
     })
 }
 
-/// The name of a window of so many minutes, in the largest unit that divides it.
+/// The name of a window of so many minutes, in the largest unit that divides it. Reported lengths can be some minutes off
+/// the hour.
 fn length_of(minutes: u64) -> String {
+    /// As far as Codex lets a length be off.
+    const ROUNDING: u64 = 3;
+    let hour = minutes.saturating_add(ROUNDING) / 60 * 60;
+    let minutes = if hour > 0 && hour.abs_diff(minutes) <= ROUNDING { hour } else { minutes };
     match minutes {
         _ if minutes > 0 && minutes.is_multiple_of(1_440) => format!("{}d", minutes / 1_440),
         _ if minutes > 0 && minutes.is_multiple_of(60) => format!("{}h", minutes / 60),
@@ -81,6 +90,11 @@ mod tests {
             ("x-codex-secondary-window-minutes", "10080"),
         ]);
         assert_eq!(windows, [("5h".to_owned(), 8_750), ("7d".to_owned(), 900)]);
+        for (minutes, name) in
+            [(297, "5h"), (299, "5h"), (303, "5h"), (304, "304m"), (10_079, "7d"), (1, "1m")]
+        {
+            assert_eq!(length_of(minutes), name);
+        }
     }
 
     #[test]
@@ -89,6 +103,11 @@ mod tests {
             assert_eq!(of(&[("anthropic-ratelimit-unified-5h-utilization", value)]), [], "{value}");
         }
         assert_eq!(of(&[("x-codex-primary-used-percent", "87")]), []);
+        let of_one_model = [
+            ("x-codex-mini-primary-used-percent", "87"),
+            ("x-codex-mini-primary-window-minutes", "300"),
+        ];
+        assert_eq!(of(&of_one_model), []);
         assert_eq!(of(&[("x-ratelimit-remaining-tokens", "87")]), []);
     }
 }

@@ -1,8 +1,9 @@
 //! Secrets of a request: the keys that its client sent, and the key that the gateway put in their place. No response of
 //! an error shows them, nor does anything that the gateway writes.
 //!
-//! Exactly these values are replaced, as they are, escaped in a URL or escaped in JSON, and so are values of keys in URLs,
-//! also of other owners. The text of a model passes unchanged: a model sees no key.
+//! Exactly these values are replaced, as they are, escaped in a URL or escaped in JSON. In bodies, so are values of keys in
+//! URLs, also of other owners; in headers these pass, because a client may have to follow a signed URL. The text of a model
+//! passes unchanged: a model sees no key.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -78,10 +79,13 @@ impl Secrets {
         String::from_utf8_lossy(&self.redact(words.as_bytes())).into_owned()
     }
 
-    /// Replaces the secrets in the values of headers.
+    /// Replaces the secrets in the values of headers, and no others: a redirect may name a URL that its owner has signed.
     pub(super) fn redact_headers(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
-            if let Cow::Owned(redacted) = self.redact(value.as_bytes()) {
+            let has = |secret: &[u8]| memmem::find(value.as_bytes(), secret).is_some();
+            if self.0.iter().any(|secret| has(secret)) {
+                let redacted =
+                    self.0.iter().fold(value.as_bytes().to_vec(), |text, it| without(text, it));
                 let plain = HeaderValue::from_bytes(&redacted);
                 *value = plain.unwrap_or_else(|_| HeaderValue::from_static("[redacted]"));
             }

@@ -119,12 +119,11 @@ pub(crate) fn is_secret_header(name: &HeaderName) -> bool {
     SECRET_HEADERS.iter().any(|part| name.contains(part)) && !PLAIN_HEADERS.contains(&name)
 }
 
-/// The values of a query that are keys, without escapes.
+/// The values of a query that are keys, as they are and without escapes.
 pub(crate) fn secrets_of_query(query: &str) -> impl Iterator<Item = Cow<'_, [u8]>> {
-    query.split('&').filter_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        is_secret_parameter(&unescaped(name)).then(|| unescaped(value))
-    })
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let secrets = pairs.filter(|(name, _)| is_secret_parameter(&unescaped(name)));
+    secrets.flat_map(|(_, value)| [Cow::Borrowed(value.as_bytes()), unescaped(value)])
 }
 
 /// The query that goes to the upstream: with an issued key, nothing that is a key.

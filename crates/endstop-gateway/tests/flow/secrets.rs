@@ -185,3 +185,26 @@ async fn an_error_with_the_status_of_a_success_repeats_no_key() {
     let told = told.0.lock().unwrap();
     assert!(told.contains("Bearer [redacted]") && !told.contains("canary"), "{told}");
 }
+
+#[tokio::test]
+async fn an_error_event_of_a_stream_tells_no_key_and_the_other_events_pass() {
+    let upstream = Fake::start(|arrived, _| {
+        let quoted = quoted(arrived);
+        let error = serde_json::json!({ "error": { "message": quoted, "type": "invalid" } });
+        let words = "{\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"gpt-4o\",\
+                     \"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi. \"}}]}";
+        let body = format!("data: {words}\n\ndata: {error}\n\n");
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        vec![Act::Send(format!("{head}{body}").into_bytes()), Act::Close]
+    })
+    .await;
+    let gateway = Gateway::start(keyed(&upstream)).await.unwrap();
+    let mut body = Agent::new("Look.").request();
+    body["stream"] = true.into();
+    let key = "authorization: Bearer issued/canary+1\r\n";
+    let got = ask(&gateway, &format!("POST {CHAT}"), key, &body.to_string()).await;
+    let text = got.text();
+    assert!(!format!("{got:?}{text}").contains("canary"), "{text}");
+    assert!(text.contains("Bearer [redacted]") && text.contains("Hi. "), "{text}");
+}

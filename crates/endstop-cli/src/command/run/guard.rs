@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::super::limits::span;
 use super::watch::RunSnapshot;
-use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_SPAN};
+use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_GAP, MAX_RETRY_SPAN};
 use crate::output::{counted, duration};
 
 /// Flags of the guard.
@@ -75,8 +75,14 @@ pub(super) struct Guard {
     mode: Tunnels,
     wait: Duration,
     said: BTreeSet<String>,
-    /// The first refusal after the last call.
+    /// The first refusal after the last call, and after the last time that the command was excused.
     since: Option<Instant>,
+    /// The latest refusal that was seen.
+    latest: Option<Instant>,
+    /// When the command was last excused: it was paused, suspended or drew the screen, or a request reached the gateway.
+    excused: Option<Instant>,
+    /// Requests beside model calls that had reached the gateway by then.
+    requests: u64,
     has_ended: bool,
 }
 
@@ -84,7 +90,9 @@ impl Guard {
     pub(super) fn new(gateway: &Gateway, args: &GuardArgs) -> Self {
         let (report, mode) = (gateway.tunnels(), gateway.config().tunnels);
         let said = BTreeSet::new();
-        Self { report, mode, wait: args.guard_wait, said, since: None, has_ended: false }
+        let wait = args.guard_wait;
+        let (since, latest, excused) = (None, None, None);
+        Self { report, mode, wait, said, since, latest, excused, requests: 0, has_ended: false }
     }
 
     /// Waits for a connection. Never returns once the gateway is gone.
@@ -130,26 +138,46 @@ impl Guard {
         host.map(|(host, _)| format!("refused {host}"))
     }
 
-    /// Returns when the command is ended if nothing changes. `has_requests` is whether any request has reached the gateway.
-    pub(super) fn due(&mut self, snapshot: &RunSnapshot, has_requests: bool) -> Option<Instant> {
+    /// Returns when the command is ended if nothing changes. `requests` is how many requests beside model calls have reached
+    /// the gateway, and `is_excused` whether the command may not be ended now.
+    ///
+    /// Only refusals after the last call count, and after the last moment in which the command was excused. A command
+    /// that has made calls is ended only while it still tries: a burst of refusals that is over can be that of one tool.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        snapshot: &RunSnapshot,
+        requests: u64,
+        is_excused: bool,
+    ) -> Option<Instant> {
         let is_waiting = snapshot.paused.is_some() || snapshot.pause.is_some();
-        if self.has_ended || is_waiting || snapshot.in_flight > 0 || snapshot.stopped.is_some() {
+        let has_new_requests = std::mem::replace(&mut self.requests, requests) != requests;
+        if is_excused || is_waiting || has_new_requests || snapshot.in_flight > 0 {
+            self.excused = Some(now);
+            return None;
+        }
+        if self.has_ended || snapshot.stopped.is_some() {
             return None;
         }
         let report = self.report.borrow();
         let latest = *report.last_refused.back()?;
-        if !has_requests {
-            return report.first_refused?.checked_add(self.wait);
+        let before = self.latest.replace(latest);
+        let floor = self.excused.max(snapshot.last_call);
+        let counts = |time: &Instant| floor.is_none_or(|floor| *time > floor);
+        if !self.since.is_some_and(|since| counts(&since)) {
+            self.since = report.last_refused.iter().copied().find(counts);
         }
-        let is_after_the_last_call =
-            |time: Instant| snapshot.last_call.is_none_or(|call| time > call);
-        if !self.since.is_some_and(is_after_the_last_call) {
-            self.since = Some(latest).filter(|latest| is_after_the_last_call(*latest));
+        if snapshot.calls + requests == 0 {
+            return self.since?.checked_add(self.wait);
         }
-        let many_since =
-            report.many_refused_since().filter(|many| is_after_the_last_call(*many))?;
+        if before.is_some_and(|before| latest.saturating_duration_since(before) > MAX_RETRY_GAP) {
+            self.since = Some(latest).filter(counts);
+        }
+        let many_since = report.many_refused_since().filter(counts)?;
         let is_retry = latest.saturating_duration_since(many_since) <= MAX_RETRY_SPAN;
-        self.since.filter(|_| is_retry)?.checked_add(self.wait)
+        let since = self.since.filter(|_| is_retry)?;
+        let still_tries = latest >= since.checked_add(self.wait / 2)?;
+        since.checked_add(self.wait).filter(|_| still_tries)
     }
 
     /// Ends the command: returns why.
@@ -253,6 +281,9 @@ mod tests {
             wait: WAIT,
             said: BTreeSet::new(),
             since: None,
+            latest: None,
+            excused: None,
+            requests: 0,
             has_ended: false,
         }
     }
@@ -271,37 +302,66 @@ mod tests {
     fn a_command_without_any_call_is_ended_some_time_after_the_first_refusal() {
         let begun = Instant::now();
         let snapshot = RunSnapshot::default();
-        assert_eq!(guard(&TunnelReport::default()).due(&snapshot, false), None);
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(guard(&TunnelReport::default()).due(begun, &snapshot, 0, false), None);
         let mut guard = guard(&refused(begun, [1, 20]));
-        assert_eq!(guard.due(&snapshot, false), Some(begun + Duration::from_secs(31)));
-        for waiting in [
-            RunSnapshot { in_flight: 1, ..RunSnapshot::default() },
-            RunSnapshot { paused: Some(vec![]), ..RunSnapshot::default() },
-            RunSnapshot { pause: Some("by me".to_owned()), ..RunSnapshot::default() },
-        ] {
-            assert_eq!(guard.due(&waiting, false), None);
-        }
+        assert_eq!(guard.due(at(20), &snapshot, 0, false), Some(at(31)));
         assert!(guard.end().contains("no call came through the gateway for 30s"));
-        assert_eq!(guard.due(&snapshot, false), None, "it is ended once");
+        assert_eq!(guard.due(at(20), &snapshot, 0, false), None, "it is ended once");
+    }
+
+    #[test]
+    fn a_command_that_was_excused_is_ended_only_for_refusals_after_that() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let snapshot = RunSnapshot::default();
+        for (waiting, requests, is_excused) in [
+            (RunSnapshot { in_flight: 1, ..RunSnapshot::default() }, 0, false),
+            (RunSnapshot { paused: Some(vec![]), ..RunSnapshot::default() }, 0, false),
+            (RunSnapshot { pause: Some("by me".to_owned()), ..RunSnapshot::default() }, 0, false),
+            (RunSnapshot::default(), 1, false),
+            (RunSnapshot::default(), 0, true),
+        ] {
+            let mut before = guard(&refused(begun, [1, 20]));
+            assert_eq!(before.due(at(25), &waiting, requests, is_excused), None);
+            assert_eq!(before.due(at(99), &snapshot, requests, false), None);
+            let mut after = guard(&refused(begun, [1, 20, 40]));
+            assert_eq!(after.due(at(25), &waiting, requests, is_excused), None);
+            let due = after.due(at(40), &snapshot, requests, false);
+            assert_eq!(due, Some(at(70)).filter(|_| requests == 0));
+        }
     }
 
     #[test]
     fn telemetry_beside_calls_ends_nothing_and_trying_again_and_again_does() {
         let begun = Instant::now();
-        let last_call = Some(begun + Duration::from_secs(5));
-        let snapshot = RunSnapshot { calls: 1, last_call, ..RunSnapshot::default() };
-        // One, few, those before the last call, and those of a timer.
-        for seconds in
-            [vec![9], (6..15).collect(), (0..10).collect(), (1..11).map(|n| n * 10).collect()]
-        {
-            assert_eq!(
-                guard(&refused(begun, seconds.clone())).due(&snapshot, true),
-                None,
-                "{seconds:?}"
-            );
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let snapshot = RunSnapshot { calls: 1, last_call: Some(at(5)), ..RunSnapshot::default() };
+        // One, few, those before the last call, those of a timer, and a burst that is over.
+        for seconds in [
+            vec![9],
+            (6..15).collect(),
+            (0..10).collect(),
+            (1..11).map(|n| n * 10).collect(),
+            (6..16).collect(),
+        ] {
+            let due = guard(&refused(begun, seconds.clone())).due(at(99), &snapshot, 0, false);
+            assert_eq!(due, None, "{seconds:?}");
         }
-        let mut guard = guard(&refused(begun, 6..16));
-        assert_eq!(guard.due(&snapshot, true), Some(begun + Duration::from_secs(15 + 30)));
+        let mut guard = guard(&refused(begun, (6..30).step_by(2)));
+        assert_eq!(guard.due(at(28), &snapshot, 0, false), Some(at(6 + 30)));
+    }
+
+    #[test]
+    fn a_second_burst_long_after_the_first_begins_anew() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let snapshot = RunSnapshot { calls: 1, last_call: Some(at(5)), ..RunSnapshot::default() };
+        let (sender, receiver) = watch::channel(refused(begun, 6..16));
+        let mut guard = Guard { report: receiver, ..guard(&TunnelReport::default()) };
+        assert_eq!(guard.due(at(16), &snapshot, 0, false), None);
+        sender.send(refused(begun, 300..310)).unwrap();
+        assert_eq!(guard.due(at(310), &snapshot, 0, false), None);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use endstop::core::condition::gauge::Unit;
+use endstop::core::expr::amount_text;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
 use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent};
@@ -56,6 +58,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) counts: Counts,
     /// Fields of requests that no table has.
     pub(super) unknown_fields: Vec<String>,
+    /// Windows of the subscription and their used part, in hundredths of a percent.
+    pub(super) quotas: Vec<(String, u64)>,
     pub(super) report: Option<Report>,
     /// The call that money or tokens did not admit.
     pub(super) refused: Option<RefusedCall>,
@@ -195,6 +199,9 @@ impl RunOutcome<'_> {
             report.spend.to_string(),
             duration(self.elapsed_ms()),
         ];
+        if !self.quotas.is_empty() {
+            parts.push(plan_text(&self.quotas));
+        }
         if self.counts.stop_responses > 0 {
             parts.push(format!(
                 "{} answered with the stop",
@@ -223,7 +230,7 @@ impl RunOutcome<'_> {
                 "verdict": dry_run.trip_record(),
             })
         });
-        json!({
+        let mut summary = json!({
             "version": 1,
             "run": self.run,
             "command": command,
@@ -240,8 +247,27 @@ impl RunOutcome<'_> {
             "guard": self.guard.to_json(),
             "dry_run": dry_run,
             "report": self.report,
-        })
+        });
+        if let (false, Value::Object(keys)) = (self.quotas.is_empty(), &mut summary) {
+            let used = self.quotas.iter();
+            let used = used.map(|(window, used)| (window.clone(), Value::from(percent(*used))));
+            keys.insert("quotas".to_owned(), Value::Object(used.collect()));
+        }
+        summary
     }
+}
+
+/// `plan: 5h 42%, 7d 10.5% used`.
+fn plan_text(quotas: &[(String, u64)]) -> String {
+    let each = quotas
+        .iter()
+        .map(|(window, used)| format!("{} {}", endstop::observe::clean(window), percent(*used)));
+    format!("plan: {} used", each.collect::<Vec<_>>().join(", "))
+}
+
+/// `42%`, from hundredths of a percent.
+fn percent(used: u64) -> String {
+    amount_text(used, Unit::Percent)
 }
 
 /// Those that cost most, first.
@@ -393,6 +419,12 @@ mod tests {
         let told = "would have stopped: cost_limit: cost would be $2\nwould have refused: a model request of \
             step 2\n\nusd (stop)";
         assert_eq!(not_obeyed(record), told);
+    }
+
+    #[test]
+    fn the_summary_shows_the_used_part_of_a_plan() {
+        let quotas = [("5h".to_owned(), 4_200), ("7d".to_owned(), 1_050)];
+        assert_eq!(plan_text(&quotas), "plan: 5h 42%, 7d 10.5% used");
     }
 
     #[test]

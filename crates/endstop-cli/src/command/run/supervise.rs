@@ -295,15 +295,15 @@ impl Supervisor<'_> {
 
     /// When the guard ends the command if nothing changes.
     fn guard_due(&mut self) -> Option<Instant> {
-        let is_going = self.shutdown == ShutdownPhase::Going && self.state.ended.is_none();
-        let is_drawn = self.terminal.as_ref().is_some_and(Terminal::is_raw);
-        if !is_going || is_drawn || self.state.suspended.is_some() {
+        if self.shutdown != ShutdownPhase::Going || self.state.ended.is_some() {
             return None;
         }
+        let is_drawn = self.terminal.as_ref().is_some_and(Terminal::is_raw);
+        let is_excused = is_drawn || self.state.suspended.is_some();
         let snapshot = self.snapshot.borrow().clone();
         let counts = self.gateway.counts(self.id).unwrap_or_default();
         let requests = counts.unmetered + counts.stop_responses + counts.refused;
-        self.guard.due(&snapshot, snapshot.calls + requests > 0)
+        self.guard.due(Instant::now(), &snapshot, requests, is_excused)
     }
 
     fn stop(&mut self, signal: &StopSignal) {

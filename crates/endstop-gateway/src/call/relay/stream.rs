@@ -3,6 +3,7 @@
 //! A stream whose run has stopped ends between two blocks with a stop response, or its connection is cut
 //! (`docs/semantics.md` sections 6 and 9).
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use super::super::parse::ParsedCall;
 use super::super::respond::stop_text;
+use super::super::secrets::Secrets;
 use super::super::settle::InFlightCall;
 use crate::body::{BodyError, BodyPart};
 use crate::decode::Decoder;
@@ -164,6 +166,7 @@ pub(super) struct StreamRelay {
     unread: Option<u64>,
     /// Tool calls that are passed on, and the one that is not.
     passed_calls: usize,
+    secrets: Secrets,
 }
 
 /// The part of a response that its client did not receive, and that is read anyway.
@@ -208,6 +211,7 @@ impl StreamRelay {
             incomplete: 0,
             unread,
             passed_calls: 0,
+            secrets: call.secrets().clone(),
             phase: StreamPhase::InFlight { call, end, upstream },
         }
     }
@@ -369,12 +373,16 @@ impl StreamRelay {
             }
             passed = passed.saturating_add(frame.raw.len());
             self.has_passed = true;
-            if brought.is_only_usage && self.strips_usage {
+            let is_error = !has_only_words && self.reader.response().error.is_some();
+            let redacted = is_error.then(|| self.secrets.redact(frame.raw));
+            let is_stripped = brought.is_only_usage && self.strips_usage;
+            if is_stripped || matches!(redacted, Some(Cow::Owned(_))) {
                 if is_as_it_came {
                     let before = passed.saturating_sub(frame.raw.len());
                     out.extend_from_slice(bytes.get(..before).unwrap_or_default());
                 }
                 is_as_it_came = false;
+                out.extend_from_slice(redacted.as_deref().unwrap_or_default());
             } else if !is_as_it_came {
                 out.extend_from_slice(frame.raw);
             }
