@@ -148,6 +148,22 @@ struct RefusedToolCall {
     rest: Vec<u8>,
 }
 
+/// What is passed on in the place of an event, if that is not the event: nothing, or an error without keys.
+fn instead_of(
+    raw: &[u8],
+    is_stripped: bool,
+    has_error: bool,
+    secrets: &Secrets,
+) -> Option<Vec<u8>> {
+    if is_stripped {
+        return Some(Vec::new());
+    }
+    match has_error.then(|| secrets.redact(raw)) {
+        Some(Cow::Owned(redacted)) => Some(redacted),
+        _ => None,
+    }
+}
+
 /// A stream of events on its way to the client.
 pub(super) struct StreamRelay {
     phase: StreamPhase,
@@ -371,21 +387,18 @@ impl StreamRelay {
                 self.incomplete = 0;
                 return ReadPart { refused: Some(refused), ..ReadPart::copied(out, text, has_end) };
             }
-            passed = passed.saturating_add(frame.raw.len());
             self.has_passed = true;
-            let is_error = !has_only_words && self.reader.response().error.is_some();
-            let redacted = is_error.then(|| self.secrets.redact(frame.raw));
             let is_stripped = brought.is_only_usage && self.strips_usage;
-            if is_stripped || matches!(redacted, Some(Cow::Owned(_))) {
-                if is_as_it_came {
-                    let before = passed.saturating_sub(frame.raw.len());
-                    out.extend_from_slice(bytes.get(..before).unwrap_or_default());
+            let has_error = !has_only_words && self.reader.response().error.is_some();
+            if let Some(instead) = instead_of(frame.raw, is_stripped, has_error, &self.secrets) {
+                if std::mem::take(&mut is_as_it_came) {
+                    out.extend_from_slice(bytes.get(..passed).unwrap_or_default());
                 }
-                is_as_it_came = false;
-                out.extend_from_slice(redacted.as_deref().unwrap_or_default());
+                out.extend_from_slice(&instead);
             } else if !is_as_it_came {
                 out.extend_from_slice(frame.raw);
             }
+            passed = passed.saturating_add(frame.raw.len());
         }
         self.incomplete = incomplete_before.saturating_add(bytes.len()).saturating_sub(passed);
         if is_as_it_came {
