@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// A directory of its own for a test.
+/// A separate directory for a test.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("private").join(test);
     drop(std::fs::remove_dir_all(&path));

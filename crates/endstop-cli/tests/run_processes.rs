@@ -1,4 +1,4 @@
-//! `endstop run` ends what it started: chains of forks, daemons, and what is left after a signal.
+//! `endstop run` ends what it started: chains of forks, daemons, and processes that outlive a signal.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,

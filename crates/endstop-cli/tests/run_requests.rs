@@ -7,7 +7,7 @@
 mod file;
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,12 +28,18 @@ fn directory(test: &str) -> PathBuf {
 
 /// Sends one request through `endstop run --upstream sim`. Returns the response and the JSON of the run.
 fn ask_within(test: &str, usd: &str, path: &str, body: &Value) -> (String, Value) {
+    ask(test, "sim", usd, path, body)
+}
+
+/// Sends one request through `endstop run` to an upstream.
+fn ask(test: &str, upstream: &str, usd: &str, path: &str, body: &Value) -> (String, Value) {
     let directory = directory(test);
     let file = directory.join("run.json");
     let script = "printf %s \"$ANTHROPIC_BASE_URL\" >base.new; mv base.new base; until [ -e done ]; do sleep 0.05; done";
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
     command.current_dir(&directory).stdin(Stdio::null()).stderr(Stdio::null());
-    command.args(["run", "--upstream", "sim", "--usd", usd, "--json-file", file.to_str().unwrap()]);
+    command.args(["run", "--upstream", upstream, "--usd", usd]);
+    command.args(["--json-file", file.to_str().unwrap()]);
     let mut child = command.args(["--", "/bin/sh", "-c", script]).spawn().unwrap();
     let began = Instant::now();
     let base = loop {
@@ -107,4 +113,43 @@ fn an_unknown_field_is_named_at_the_end() {
     assert_eq!(told["unknown_fields"], json!(["warp_factor"]), "{told}");
     let written = told.to_string().replace(told["run"].as_str().unwrap(), "RUN");
     golden("run-unknown-field.json", &written, &[("at_ms", "0"), ("elapsed_ms", "0")]);
+}
+
+/// The end of the request, whose keys are sorted.
+const BODY_END: &[u8] = b"\"model\":\"claude-sonnet-4-5\"}";
+
+/// An upstream that answers one request and reports the used part of a plan's window.
+fn plan_upstream() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut request, mut piece) = (Vec::new(), [0; 4_096]);
+        while !request.windows(BODY_END.len()).any(|part| part == BODY_END) {
+            let length = stream.read(&mut piece).unwrap();
+            request.extend_from_slice(piece.get(..length).unwrap());
+        }
+        let body = json!({ "id": "msg_1", "type": "message", "role": "assistant",
+            "model": "claude-sonnet-4-5", "content": [{ "type": "text", "text": "Done." }],
+            "stop_reason": "end_turn", "stop_sequence": null,
+            "usage": { "input_tokens": 10, "output_tokens": 2 } });
+        let body = body.to_string();
+        let length = body.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+             anthropic-ratelimit-unified-5h-utilization: 0.425\r\nconnection: close\r\n\r\n{body}"
+        )
+        .unwrap();
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn the_summary_has_the_used_part_of_a_plan_that_the_provider_reported() {
+    let body = json!({ "max_tokens": 100, "messages": [{ "content": "Go.", "role": "user" }],
+        "model": "claude-sonnet-4-5" });
+    let (response, told) = ask("plan", &plan_upstream(), "1", "/v1/messages", &body);
+    assert!(response.contains("Done."), "{response}");
+    assert_eq!(told["quotas"], json!({ "5h": "42.5%" }), "{told}");
 }

@@ -1,5 +1,5 @@
-//! What is said while the command has the terminal: on a line of its own. Into a screen that the command draws goes only
-//! what its user must know at once.
+//! Lines that are printed while the command has the terminal, each on a separate line. A screen that the command draws gets
+//! only those that its user must know at once.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -57,7 +57,7 @@ impl DeferredPrinter {
     /// because the command may draw over it.
     pub(super) fn announce(&mut self, text: &str, terminal: Option<&Terminal>) {
         if self.is_terminal && !output::is_quiet() && terminal.is_some_and(Terminal::is_raw) {
-            // On a line of its own, whatever mode the terminal is in and whatever colors are on.
+            // On a separate line, whatever mode the terminal is in and whatever colors are on.
             let columns = columns();
             let lines = output::wrapped(&clean_lines(text), usize::from(columns), "  ");
             let mut screen = String::from("\r\n");
@@ -109,6 +109,6 @@ fn columns() -> u16 {
 
 fn write(text: &str) {
     let mut err = std::io::stderr().lock();
-    // What cannot be written must not end the command.
+    // A failed write must not end the command.
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

@@ -81,7 +81,7 @@ pub(super) struct Guard {
     latest: Option<Instant>,
     /// When the command was last excused: it was paused, suspended or drew the screen, or a request reached the gateway.
     excused: Option<Instant>,
-    /// Requests beside model calls that had reached the gateway by then.
+    /// Requests other than model calls that had reached the gateway by then.
     requests: u64,
     has_ended: bool,
 }
@@ -138,8 +138,8 @@ impl Guard {
         host.map(|(host, _)| format!("refused {host}"))
     }
 
-    /// Returns when the command is ended if nothing changes. `requests` is how many requests beside model calls have reached
-    /// the gateway, and `is_excused` whether the command may not be ended now.
+    /// Returns when the command is ended if nothing changes. `requests` is how many requests other than model calls have
+    /// reached the gateway, and `is_excused` whether the command may not be ended now.
     ///
     /// Only refusals after the last call count, and after the last moment in which the command was excused. A command
     /// that has made calls is ended only while it still tries: a burst of refusals that is over can be that of one tool.
