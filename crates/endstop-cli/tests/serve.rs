@@ -176,7 +176,7 @@ fn a_refused_call_is_a_line_of_the_log_without_its_key() {
     let refused = |more: Value| {
         let mut line = json!({ "version": 1, "event": "refused", "run": null, "key": null,
             "key_runs": null, "client": "127.0.0.1", "rule": null, "limit": null, "observed": null,
-            "model": null, "api": "chat" });
+            "model": null, "api": "chat", "detail": null });
         line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         line
     };

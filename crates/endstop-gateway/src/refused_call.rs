@@ -47,6 +47,8 @@ pub struct RefusedCall {
     pub api: Option<&'static str>,
     /// The HTTP status of the response.
     pub status: u16,
+    /// What the client is not told: the path of a stored run that cannot be read, and the problem with it.
+    pub detail: Option<String>,
 }
 
 /// Receives a report of each refused call, before its client has the response.
@@ -64,11 +66,17 @@ pub(crate) struct CallRefusal {
     rule: Option<String>,
     limit: Option<String>,
     observed: Option<String>,
+    detail: Option<String>,
 }
 
 impl CallRefusal {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..Self::default() }
+    }
+
+    /// A refusal with what only the operator of the gateway is told.
+    pub(crate) fn with_detail(reason: impl Into<String>, detail: String) -> Self {
+        Self { detail: Some(detail), ..Self::new(reason) }
     }
 
     /// The refusal of a run that has stopped.
@@ -84,6 +92,7 @@ impl CallRefusal {
             limit: leaf.and_then(|leaf| leaf.limit.clone()),
             observed: named("observed").or_else(|| leaf?.observed.clone()),
             rule,
+            detail: None,
         }
     }
 
@@ -94,6 +103,7 @@ impl CallRefusal {
             rule: self.rule.clone(),
             limit: self.limit.clone(),
             observed: self.observed.clone(),
+            detail: self.detail.clone(),
             status,
             ..RefusedCall::default()
         }

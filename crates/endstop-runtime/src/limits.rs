@@ -61,6 +61,12 @@ pub(crate) const MAX_OPEN_TRACES: usize = 512;
 pub(crate) const MAX_PAUSED_RUNS: usize = 4_096;
 /// The longest line of a trace file that is read back, in bytes: a tool result is at most one whole request.
 pub(crate) const MAX_TRACE_LINE: usize = 256 << 20;
+/// The longest name of a model, or version of prices, in the header of a trace, in bytes: names come from clients, and
+/// known ones have some dozens. With both of them escaped, the header fits into a block of the disk (4 KiB).
+pub(crate) const MAX_HEADER_NAME_BYTES: usize = 256;
+/// The longest header of a trace file that is found without reading the whole file, in bytes: an id, a model and a version
+/// of prices, all clipped.
+pub(crate) const MAX_TRACE_HEADER_BYTES: u64 = 8 << 10;
 /// The memory that stays reserved for the next line of each open trace, in bytes: a usual line fits.
 pub(crate) const TRACE_ROOM_BYTES: usize = 4 << 10;
 /// How much of a trace file is read at a time, in bytes: some hundred lines, so that a system call is rare.

@@ -22,7 +22,8 @@ mod label;
 mod lock;
 mod memory;
 mod page;
-pub(crate) mod seal;
+mod seal;
+pub(crate) mod sealed_file;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod whole_lines;

@@ -9,10 +9,12 @@ mod recording;
 mod replay;
 
 pub use buffer::{TraceBuffer, TraceHole};
-pub use file::{TraceFile, TraceFileError, TraceLineError};
+pub use file::TraceFile;
 pub use log::TraceLog;
 pub use recorder::{
     Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
 };
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
+
+pub use crate::store::sealed_file::{TraceFileError, TraceLineError};

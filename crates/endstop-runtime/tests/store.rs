@@ -7,8 +7,12 @@
     reason = "the helpers of these tests fail as their tests do"
 )]
 
+#[path = "../../../tests/support/damage.rs"]
+mod broken;
 #[path = "store/contract.rs"]
 mod contract;
+#[path = "store/damage.rs"]
+mod damage;
 #[path = "../../../tests/support/golden.rs"]
 mod file;
 #[path = "store/files.rs"]

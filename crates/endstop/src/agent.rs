@@ -155,6 +155,16 @@ pub enum ExecuteError {
         /// The problem with it.
         error: TraceLineError,
     },
+    /// The state has events, and the store has no trace: so what the run has spent since it was saved is not known.
+    #[error(
+        "the run `{run}` cannot go on: its trace is missing, which had {events} events at least"
+    )]
+    NoTrace {
+        /// The run.
+        run: RunId,
+        /// Events that the state has.
+        events: u64,
+    },
     /// The saved state cannot be read.
     #[error(transparent)]
     State(#[from] state::StateError),

@@ -106,12 +106,11 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
         NoRun::Full => overloaded(dialect, &why.to_string()),
         NoRun::FullOfClient => too_many(dialect, &why.to_string()),
         NoRun::ReadError(why) => {
-            let text =
-                format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");
+            let text = format!("the stored run `{id}` cannot be read: {}", why.without_paths());
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             let mut answer = error(dialect, status, ErrorKind::Upstream, &text);
             answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
-            refusing(answer, CallRefusal::new("unreadable_run"))
+            refusing(answer, CallRefusal::with_detail("unreadable_run", why.to_string()))
         }
     }
 }

@@ -83,6 +83,17 @@ pub(crate) enum OpenLogError {
     Thread(#[from] JoinError),
 }
 
+impl OpenLogError {
+    /// The problem as a client may see it: where the gateway stores its runs is no concern of theirs.
+    pub(crate) fn without_paths(&self) -> String {
+        match self {
+            Self::Directory { .. } => "its directory cannot be used".to_owned(),
+            Self::File { error, .. } => error.to_string(),
+            _ => self.to_string(),
+        }
+    }
+}
+
 /// The process that uses a directory.
 fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))

@@ -3,44 +3,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use endstop_gateway::{Config, Gateway, StartError};
+use endstop_gateway::{Config, Gateway, RefusalObserver, StartError};
 use endstop_runtime::RunEnvironment;
 use endstop_runtime::ledger::{Budget, Limits};
 
+use crate::broken::{CHANGED, Sample};
 use crate::fake::{Fake, json};
 use crate::kit::*;
 use crate::stored_runs::{directory, many, path, reading_of, start};
+use crate::tenants::Refused;
 
 const POLICY: &str = "[stop]\nlimit = \"steps >= 9\"\n";
-
-/// The file of a run of two steps.
-struct Sample {
-    /// After the first step.
-    earlier: Vec<u8>,
-    whole: Vec<u8>,
-    /// Another run's file of the same length.
-    other: Vec<u8>,
-}
-
-impl Sample {
-    fn lines(&self) -> Vec<Vec<u8>> {
-        self.whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
-    }
-
-    /// With other lines.
-    fn edited(&self, edit: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<u8> {
-        let mut lines = self.lines();
-        edit(&mut lines);
-        lines.concat()
-    }
-
-    fn replaced(&self, old: &str, new: &str) -> Vec<u8> {
-        let text = String::from_utf8(self.whole.clone()).unwrap();
-        assert!(text.contains(old), "{old} in {text}");
-        text.replacen(old, new, 1).into_bytes()
-    }
-}
 
 async fn sample(test: &str) -> (Fake, Sample) {
     let upstream =
@@ -64,77 +39,9 @@ async fn sample(test: &str) -> (Fake, Sample) {
     (upstream, sample)
 }
 
-/// One kind of damage: its name, what the error says, and the file.
-type Row = (&'static str, &'static str, fn(&Sample) -> Vec<u8>);
-
-/// The same, with what makes the thing at a path.
+/// One kind of thing in the place of a file: its name, what the error says, and what makes it at a path.
 #[cfg(unix)]
 type Place = (&'static str, &'static str, fn(&Path, &Sample));
-
-/// Files with other bytes than a run wrote.
-const CHANGED: [Row; 31] = [
-    ("empty", "it is empty", |_| Vec::new()),
-    ("a line feed", "line 1 is damaged", |_| b"\n".to_vec()),
-    ("zeros", "lines at its end are missing", |s| vec![0; s.whole.len()]),
-    ("zeros at the end", "was not written by a run", |s| [&s.whole[..], &[0; 64]].concat()),
-    ("a block of zeros", "is damaged", |s| {
-        let mut bytes = s.whole.clone();
-        let middle = bytes.len() / 2;
-        bytes[middle..middle + 64].fill(0);
-        bytes
-    }),
-    ("garbage", "line 1 is damaged", |_| b"\x7fELF\x02\x01\n\x80\xff\n".to_vec()),
-    ("garbage at the end", "was not written by a run", |s| [&s.whole[..], b"~~~"].concat()),
-    ("a line of garbage", "it has no checksum", |s| [&s.whole[..], b"~~~\n"].concat()),
-    ("a huge line", "it has no checksum", |s| {
-        [&s.whole[..], b"{\"at\":1,\"event\":\"piece\",\"text\":\"", &vec![b'x'; 8 << 20], b"\"}\n"]
-            .concat()
-    }),
-    ("half a header", "it has 0 of 1", |s| s.whole[..20].to_vec()),
-    ("no header", "line 1 is damaged", |s| s.edited(|lines| drop(lines.remove(0)))),
-    ("two headers", "line 2 is damaged", |s| s.edited(|lines| lines.insert(1, lines[0].clone()))),
-    ("a line less", "lines were removed", |s| s.edited(|lines| drop(lines.remove(3)))),
-    ("a line twice", "repeated", |s| s.edited(|lines| lines.insert(3, lines[3].clone()))),
-    ("the last line twice", "repeated", |s| {
-        s.edited(|lines| lines.push(lines.last().unwrap().clone()))
-    }),
-    ("the file twice", "is damaged", |s| [&s.whole[..], &s.whole].concat()),
-    ("two lines swapped", "moved", |s| s.edited(|lines| lines.swap(3, 4))),
-    ("lines in reverse", "moved", |s| s.edited(|lines| lines[1..].reverse())),
-    ("an edited amount", "it was changed", |s| s.replaced("\"cost\":\"0.0", "\"cost\":\"0.1")),
-    ("an edited time", "it was changed", |s| s.replaced("\"wall\":1", "\"wall\":2")),
-    ("an edited number", "in the place of", |s| s.replaced("\"seq\":4", "\"seq\":5")),
-    ("an edited checksum", "damaged", |s| {
-        s.edited(|lines| {
-            let line = &mut lines[4];
-            let at = line.len() - 4;
-            line[at] = if line[at] == b'0' { b'1' } else { b'0' };
-        })
-    }),
-    ("no checksum", "it has no checksum", |s| {
-        s.edited(|lines| lines[2] = b"{\"at\":1,\"event\":\"step_begin\"}\n".to_vec())
-    }),
-    ("an edited mark", "how many lines", |s| {
-        s.replaced("\"end\":\"0000000000", "\"end\":\"0000000009")
-    }),
-    ("another version", "a trace of version 2", |s| {
-        s.replaced("\"endstop_trace\":1", "\"endstop_trace\":2")
-    }),
-    ("another run's file", "the file of another run", |s| s.other.clone()),
-    ("another run's file, renamed", "it was changed", |s| {
-        let text = String::from_utf8(s.other.clone()).unwrap();
-        text.replacen("\"run\":\"b\"", "\"run\":\"a\"", 1).into_bytes()
-    }),
-    ("another run's lines", "of another file", |s| {
-        let other = s.other.split_inclusive(|byte| *byte == b'\n').nth(2).unwrap().to_vec();
-        s.edited(|lines| lines[2] = other)
-    }),
-    ("text that is not UTF-8", "is damaged", |s| s.edited(|lines| lines[3][10] = 0xff)),
-    ("a byte order mark", "line 1 is damaged", |s| [b"\xef\xbb\xbf", &s.whole[..]].concat()),
-    ("line ends of Windows", "line 1 is damaged", |s| {
-        String::from_utf8(s.whole.clone()).unwrap().replace('\n', "\r\n").into_bytes()
-    }),
-];
 
 /// All files of a directory with their bytes, but those of its lock.
 fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -166,13 +73,21 @@ async fn is_refused(upstream: &Fake, keep: &Path, kind: &str, reason: &str) {
         }
     };
     assert!(names(&error), "{kind}: {error}");
-    let gateway = start(|| many(POLICY, upstream.addr, keep)).await;
+    let refused = Arc::new(Refused::default());
+    let observer = Arc::clone(&refused) as Arc<dyn RefusalObserver>;
+    let observed = Some(observer);
+    let config = || Config { refusals: observed.clone(), ..many(POLICY, upstream.addr, keep) };
+    let gateway = start(config).await;
     for _ in 0..2 {
         let got = post(&gateway, &path("a"), &Agent::new("Look.").request()).await;
         assert_eq!(got.status, 500, "{kind}: {got:?}");
         let error = got.json()["error"]["message"].to_string();
-        assert!(names(&error), "{kind}: {error}");
+        assert!(error.contains("run `a`") && error.contains(reason), "{kind}: {error}");
+        let place = keep.display().to_string();
+        assert!(!error.contains(".jsonl") && !error.contains(&place), "{kind}: {error}");
     }
+    let told: Vec<_> = refused.0.lock().unwrap().iter().map(|it| it.detail.clone()).collect();
+    assert!(told.len() == 2 && told.iter().flatten().all(|text| names(text)), "{kind}: {told:?}");
     assert_eq!(upstream.calls(), calls, "{kind}: a call was sent");
     drop(gateway);
     assert!(contents(keep) == before, "{kind}: a file was changed");
@@ -194,14 +109,7 @@ async fn changed_files_are_refused_and_stay_as_they_are() {
 #[tokio::test]
 async fn a_file_that_was_shortened_anywhere_is_refused() {
     let (upstream, sample) = sample("shortened").await;
-    let lines = sample.lines();
-    // At the end of each line, one byte before and one after.
-    let ends = lines.iter().scan(0, |end, line| {
-        *end += line.len();
-        Some(*end)
-    });
-    let cuts = ends.flat_map(|end| [end - 1, end, end + 1]);
-    for length in cuts.filter(|length| *length < sample.whole.len()) {
+    for length in sample.cuts() {
         let keep = directory("shortened");
         fs::create_dir_all(&keep).unwrap();
         fs::write(keep.join("a.jsonl"), &sample.whole[..length]).unwrap();
@@ -260,11 +168,7 @@ async fn what_is_no_file_of_the_user_is_refused() {
 #[tokio::test]
 async fn what_a_kill_leaves_goes_on_and_counts_what_was_acknowledged() {
     let (upstream, sample) = sample("killed").await;
-    let header = sample.earlier.split_inclusive(|byte| *byte == b'\n').next().unwrap();
-    assert_eq!(header.len(), sample.lines()[0].len());
-    // The second step was being written, and is not marked.
-    let mut bytes = sample.whole.clone();
-    bytes[..header.len()].copy_from_slice(header);
+    let bytes = sample.unmarked();
     let mut steps = 1;
     for length in (sample.earlier.len()..=bytes.len()).step_by(7) {
         let keep = directory("killed");
@@ -301,4 +205,65 @@ async fn a_file_that_somebody_writes_to_meanwhile_stops_its_run() {
     assert_eq!(got.header("x-endstop-reason").as_deref(), Some("error"), "{got:?}");
     assert!(got.words().contains("another program has written"), "{got:?}");
     assert_eq!((upstream.calls(), fs::read(&file).unwrap()), (calls, longer));
+}
+
+/// The gateway keeps the file open between two calls.
+#[tokio::test]
+async fn a_file_that_changes_while_it_is_open_stops_its_run() {
+    let kinds: [(&str, &str, fn(&Path)); 4] = [
+        ("longer", "another program has written", |file| {
+            let mut bytes = fs::read(file).unwrap();
+            bytes.extend_from_slice(b"{\"at\":1}\n");
+            fs::write(file, bytes).unwrap();
+        }),
+        ("shorter", "another program has written", |file| {
+            let bytes = fs::read(file).unwrap();
+            fs::write(file, &bytes[..bytes.len() - 20]).unwrap();
+        }),
+        ("removed", "has removed or replaced", |file| fs::remove_file(file).unwrap()),
+        ("replaced", "has removed or replaced", |file| {
+            let bytes = fs::read(file).unwrap();
+            fs::remove_file(file).unwrap();
+            fs::write(file, bytes).unwrap();
+        }),
+    ];
+    let upstream =
+        Fake::start(|_, n| json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await;
+    for (kind, reason, change) in kinds {
+        let keep = directory("while-open");
+        let file = keep.join("a.jsonl");
+        let gateway = start(|| many(POLICY, upstream.addr, &keep)).await;
+        let mut agent = Agent::new("Look.");
+        let got = post(&gateway, &path("a"), &agent.request()).await;
+        agent.take(&got, "nothing");
+        change(&file);
+        let (before, calls) = (fs::read(&file).ok(), upstream.calls());
+        let got = post(&gateway, &path("a"), &agent.request()).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("error"), "{kind}: {got:?}");
+        assert!(got.words().contains(reason), "{kind}: {got:?}");
+        assert_eq!(upstream.calls(), calls, "{kind}: a call was sent");
+        assert!(fs::read(&file).ok() == before, "{kind}: the file was changed");
+    }
+}
+
+/// The mark at the end of the header is replaced in its place, so that place has to be near the beginning of the file.
+#[tokio::test]
+async fn a_long_model_name_is_cut_in_the_header() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let keep = directory("long-model");
+    let gateway = start(|| many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep)).await;
+    let model = "\u{1}é".repeat(20_000);
+    let mut request = Agent::new("Look.").request();
+    request["model"] = model.clone().into();
+    let got = post(&gateway, &path("a"), &request).await;
+    assert_eq!(got.status, 200, "{got:?}");
+    drop(gateway);
+    let file = fs::read_to_string(keep.join("a.jsonl")).unwrap();
+    let header = file.lines().next().unwrap();
+    assert!(header.len() < 4096, "{} bytes", header.len());
+    let header: serde_json::Value = serde_json::from_str(header).unwrap();
+    let kept = header["model"].as_str().unwrap();
+    assert!(model.starts_with(kept) && kept.len() > 200, "{kept:?}");
+    let gateway = start(|| many(POLICY, upstream.addr, &keep)).await;
+    assert_eq!(reading_of(&gateway, "a", "steps"), 1);
 }

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../../../../tests/support/damage.rs"]
+mod broken;
 mod fake;
 #[path = "../../../../tests/support/golden.rs"]
 mod file;

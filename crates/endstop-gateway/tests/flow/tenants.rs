@@ -297,7 +297,7 @@ async fn no_run_can_be_named_like_a_child_of_another() {
 
 /// Collects reports of refused calls.
 #[derive(Debug, Default)]
-struct Refused(std::sync::Mutex<Vec<RefusedCall>>);
+pub(crate) struct Refused(pub(crate) std::sync::Mutex<Vec<RefusedCall>>);
 
 impl RefusalObserver for Refused {
     fn refused(&self, call: &RefusedCall) {

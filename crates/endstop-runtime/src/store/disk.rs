@@ -3,7 +3,7 @@
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tokio::runtime::Handle;
@@ -126,6 +126,12 @@ pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     not_through_links().read(true).append(true).create(true).open(path)
 }
 
+/// Opens a file for reading and writing anywhere in it. Does not create it.
+fn open_to_write(path: &Path) -> io::Result<File> {
+    step()?;
+    not_through_links().read(true).write(true).open(path)
+}
+
 /// Opens an empty file in the place of whatever is there.
 pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
@@ -156,6 +162,20 @@ pub(super) fn create_file(path: &Path) -> io::Result<()> {
 pub(super) fn write_all(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     #[cfg(test)]
     fault::write(file, bytes)?;
+    file.write_all(bytes)
+}
+
+/// Writes at a place of a file that is not open to append.
+pub(super) fn write_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    write_all(file, bytes)
+}
+
+/// Replaces some bytes near the beginning of a file. Unlike a longer write, this one is whole or nothing, because they lie
+/// in one block of the disk.
+pub(super) fn overwrite(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    step()?;
+    file.seek(SeekFrom::Start(at))?;
     file.write_all(bytes)
 }
 
@@ -197,14 +217,29 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 /// Who has the lock may remove the file: those who wait then find another file at the path, or none, and
 /// begin again. (Not on Windows, where an open file stays.)
 pub(super) fn open_locked(path: &Path, wait: bool) -> io::Result<Option<File>> {
+    lock_what_is_opened(path, wait, || match open_to_append(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            create_directory(path.parent().unwrap_or(path))?;
+            Ok(None)
+        }
+        opened => opened.map(Some),
+    })
+}
+
+/// Opens a file to write anywhere in it, and locks it until it is closed. Waits for the lock, and does not create the file.
+pub(super) fn open_existing_locked(path: &Path) -> io::Result<File> {
+    let file = lock_what_is_opened(path, true, || open_to_write(path).map(Some))?;
+    file.ok_or_else(|| ErrorKind::WouldBlock.into())
+}
+
+/// Locks what `open` opens at the path. It is asked again if it returns `None`.
+fn lock_what_is_opened(
+    path: &Path,
+    wait: bool,
+    open: impl Fn() -> io::Result<Option<File>>,
+) -> io::Result<Option<File>> {
     for _ in 0..OPEN_TRIES {
-        let file = match open_to_append(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                create_directory(path.parent().unwrap_or(path))?;
-                continue;
-            }
-            opened => opened?,
-        };
+        let Some(file) = open()? else { continue };
         if !locked(&file, wait)? {
             return Ok(None);
         }
@@ -234,7 +269,7 @@ fn locked(file: &File, wait: bool) -> io::Result<bool> {
 
 /// Whether the path still leads to this file.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -245,7 +280,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 #[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
 }
 

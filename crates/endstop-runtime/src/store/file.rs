@@ -5,13 +5,14 @@
 //!   nightly-17.run/
 //!     state           a line of JSON about the state, and the state as it was saved
 //!     trace.jsonl     the trace
-//!     guard           locked while a state is replaced
+//!     guard           locked while a state is replaced or the trace is created
 //!   ~locks/           a file for each run that is being driven
 //! ```
 //!
 //! A state is written beside the old one and renamed over it. An append is one write to the end of the
-//! trace; what an interrupted one left there is cut off by the next. Everything else in the directory is left
-//! alone.
+//! trace, and one that counts its lines in the first line; what an interrupted one left there is cut off by the next.
+//! Each line has a number and a checksum, as in the gateway's stored runs, and a trace with any other damage is refused.
+//! Everything else in the directory is left alone.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,6 +22,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::header::Header;
+use self::trace::TraceAt;
 use super::disk::blocking;
 use super::lock::LockFolder;
 use super::{
@@ -36,6 +38,12 @@ const SUFFIX: &str = ".run";
 
 /// The directory of locks; its name cannot be that of a run.
 const LOCKS: &str = "~locks";
+
+/// The trace of a run, in its directory.
+const TRACE: &str = "trace.jsonl";
+
+/// Locked while a state is replaced and while a trace is created.
+const GUARD: &str = "guard";
 
 /// Appends up to this length, in bytes, are written at once by the task that asks: handing them to another
 /// thread takes longer.
@@ -110,7 +118,7 @@ impl FileStore {
     ) -> Result<Version, StoreError> {
         let directory = self.run_directory(id);
         let failed = |error| StoreError::failed(format!("save run `{id}`"), &directory, error);
-        let _guard = disk::open_locked(&directory.join("guard"), true).map_err(failed)?;
+        let _guard = disk::open_locked(&directory.join(GUARD), true).map_err(failed)?;
         let path = directory.join("state");
         let found = match header::find(id, &path) {
             Err(StoreError::Damaged { .. }) if expected.is_none() => {
@@ -146,11 +154,12 @@ impl FileStore {
         Ok(())
     }
 
-    fn append_now(&self, id: &RunId, lines: &str) -> Result<(), StoreError> {
-        let path = self.run_directory(id).join("trace.jsonl");
+    /// Does `work` on the trace of a run.
+    fn with_trace<T>(&self, id: &RunId, work: impl FnOnce(&TraceAt<'_>) -> T) -> T {
+        let directory = self.run_directory(id);
+        let (path, guard) = (directory.join(TRACE), directory.join(GUARD));
         let wait_in = self.waits_for_disk().then_some(self.path.as_path());
-        trace::append(&path, lines, wait_in)
-            .map_err(|error| StoreError::failed(format!("append to run `{id}`"), &path, error))
+        work(&TraceAt { id, path: &path, guard: &guard, wait_in })
     }
 
     fn list_now(&self) -> Result<Vec<RunSummary>, StoreError> {
@@ -192,13 +201,13 @@ impl FileStore {
         if !directory.try_exists().map_err(failed)? {
             return Ok(false);
         }
-        let guard_path = directory.join("guard");
+        let guard_path = directory.join(GUARD);
         let guard = disk::open_locked(&guard_path, true).map_err(failed)?;
         let mut was_there = disk::remove_file(&directory.join("state")).map_err(failed)?;
         for rest in ["state.new", "state.damaged"] {
             disk::remove_file(&directory.join(rest)).map_err(failed)?;
         }
-        was_there |= trace::remove(&directory.join("trace.jsonl")).map_err(failed)?;
+        was_there |= self.with_trace(id, |trace| trace.remove()).map_err(failed)?;
         if cfg!(unix) {
             disk::remove_file(&guard_path).map_err(failed)?;
         }
@@ -251,10 +260,10 @@ impl Store for FileStore {
                 return Ok(());
             }
             if lines.len() <= SMALL_APPEND_BYTES && !self.waits_for_disk() {
-                return self.append_now(id, lines);
+                return self.with_trace(id, |trace| trace.append(lines));
             }
             let (store, id, lines) = (self.clone(), id.clone(), lines.to_owned());
-            blocking(move || store.append_now(&id, &lines)).await
+            blocking(move || store.with_trace(&id, |trace| trace.append(&lines))).await
         }
         .boxed()
     }
@@ -264,13 +273,8 @@ impl Store for FileStore {
         id: &'a RunId,
         from_line: u64,
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        let (id, path) = (id.clone(), self.run_directory(id).join("trace.jsonl"));
-        blocking(move || {
-            trace::read(&path, from_line).map_err(|error| {
-                StoreError::failed(format!("read the trace of run `{id}`"), &path, error)
-            })
-        })
-        .boxed()
+        let (store, id) = (self.clone(), id.clone());
+        blocking(move || store.with_trace(&id, |trace| trace.read(from_line))).boxed()
     }
 
     fn list<'a>(&'a self) -> BoxFuture<'a, Result<Vec<RunSummary>, StoreError>> {

@@ -21,6 +21,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const SUM_DIGITS: usize = 16;
 /// Digits of the number of lines in a mark, so that it can be replaced in its place: more lines than a disk has room for.
 const COUNT_DIGITS: usize = 12;
+/// The longest seal of a line: its number has at most 20 digits.
+pub(crate) const MAX_SEAL_BYTES: usize = SEQ.len() + 20 + SUM.len() + SUM_DIGITS + CLOSE.len();
 /// Bytes of a mark: the number, `-`, and its checksum.
 pub(crate) const MARK_BYTES: usize = COUNT_DIGITS + 1 + SUM_DIGITS;
 
@@ -84,27 +86,50 @@ impl LineChain {
 
     /// Checks the next line, without its line feed.
     pub(crate) fn check(&mut self, line: &[u8]) -> Result<(), SealError> {
-        let (body, sum) = self::sum(line, SUM).ok_or(SealError::Missing)?;
-        let digits = body.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let (text, digits) =
-            body.split_at_checked(body.len().saturating_sub(digits)).ok_or(SealError::Missing)?;
-        let found = str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-        let found: u64 = found.filter(|_| text.ends_with(SEQ)).ok_or(SealError::Missing)?;
+        let Seal { sealed, number: found, sum, .. } = Seal::of(line).ok_or(SealError::Missing)?;
         if found != self.lines {
             return Err(SealError::Sequence { found, expected: self.lines });
         }
-        if xxh3_64_with_seed(body, self.sum) != sum {
+        if xxh3_64_with_seed(sealed, self.sum) != sum {
             return Err(SealError::Changed);
         }
         *self = Self { lines: self.lines.saturating_add(1), sum };
         Ok(())
     }
+
+    /// The chain after a line of which this is the end, by what its seal says: nothing is checked.
+    pub(crate) fn after(line: &[u8]) -> Option<Self> {
+        let Seal { number, sum, .. } = Seal::of(line)?;
+        Some(Self { lines: number.checked_add(1)?, sum })
+    }
 }
 
-/// The text before a checksum at the end of a line, and the checksum.
-fn sum<'l>(line: &'l [u8], key: &[u8]) -> Option<(&'l [u8], u64)> {
-    let (rest, digits) = line.strip_suffix(CLOSE)?.split_last_chunk::<SUM_DIGITS>()?;
-    Some((rest.strip_suffix(key)?, hex(digits)?))
+/// A line with its seal.
+struct Seal<'l> {
+    /// The line without its last brace.
+    text: &'l [u8],
+    /// What the checksum covers.
+    sealed: &'l [u8],
+    number: u64,
+    sum: u64,
+}
+
+impl<'l> Seal<'l> {
+    fn of(line: &'l [u8]) -> Option<Self> {
+        let (rest, digits) = line.strip_suffix(CLOSE)?.split_last_chunk::<SUM_DIGITS>()?;
+        let (sealed, sum) = (rest.strip_suffix(SUM)?, hex(digits)?);
+        let digits = sealed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (text, digits) = sealed.split_at_checked(sealed.len().saturating_sub(digits))?;
+        let number = str::from_utf8(digits).ok()?.parse().ok()?;
+        Some(Self { text: text.strip_suffix(SEQ)?, sealed, number, sum })
+    }
+}
+
+/// The JSON object that was sealed. Returns `None` if the line has no seal.
+pub(crate) fn unsealed(line: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Seal::of(line)?.text.to_vec();
+    text.push(b'}');
+    Some(text)
 }
 
 fn hex(digits: &[u8]) -> Option<u64> {
@@ -155,10 +180,10 @@ pub(crate) fn marked_lines(found: &[u8; MARK_BYTES], first: u64) -> Option<u64> 
     (mark(lines, first) == *found).then_some(lines)
 }
 
-/// Whether bytes after the last whole line are what an interrupted write leaves: the beginning of an event's line.
-pub(crate) fn is_torn_line(tail: &[u8]) -> bool {
-    const BEGIN: &[u8] = b"{\"at\":";
-    let is_begin = tail.iter().zip(BEGIN).all(|(found, wanted)| found == wanted);
+/// Whether bytes after the last whole line are what an interrupted write leaves: the beginning of a line, which begins with
+/// `begin`.
+pub(crate) fn is_torn_line(tail: &[u8], begin: &[u8]) -> bool {
+    let is_begin = tail.iter().zip(begin).all(|(found, wanted)| found == wanted);
     let is_text = match str::from_utf8(tail) {
         Ok(_) => true,
         // The write can end in the middle of a character.
@@ -171,6 +196,7 @@ pub(crate) fn is_torn_line(tail: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const EVENT: &[u8] = b"{\"at\":";
     const LINES: [&str; 3] = ["{\"a\":1}", "{\"b\":\"é\"}", "{\"c\":3}"];
 
     fn sealed() -> Vec<Vec<u8>> {
@@ -197,6 +223,9 @@ mod tests {
             assert_eq!(value["seq"], number);
         }
         assert!(lines[1].starts_with("{\"b\":\"é\",\"seq\":1,\"sum\":\"".as_bytes()));
+        let without: Vec<_> = lines.iter().map(|line| unsealed(line).unwrap()).collect();
+        assert_eq!(without, LINES.map(|line| line.as_bytes().to_vec()));
+        assert_eq!(unsealed(b"{\"a\":1}"), None);
     }
 
     #[test]
@@ -238,7 +267,7 @@ mod tests {
     #[test]
     fn half_a_line_begins_as_a_line_does() {
         for torn in ["", "{", "{\"a", "{\"at\":1,\"event\":\"pie"] {
-            assert!(is_torn_line(torn.as_bytes()), "{torn}");
+            assert!(is_torn_line(torn.as_bytes(), EVENT), "{torn}");
         }
         for garbage in [
             &b"\0\0"[..],
@@ -248,9 +277,9 @@ mod tests {
             b"{\"at\":\xff\xfe1",
             b"\xef\xbb\xbf",
         ] {
-            assert!(!is_torn_line(garbage), "{garbage:?}");
+            assert!(!is_torn_line(garbage, EVENT), "{garbage:?}");
         }
         let cut = "{\"at\":1,\"text\":\"é";
-        assert!(is_torn_line(&cut.as_bytes()[..cut.len() - 1]));
+        assert!(is_torn_line(&cut.as_bytes()[..cut.len() - 1], EVENT));
     }
 }

@@ -15,7 +15,7 @@ use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
 use super::buffer::TraceBuffer;
 use crate::ledger::Budget;
-use crate::limits::{MAX_OPEN_TRACES, MAX_PAUSED_RUNS, TRACE_ROOM_BYTES};
+use crate::limits::{MAX_HEADER_NAME_BYTES, MAX_OPEN_TRACES, MAX_PAUSED_RUNS, TRACE_ROOM_BYTES};
 use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
@@ -57,11 +57,17 @@ pub(super) fn push_header(into: &mut Vec<u8>, info: &RunInfo, prices: Option<&st
     let header = Header {
         endstop_trace: VERSION,
         run: info.id.as_str().into(),
-        model: Some(info.model.as_str()).filter(|model| !model.is_empty()).map(Into::into),
+        model: Some(clipped(&info.model)).filter(|model| !model.is_empty()).map(Into::into),
         cost_is: Some(COMPUTED.into()),
-        prices: prices.map(Into::into),
+        prices: prices.map(|prices| clipped(prices).into()),
     };
     push_json(into, &header);
+}
+
+/// A name for the header, which has the number of lines at its end: that is replaced in its place, so it must not be far
+/// from the beginning of the file.
+fn clipped(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_HEADER_NAME_BYTES)).unwrap_or(name)
 }
 
 fn push_json(into: &mut Vec<u8>, value: &impl serde::Serialize) {

@@ -9,12 +9,12 @@ use endstop_core::signal::BUDGET_SOURCE;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::{Kind, Line};
 
-use super::file::TraceLineError;
 use super::open_work::OpenWork;
 use crate::call::settled;
 use crate::ledger::{Amounts, Limits};
 use crate::observe::{CostUncertainty, RunInfo, Unconfirmed, UnconfirmedCause};
 use crate::run::{Carried, RunEnvironment, RunHandle};
+use crate::store::sealed_file::TraceLineError;
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///

@@ -13,12 +13,16 @@ const SAVED_AT: u64 = 1_796_040_000_000;
 const STATE: &str = "{\"version\":1,\"label\":\"the nightly\\tcheck\",\"messages\":[\"grüße\"]}";
 const TRACE: &str = "{\"endstop_trace\":1,\"run\":\"nightly-17\"}\n{\"at_ms\":0}\n";
 
+/// Further lines of a trace, in another append.
+const MORE: &str = "no object\n\n{\"line\":\"grüße\"}\n";
+
 /// A run as both kinds of store have it: saved twice, with two lines of a trace.
 async fn fill(store: &dyn Store) {
     let run = id("nightly-17");
     store.save(&run, "{\"label\":\"first\"}", Some(Version(0))).await.unwrap();
     store.save(&run, STATE, Some(Version(1))).await.unwrap();
     store.append(&run, TRACE).await.unwrap();
+    store.append(&run, MORE).await.unwrap();
 }
 
 async fn check(store: &dyn Store) {
@@ -26,7 +30,8 @@ async fn check(store: &dyn Store) {
     let text = STATE.to_owned();
     let saved = StoredState { version: Version(2), saved_at: SAVED_AT, text };
     assert_eq!(store.load(&run).await.unwrap(), Some(saved));
-    assert_eq!(whole_trace(store, &run).await, TRACE.lines().collect::<Vec<_>>());
+    let lines: Vec<_> = TRACE.lines().chain(MORE.lines()).collect();
+    assert_eq!(whole_trace(store, &run).await, lines);
     let listed = store.list().await.unwrap().remove(0);
     assert_eq!((listed.id, listed.saved_at), (run.clone(), SAVED_AT));
     assert_eq!((listed.label.as_str(), listed.problem), ("the nightly check", None));
@@ -42,13 +47,14 @@ async fn file_store_of_version_1() {
     let read = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
     let fixed = SAVED_AT.to_string();
     let state = golden("file-store-v1.state", &read("state"), &[("saved_at", &fixed)]);
-    assert_eq!(read("trace.jsonl"), TRACE);
+    let trace = golden("file-store-v1.trace.jsonl", &read("trace.jsonl"), &[]);
     let mut names: Vec<_> =
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["guard", "state", "trace.jsonl"]);
 
     fs::write(directory.join("state"), state).unwrap();
+    fs::write(directory.join("trace.jsonl"), format!("{trace}\n")).unwrap();
     check(&store).await;
 }
 

@@ -26,8 +26,12 @@ pub(super) async fn load(
         return Err(ExecuteError::NoRun(id.clone()));
     };
     let mut state = AgentState::from_json(&stored.text)?;
-    let lines = stored_lines(&**store, id, state.execution.events).await?;
+    let events = state.execution.events;
+    let lines = stored_lines(&**store, id, events).await?;
     if lines.is_empty() {
+        if events > 0 && store.read_trace(id, 0).await?.is_empty() {
+            return Err(ExecuteError::NoTrace { run: id.clone(), events });
+        }
         return Ok((state, lock));
     }
     let program = Arc::clone(agent.program());

@@ -357,6 +357,62 @@ async fn the_label_is_the_beginning_of_the_first_words_unless_it_is_set() {
     assert_eq!(labels, [long.chars().take(80).collect::<String>(), "nightly".to_owned()]);
 }
 
+/// A way to spoil the file of a trace, and what the error says.
+type Spoil = (&'static str, fn(&std::path::Path));
+
+#[tokio::test]
+async fn a_run_whose_trace_is_damaged_or_gone_does_not_go_on() {
+    let spoils: [Spoil; 5] = [
+        ("its trace is missing", |file| std::fs::remove_file(file).unwrap()),
+        ("it is empty", |file| std::fs::write(file, "").unwrap()),
+        ("lines at its end are missing", |file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            let last = text.trim_end().rfind('\n').unwrap();
+            std::fs::write(file, &text[..=last]).unwrap();
+        }),
+        ("it was changed", |file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            let less = text.replacen("\"input\":100", "\"input\":1", 1);
+            assert_ne!(less, text);
+            std::fs::write(file, less).unwrap();
+        }),
+        ("in the place of 2", |file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            let lines = text.lines().enumerate().filter(|(number, _)| *number != 2);
+            let less: String = lines.map(|(_, line)| format!("{line}\n")).collect();
+            std::fs::write(file, less).unwrap();
+        }),
+    ];
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-damaged");
+    let id = RunId::parse("a-run").unwrap();
+    for (reason, spoil) in spoils {
+        drop(std::fs::remove_dir_all(&directory));
+        let store = Arc::new(FileStore::open(&directory).unwrap());
+        let model = replies((0..9).map(|_| Reply::call("look", json!({})).usage(100, 10)));
+        let rules = "[stop]\nlimit = \"steps >= 9\"\n";
+        let agent = under(&model, rules).tool(ok_tool("look")).store(store.clone());
+        let agent = agent.build().unwrap();
+        let mut iteration = agent.iterate(begun()).await.unwrap();
+        iteration.advance().await;
+        iteration.advance().await;
+        drop(iteration);
+        let trace = directory.join("a-run.run").join("trace.jsonl");
+        spoil(&trace);
+        let (before, calls) = (std::fs::read(&trace).ok(), model.calls());
+        let state = store.load(&id).await.unwrap();
+        for error in [agent.resume(&id).await.unwrap_err(), agent.load(&id).await.unwrap_err()] {
+            let all =
+                std::iter::successors(Some(&error as &dyn std::error::Error), |it| it.source());
+            let text: String = all.map(|error| format!("{error}; ")).collect();
+            assert!(text.contains(reason) && text.contains("a-run"), "{reason}: {text}");
+        }
+        assert_eq!(model.calls(), calls, "{reason}: a request was sent");
+        assert!(std::fs::read(&trace).ok() == before, "{reason}: the trace was changed");
+        assert_eq!(store.load(&id).await.unwrap(), state, "{reason}");
+    }
+    drop(std::fs::remove_dir_all(&directory));
+}
+
 /// In the environment of a child: the directory of its store.
 const CHILD: &str = "ENDSTOP_AGENT_CHILD";
 

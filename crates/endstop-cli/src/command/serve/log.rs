@@ -41,6 +41,7 @@ impl RefusalLog {
             "model": call.model,
             "api": call.api,
             "status": call.status,
+            "detail": call.detail,
         })
     }
 }
