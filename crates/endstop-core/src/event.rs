@@ -77,7 +77,8 @@ pub enum EventKind<'a> {
     StepBegin,
     /// A model request is about to be sent; the second and later ones of a step are retries. A checkpoint.
     AttemptBegin {
-        /// The worst case of the call, if the driver knows it: the gauge `next_cost`. It covers the run's own calls only:
+        /// The worst case of the call, if the driver knows it: the gauge `next_cost`, which reads the cost of
+        /// [`EventKind::ToolReserve`] too. It covers the run's own calls only:
         /// a rule of a parent sees the money of its sub-agents as [`EventKind::Reserve`] against `cost`.
         next_cost: Option<Cost>,
     },

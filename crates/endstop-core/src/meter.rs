@@ -279,7 +279,7 @@ impl Meter {
         }
     }
 
-    /// Lets `next_cost` be compared: only where a call would begin.
+    /// Lets `next_cost` be compared: only where a model call, or a call of a tool with a cost of its own, would begin.
     fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
         let (number, reading) = match (next_cost, program.unpriced()) {
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
@@ -391,17 +391,18 @@ impl Meter {
                 self.sync_one_more(program, *class, event);
             }
         }
-        match &event.kind {
+        match event.kind {
             EventKind::AttemptBegin { next_cost } if own => {
-                self.expose_next_cost(program, *next_cost);
+                self.expose_next_cost(program, next_cost);
             }
-            kind => {
-                if let Some(worst) =
-                    WorstCase::of(kind).filter(|_| !self.step.is_reserve_ahead(event))
-                {
-                    self.project(Some(Projection::new(program, &worst, own)));
-                }
+            EventKind::ToolReserve { cost, .. } if own => {
+                self.expose_next_cost(program, Some(Cost::Known(cost)));
             }
+            _ => {}
+        }
+        let worst = WorstCase::of(&event.kind).filter(|_| !self.step.is_reserve_ahead(event));
+        if let Some(worst) = worst {
+            self.project(Some(Projection::new(program, &worst, own)));
         }
     }
 

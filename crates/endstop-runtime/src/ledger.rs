@@ -143,7 +143,17 @@ impl Budget {
     /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
     /// limit already.
     pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
-        self.0.locked().reserve(self.0.slot(), &amounts.words())?;
+        self.0.locked().reserve::<true>(self.0.slot(), &amounts.words())?;
+        Ok(Hold::new(self.clone(), amounts))
+    }
+
+    /// Reserves like [`Budget::reserve`], but compares only the dimensions of which something is asked. A tool call draws on
+    /// no tokens, so tokens that are overdrawn do not hold it back: it belongs to a response that was paid for.
+    ///
+    /// # Errors
+    /// As [`Budget::reserve`].
+    pub(crate) fn reserve_asked(&self, amounts: Amounts) -> Result<Hold, Refused> {
+        self.0.locked().reserve::<false>(self.0.slot(), &amounts.words())?;
         Ok(Hold::new(self.clone(), amounts))
     }
 
@@ -152,7 +162,7 @@ impl Budget {
     /// # Errors
     /// As [`Budget::reserve`].
     pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
-        self.0.locked().check(self.0.slot(), &amounts.words())
+        self.0.locked().check::<true>(self.0.slot(), &amounts.words())
     }
 
     /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.

@@ -22,8 +22,8 @@ use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCert
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
-    CallPlan, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind, Outcome,
-    Pricing, Received, RunEnvironment, RunHandle,
+    CallPlan, CancelOn, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind,
+    Outcome, Pricing, Received, RunEnvironment, RunHandle, Waited,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -598,4 +598,25 @@ fn a_call_is_foretold_with_those_before_it_in_its_batch() {
     // Nothing was counted.
     assert_eq!(parent.look(|run| run.gauge("tool_calls")), Some(0));
     assert!(!parent.is_over() && parent.would_admit(&EventKind::ToolBegin { tool: "a" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends() {
+    let parent = root("steps >= 9");
+    let child = parent.child(RunId::new(), "child", program("active >= 3s"));
+    child.begin();
+    let call = async {
+        let mut answer = Box::pin(tokio::time::sleep(Duration::from_secs(10)));
+        child.wait(&mut answer, CancelOn::Abort).await
+    };
+    let person = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(parent.pause("ann", "lunch"));
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        assert!(parent.resume("ann"));
+    };
+    let (waited, ()) = tokio::join!(call, person);
+    assert_eq!(waited, Waited::Done(()), "3 of the 10 seconds were active");
+    let of = |gauge: &str| child.look(|run| run.gauge(gauge));
+    assert_eq!((of("active"), of("elapsed")), (Some(3_000), Some(10_000)));
 }

@@ -35,8 +35,8 @@ pub enum Compared {
     Always,
     /// Only when a child would begin: it stops no run.
     WhenAChildBegins,
-    /// Only when an attempt of the run itself would begin.
-    WhenAnAttemptBegins,
+    /// Only when an attempt of the run itself would begin, or its call of a tool that declares a cost.
+    WhenACallBegins,
 }
 
 /// One row of the table.
@@ -136,8 +136,8 @@ gauges! {
         "the last request's input";
     Cost "cost" Money WhenARequestBegins CostLimitReached true true None WorstCase
         "money settled";
-    NextCost "next_cost" Money WhenAnAttemptBegins CostLimitReached false false None Reservation
-        "the worst case of the model call about to be made";
+    NextCost "next_cost" Money WhenACallBegins CostLimitReached false false None Reservation
+        "the worst case of the model call, or of the tool call, about to be made";
     Elapsed "elapsed" Duration Always TimeLimitReached true false None Clock
         "time since the run began, pauses included";
     Active "active" Duration Always TimeLimitReached true false None Clock

@@ -126,7 +126,8 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             }
             _ => Reading::NotCompared,
         },
-        Compared::WhenAnAttemptBegins => match (view.judged().source, &view.judged().kind) {
+        Compared::WhenACallBegins => match (view.judged().source, &view.judged().kind) {
+            (Source::Own, EventKind::ToolReserve { cost, .. }) => Reading::Known(cost.picos()),
             (Source::Own, EventKind::AttemptBegin { next_cost }) => match next_cost {
                 Some(Cost::Known(money)) => Reading::Known(money.picos()),
                 Some(Cost::Unpriced) | None => Reading::AtLeast(0),

@@ -106,3 +106,16 @@ fn a_cost_that_is_settled_after_the_stop_is_in_the_trip_record() {
     let restored = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
     assert_eq!(restored.cost(), Some(money("0.75")));
 }
+
+#[test]
+fn next_cost_reads_the_declared_cost_of_an_own_call() {
+    let mut driver = Driver::stop("next_cost >= $0.50 or steps >= 9").in_step("0.10");
+    // Held money is not what the next call costs.
+    assert_eq!(driver.tool_reserve("0.49", "5.00"), Directive::Proceed);
+    let kind = EventKind::ToolReserve { tool: "buy", cost: money("0.50"), held: money("0") };
+    driver.source = Source::Descendant;
+    assert_eq!(driver.see(kind.clone()), Directive::Proceed);
+    driver.source = Source::Own;
+    assert_eq!(driver.see(kind), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
+}

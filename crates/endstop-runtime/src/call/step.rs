@@ -44,7 +44,8 @@ impl RunHandle {
             self.node().chain().look_ahead(&planned);
         }
         let one = Amounts { steps: 1, ..Amounts::default() };
-        let directive = self.begin_counted(one, &EventKind::StepBegin, Detail::None);
+        let directive =
+            self.begin_counted(self.budget().reserve(one), &EventKind::StepBegin, Detail::None);
         if directive == Directive::Refuse {
             let why = "no step can begin now: a run above is about to answer with what it has";
             return self.raise_own(StopReason::StopRequested, why);
@@ -59,7 +60,10 @@ impl RunHandle {
             return Directive::Pause;
         }
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
-        self.begin_counted(one, &EventKind::ToolBegin { tool }, detail)
+        // Something that it does not draw on may be overdrawn: that ends the run before its next model call, and the tools
+        // of a response that was paid for run.
+        let hold = self.budget().reserve_asked(one);
+        self.begin_counted(hold, &EventKind::ToolBegin { tool }, detail)
     }
 
     /// Lets a tool call begin that a client has already, or will get: no budget can hold it back, only the rules. One
@@ -106,23 +110,20 @@ impl RunHandle {
         self.node().refused_call()
     }
 
-    fn begin_counted(&self, one: Amounts, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        match self.budget().reserve(one) {
+    fn begin_counted(
+        &self,
+        hold: Result<Hold, Refused>,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        match hold {
             Ok(hold) => {
                 let directive = self.try_begin(kind, detail);
                 if directive.admits() {
+                    let one = hold.amounts();
                     hold.settle(one)
                 } else {
                     hold.release()
-                }
-                directive
-            }
-            // Something that the call does not draw on is overdrawn. That ends the run before its next model call; the
-            // tools of a reply that was paid for run.
-            Err(refused) if is_tool_in_debt(&refused, kind) => {
-                let directive = self.try_begin(kind, detail);
-                if directive.admits() {
-                    self.budget().charge(one);
                 }
                 directive
             }
@@ -193,11 +194,6 @@ impl RunHandle {
         };
         self.record(&EventKind::StopRaised { signal }, detail)
     }
-}
-
-/// Whether a tool call is refused only because a budget is overdrawn by something else.
-const fn is_tool_in_debt(refused: &Refused, kind: &EventKind<'_>) -> bool {
-    refused.asked == 0 && matches!(kind, EventKind::ToolBegin { .. })
 }
 
 /// The stop signal of a budget that refused.

@@ -152,7 +152,7 @@ impl LockedChain<'_> {
         let one = Amounts { tool_calls: 1, ..Amounts::ZERO };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
         let budget = self.own_budget().clone();
-        let held = budget.reserve(one).and_then(|one| match budget.reserve(cost) {
+        let held = budget.reserve_asked(one).and_then(|one| match budget.reserve_asked(cost) {
             Ok(hold) => Ok((one, hold)),
             Err(refused) => {
                 one.release();

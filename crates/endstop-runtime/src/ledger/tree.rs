@@ -151,31 +151,36 @@ impl BudgetTree {
         self.free.push(slot);
     }
 
-    /// Whether so much could be reserved now.
+    /// Whether so much could be reserved now. If not `ALL`, a dimension of which nothing is asked may be in debt.
     #[inline]
-    pub(super) fn check(&self, slot: usize, asked: &Words) -> Result<(), Refused> {
+    pub(super) fn check<const ALL: bool>(&self, slot: usize, asked: &Words) -> Result<(), Refused> {
         let mut refusing = None;
         let mut at = slot;
         while let Some(node) = self.entries.get(at) {
             // Not `all`: five comparisons without a branch are faster than one branch each.
             let pairs = node.room.iter().zip(asked);
-            if !pairs.fold(true, |fit, (room, asked)| fit & fits(*asked, *room)) {
+            if !pairs.fold(true, |fit, (room, asked)| fit & fits::<ALL>(*asked, *room)) {
                 refusing = Some(at);
             }
             at = node.parent;
         }
         if refusing.is_some() || self.overflow.is_some() {
-            return Err(self.refusal(refusing.unwrap_or(slot), asked));
+            return Err(self.refusal::<ALL>(refusing.unwrap_or(slot), asked));
         }
         Ok(())
     }
 
-    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
-        self.check(slot, asked)?;
+    /// Reserves what [`check`](Self::check) admits.
+    pub(super) fn reserve<const ALL: bool>(
+        &mut self,
+        slot: usize,
+        asked: &Words,
+    ) -> Result<(), Refused> {
+        self.check::<ALL>(slot, asked)?;
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
             for (room, asked) in node.room.iter_mut().zip(asked) {
-                // Exact, for it fits.
+                // Exact, for it fits or is nothing.
                 *room = room.wrapping_sub_unsigned(*asked);
             }
             at = node.parent;
@@ -305,7 +310,7 @@ impl BudgetTree {
 
     /// What to say where the walk found that the node at `refusing` has too little room.
     #[cold]
-    fn refusal(&self, refusing: usize, asked: &Words) -> Refused {
+    fn refusal<const ALL: bool>(&self, refusing: usize, asked: &Words) -> Refused {
         let asked = Amounts::from_words(*asked);
         if let Some((budget, dimension)) = self.overflow {
             let (limit, settled, asked) = (u64::MAX, u64::MAX, asked.get(dimension));
@@ -316,7 +321,7 @@ impl BudgetTree {
         let dimension = Dimension::ALL
             .into_iter()
             .zip(rooms)
-            .find(|(dimension, room)| !fits(asked.get(*dimension), *room))
+            .find(|(dimension, room)| !fits::<ALL>(asked.get(*dimension), *room))
             .map_or(Dimension::Steps, |(dimension, _)| dimension);
         let reading = self.snapshot(refusing, node.map_or(0, |node| node.id));
         Refused {
@@ -330,10 +335,10 @@ impl BudgetTree {
     }
 }
 
-/// Whether there is room. In debt there is none, not even for nothing.
+/// Whether there is room. In debt there is none; if `ALL`, not even for nothing.
 #[inline]
-fn fits(asked: u64, room: i64) -> bool {
-    (room >= 0) & (asked <= room.cast_unsigned())
+fn fits<const ALL: bool>(asked: u64, room: i64) -> bool {
+    (room >= 0) & (asked <= room.cast_unsigned()) | (!ALL & (asked == 0))
 }
 
 /// Takes from a room and adds to what was settled; where that is not exact, both stay at their end, and it

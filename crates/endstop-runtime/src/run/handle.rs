@@ -1,6 +1,7 @@
 //! One run of a tree, for its driver.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use endstop_core::Program;
 use endstop_core::event::EventKind;
@@ -108,7 +109,8 @@ impl RunHandle {
             root: token.clone(),
             reach: environment.reach,
             driver: environment.driver,
-            resumed: Notify::new(),
+            pause_changed: Notify::new(),
+            pause_changes: AtomicU64::new(0),
         });
         let core = RunCore::new(run, carried);
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))

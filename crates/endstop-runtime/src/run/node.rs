@@ -1,6 +1,7 @@
 //! One run among the runs of a tree: its decision core, its node of the ledger, its token.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +30,10 @@ pub(crate) struct Tree {
     pub(super) root: CancelToken,
     pub(super) reach: StopReach,
     pub(super) driver: Option<&'static str>,
-    /// Notified when a run of the tree is no longer paused from outside.
-    pub(super) resumed: Notify,
+    /// Notified when a run of the tree is paused from outside, or no longer.
+    pub(super) pause_changed: Notify,
+    /// How often that was.
+    pub(super) pause_changes: AtomicU64,
 }
 
 /// One run of a tree.
@@ -47,6 +50,8 @@ pub(crate) struct RunNode {
     external: Mutex<Vec<ExternalStop>>,
     /// The end of the grace of hooks since the run was aborted.
     late_until: Mutex<Option<Instant>>,
+    /// The number of [`Tree::pause_changes`] that the run has shared.
+    shared_pauses: AtomicU64,
     ends: EndQueue,
     core: Mutex<RunCore>,
 }
@@ -124,6 +129,7 @@ impl RunNode {
             token,
             external: Mutex::default(),
             late_until: Mutex::default(),
+            shared_pauses: AtomicU64::new(0),
             ends: EndQueue::default(),
             core: Mutex::new(core),
         }
@@ -145,13 +151,23 @@ impl RunNode {
         self.core().is_out_of_budget = is_out;
     }
 
-    /// Resolves when a run of the tree is no longer paused from outside.
-    pub(super) fn resumed(&self) -> Notified<'_> {
-        self.tree.resumed.notified()
+    /// Resolves when a run of the tree is paused from outside, or no longer.
+    pub(super) fn pause_changed(&self) -> Notified<'_> {
+        self.tree.pause_changed.notified()
     }
 
-    pub(super) fn notify_resumed(&self) {
-        self.tree.resumed.notify_waiters();
+    pub(super) fn notify_pause_changed(&self) {
+        self.tree.pause_changes.fetch_add(1, Ordering::AcqRel);
+        self.tree.pause_changed.notify_waiters();
+    }
+
+    /// Shares the pause of an ancestor if one was begun or ended since the last look, so that the clock `active` stands still
+    /// while calls in flight end, and not only once something would begin.
+    pub(super) fn share_new_pauses(&self) {
+        let changes = self.tree.pause_changes.load(Ordering::Acquire);
+        if self.parent.is_some() && self.shared_pauses.swap(changes, Ordering::AcqRel) != changes {
+            self.chain().share_pause();
+        }
     }
 
     pub(crate) fn refused_call(&self) -> Option<RefusedCall> {

@@ -42,6 +42,7 @@ impl RunHandle {
         let is_new = self.look(can_be_paused);
         if is_new {
             self.record_plain(&EventKind::PauseRequested { by, why });
+            self.node().notify_pause_changed();
         }
         is_new
     }
@@ -57,7 +58,7 @@ impl RunHandle {
             chain.resume(by)
         };
         if is_resumed {
-            self.node().notify_resumed();
+            self.node().notify_pause_changed();
         }
         is_resumed
     }
@@ -81,7 +82,7 @@ impl RunHandle {
     /// Cancel safe: nothing is recorded.
     pub async fn wait_while_paused(&self) -> Waited<()> {
         loop {
-            let mut notified = Box::pin(self.node().resumed());
+            let mut notified = Box::pin(self.node().pause_changed());
             if self.pause_request().is_none() {
                 return Waited::Done(());
             }

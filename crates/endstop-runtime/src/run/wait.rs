@@ -110,6 +110,8 @@ impl RunHandle {
             if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
                 return Ok(output);
             }
+            let pause_changed = self.node().pause_changed();
+            self.node().share_new_pauses();
             let token = self.in_flight();
             let stopped = async {
                 match cancel_on {
@@ -121,6 +123,7 @@ impl RunHandle {
                 biased;
                 _ = stopped => return Err(Directive::Abort),
                 output = &mut *future => return Ok(output),
+                () = pause_changed => {}
                 () = self.next_tick() => {
                     let directive = self.tick();
                     if directive.stops() {

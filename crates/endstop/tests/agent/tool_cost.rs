@@ -119,6 +119,61 @@ async fn a_reply_that_reaches_a_token_limit_has_its_paid_tools_run_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tokens_beyond_what_was_held_do_not_hold_a_paid_tool_back() {
+    // The provider reports more than any bound of the request.
+    let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
+    let rules = "[stop]\nlimit = \"tokens >= 8_000 or cost >= $9\"\n";
+    let shop = Shop::default();
+    let agent = under(&model, rules).max_output_tokens(40);
+    let (state, report) = run(agent.tool(shop.tool(None).cost_at_most(usd("0.50")))).await;
+    assert_eq!(report.overshoot.tokens, 42_010);
+    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded], "{}", state.explain());
+    assert_eq!((shop.ran(), state.stop_reason()), (1, Some(StopReason::TokenLimitReached)));
+    // One that would pass a limit of money, or of tool calls, is refused as before.
+    for rules in ["tokens >= 8_000 or cost >= $0.40", "tokens >= 8_000 or tool_calls >= 0"] {
+        let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
+        let rules = format!("[stop]\nlimit = \"{rules}\"\n");
+        let shop = Shop::default();
+        let agent = under(&model, &rules).max_output_tokens(40);
+        let (state, _) = run(agent.tool(shop.tool(None).cost_at_most(usd("0.50")))).await;
+        assert_eq!((shop.ran(), outcomes(&state)), (0, vec![ToolOutcome::Refused]), "{rules}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_cost_reads_what_a_tool_call_declares() {
+    for (limit, ran) in [("0.50", 0), ("0.500000000001", 2)] {
+        let (shop, model) = (Shop::default(), buyer(2));
+        let rules = format!("{}dear = \"next_cost >= ${limit}\"\n", limited("9.00"));
+        let tool = shop.tool(None).cost_at_most(usd("0.50"));
+        // Beside each other: what one call holds is not the cost of the other.
+        let (state, report) = run(under(&model, &rules).tool(tool).parallel_tools(2)).await;
+        assert_eq!((shop.ran(), report.totals.tool_calls), (ran, ran), "{limit}");
+        if ran == 0 {
+            assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
+            let told = answers(&state);
+            assert!(told.contains("`dear` is next_cost >= $0.50"), "{told}");
+        } else {
+            assert_eq!(state.status(), Status::Completed, "{}", state.explain());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_is_asked_before_a_dear_tool_call() {
+    let free = "on_unpriced = { input = \"$0/M\", output = \"$0/M\" }\n";
+    let rules =
+        format!("{free}[stop]\nsteps = \"steps >= 5\"\n[pause]\nask = \"next_cost >= $0.50\"\n");
+    let (shop, model) = (Shop::default(), buyer(1));
+    let tool = shop.tool(None).cost_at_most(usd("0.50"));
+    let person = Person::who_says([Approval::Yes]);
+    let agent = under(&model, &rules).tool(tool).approver(person.clone());
+    let (state, _) = run(agent).await;
+    assert_eq!(person.asked(), [["ask"]], "{}", state.explain());
+    assert_eq!((state.status(), shop.ran()), (Status::Completed, 1), "{}", state.explain());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_free_tools_of_a_batch_run_after_an_overshoot() {
     let batch = Reply::call("buy", json!({})).tool_call("look", json!({}));
     let model = replies([batch.tool_call("buy", json!({}))]);

@@ -65,7 +65,9 @@ fn gauges(page: &mut String) {
             }
             Compared::Always => "at every checkpoint",
             Compared::WhenAChildBegins => "when a child would begin",
-            Compared::WhenAnAttemptBegins => "when a model request would begin",
+            Compared::WhenACallBegins => {
+                "when a model request would begin, or a call of a tool that declares a cost"
+            }
         };
         let own = if row.has_own { "yes" } else { "" };
         vec![
