@@ -173,11 +173,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         failed: bool,
     ) -> Result<(), Full> {
         let Some(step) = self.own.step() else { return Ok(()) };
-        match id {
-            Some(id) => step.result_of(id, time, result, failed)?,
-            None => step.next_result(time, result, failed)?,
-        };
-        Ok(())
+        step.result(id, time, result, failed).map(drop)
     }
 
     /// A sub-agent that ended; it is written with the next entry.

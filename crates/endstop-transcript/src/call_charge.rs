@@ -1,7 +1,7 @@
 //! Tokens and money of one model call: what was billed, else what the price table computes.
 
 use endstop_core::units::{Cost, TokenUsage, WallTime};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::step::CostSource;
 use super::time::Time;
@@ -31,6 +31,24 @@ impl<'c> ModelCall<'c> {
     pub(super) const fn new(shape: UsageShape, usage: &'c Value) -> Self {
         Self { providers: &[None], model: None, shape, usage, service_tier: None, time: None }
     }
+}
+
+/// Counts in the form of Anthropic's API, whose input excludes what was read from a cache and written to it, with the cost if
+/// one is told: for formats with names of their own.
+pub(super) fn as_anthropic(
+    [input, output, read, written]: [Value; 4],
+    cost: Option<Value>,
+) -> Value {
+    let mut counts = json!({
+        "input_tokens": input,
+        "output_tokens": output,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    });
+    if let (Some(counts), Some(cost)) = (counts.as_object_mut(), cost) {
+        counts.insert("cost".to_owned(), cost);
+    }
+    counts
 }
 
 /// What it used and cost.

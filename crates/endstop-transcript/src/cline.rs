@@ -23,9 +23,8 @@ use serde_json::{Map, Number, Value, json};
 use self::results::{History, results_in};
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::limits::MAX_STEP_ITEMS;
 use super::reading::Reading;
-use super::step::{CostSource, Full, Reply};
+use super::step::{CostSource, Failures, Full, Reply};
 use super::time::Time;
 use super::{Head, RunSink};
 
@@ -69,7 +68,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let history = reading.child_files().next().map(History::of).unwrap_or_default();
     let run = RunBuilder::new(reading, sink).named(directory_of(reading.part.name()));
     let model = history.model.clone();
-    let mut task = Task { run, history, model, open: None, failures: Vec::new() };
+    let mut task = Task { run, history, model, open: None, failures: Failures::default() };
     reading.each_item(&["messages"], &mut |item| {
         if let Some(message) = reading.parse::<Message<'_>>(item, "not a message of this format") {
             let added = task.message(&message);
@@ -141,7 +140,7 @@ struct Task<'s, 'w> {
     model: Option<String>,
     open: Option<OpenCall>,
     /// Calls that were given up since the last one that was answered.
-    failures: Vec<Time>,
+    failures: Failures,
 }
 
 impl Task<'_, '_> {
@@ -186,7 +185,7 @@ impl Task<'_, '_> {
         }
         let (reply, has_usage) = self.reply_of(&request, time);
         // The step began with the first request for it.
-        let (begun, last) = (self.failures.first().copied().flatten().or(time), None);
+        let (begun, last) = (self.failures.first().or(time), None);
         self.run.step_at(begun);
         self.open = Some(OpenCall { reply, begun, last, has_content: false, has_usage });
         Ok(())
@@ -199,14 +198,11 @@ impl Task<'_, '_> {
         };
         if !has_content && !has_usage {
             self.run.own().give_up();
-            if self.failures.len() < MAX_STEP_ITEMS {
-                self.failures.push(begun);
-            }
+            self.failures.add(begun);
             return Ok(());
         }
-        let failures = std::mem::take(&mut self.failures);
         let step = self.run.step_or_begin(begun);
-        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        step.fail_as(&mut self.failures)?;
         step.answer(last.or(begun), reply);
         self.run.close();
         Ok(())

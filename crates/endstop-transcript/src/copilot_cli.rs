@@ -1,6 +1,7 @@
 //! Sessions of GitHub Copilot CLI, and the transcripts that Copilot keeps for VS Code: JSON lines, one event each.
 //!
-//! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id.
+//! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id; a call that no response
+//!   lists begins with `tool.execution_start`.
 //! - What a call used is told by an `assistant.usage` event, which only the output of `copilot --output-format json` has.
 //!   A session's file has sums: `session.shutdown` tells what each model used since the session began or was resumed.
 //!   The sum of the model in use is put on the last call before it, and that of each other model is one more call: the
@@ -18,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
+use super::call_charge::{ModelCall, as_anthropic};
 use super::limits::MAX_MODELS;
 use super::merge::Untimed;
 use super::reading::Reading;
@@ -118,6 +119,10 @@ struct Data<'a> {
     tool_requests: Option<Vec<ToolRequest<'a>>>,
     #[serde(borrow)]
     tool_call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
     success: Option<bool>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
@@ -194,12 +199,17 @@ impl Session<'_, '_> {
                 Ok(())
             }
             ("tool.execution_start", agent) => {
-                if let (Some(id), Some(step)) =
+                let (Some(id), Some(step)) =
                     (word(data.tool_call_id), self.agent(agent.as_deref(), time).step())
-                {
-                    step.set_call(&id, time, false);
+                else {
+                    return Ok(());
+                };
+                if step.set_call(&id, time, false) {
+                    return Ok(());
                 }
-                Ok(())
+                // Some versions do not list in a response what it asked for.
+                let tool = word(data.tool_name).unwrap_or_default().into_owned();
+                step.call(time, Some(id.into_owned()), tool, compact(data.arguments))
             }
             ("tool.execution_complete", agent) => self.result(&data, agent.as_deref(), time),
             ("subagent.completed" | "subagent.failed", agent) => {
@@ -332,7 +342,7 @@ fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) 
         Some(_) => model.trim_end_matches("-1m").replace('.', "-"),
         None => model.to_owned(),
     });
-    let usage = as_anthropic(usage);
+    let usage = counts_of(usage);
     let call = ModelCall {
         model: listed.as_deref(),
         time,
@@ -342,8 +352,8 @@ fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) 
     reply
 }
 
-/// Counts in the form of Anthropic's API, whose input excludes what was cached.
-fn as_anthropic(usage: &Value) -> Value {
+/// What Copilot tells, whose input includes what was cached.
+fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
     let [mut input, read, written] =
         ["inputTokens", "cacheReadTokens", "cacheWriteTokens"].map(count);
@@ -353,10 +363,5 @@ fn as_anthropic(usage: &Value) -> Value {
     {
         input = json!(rest);
     }
-    json!({
-        "input_tokens": input,
-        "output_tokens": count("outputTokens"),
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": written,
-    })
+    as_anthropic([input, count("outputTokens"), read, written], None)
 }

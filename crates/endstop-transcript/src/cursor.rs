@@ -1,10 +1,12 @@
-//! The database of Cursor, `globalStorage/state.vscdb`: one run for each conversation (`composerData:<id>`), whose
-//! messages are `bubbleId:<conversation>:<message>`.
+//! The databases of Cursor. `globalStorage/state.vscdb` has one run for each conversation (`composerData:<id>`), whose
+//! messages are `bubbleId:<conversation>:<message>`. Earlier versions keep conversations in `state.vscdb` of each workspace,
+//! in a list.
 //!
 //! - A message of type 1 is a user turn. Messages of type 2 hold words, thoughts or one tool call each; where a model call
 //!   ends is not told. A call goes on with tools of the same `modelCallId`, and otherwise until a tool was called.
 //! - `tokenCount` is zero in most versions, which is unknown. Money and what was cached are not told.
-//! - Earlier versions have the messages in the conversation itself.
+//! - Earlier versions have the messages in the conversation itself. A workspace's list of later versions only names
+//!   conversations: those are no runs.
 
 use std::borrow::Cow;
 
@@ -29,17 +31,42 @@ const CONVERSATIONS: &str = "SELECT value FROM cursorDiskKV \
      WHERE key >= 'composerData:' AND key < 'composerData;' ORDER BY key";
 const MESSAGE: &str = "SELECT value FROM cursorDiskKV WHERE key = ?1";
 
+/// The table and the key of a workspace.
+const WORKSPACE_TABLE: &str = "ItemTable";
+const LIST: &str = "SELECT value FROM ItemTable WHERE key = 'composer.composerData'";
+
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    is_with(head, &[TABLE])
+    is_with(head, &[TABLE]) || is_with(head, &[WORKSPACE_TABLE, "composer.composerData"])
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let Some(database) = Database::open(reading, &[TABLE]) else { return };
+    let Some(database) = Database::open(reading, &[&[TABLE, WORKSPACE_TABLE]]) else { return };
+    if !database.has_table(TABLE) {
+        return read_workspace(&database, reading, sink);
+    }
     database.each(CONVERSATIONS, [], &mut |row| {
         let Some(text) = database.text(row, 0) else { return Ok(()) };
         let wrong = "not a conversation of this format";
         if let Some(composer) = reading.parse_text::<Composer<'_>>(&text, wrong) {
             read_conversation(&database, reading, composer, sink);
+        }
+        Ok(())
+    });
+}
+
+fn read_workspace(database: &Database<'_>, reading: Reading<'_>, sink: &mut dyn RunSink) {
+    database.each(LIST, [], &mut |row| {
+        let text = database.text(row, 0).unwrap_or_default();
+        let wrong = "not a list of conversations";
+        let workspace = reading.parse_text::<Workspace<'_>>(&text, wrong);
+        for composer in workspace.and_then(|list| list.all_composers).into_iter().flatten() {
+            let composer =
+                reading.parse::<Composer<'_>>(composer, "not a conversation of this format");
+            let said =
+                composer.filter(|it| it.conversation.as_ref().is_some_and(|it| !it.is_empty()));
+            if let Some(composer) = said {
+                read_conversation(database, reading, composer, sink);
+            }
         }
         Ok(())
     });
@@ -73,6 +100,13 @@ fn read_conversation(
         });
     }
     chat.run.end();
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Workspace<'a> {
+    #[serde(borrow)]
+    all_composers: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -223,10 +257,7 @@ impl Chat<'_, '_> {
         let told = if failed { tool.error.or(tool.result) } else { tool.result };
         if failed || (tool.status.as_deref() == Some("completed")) {
             let result = text_or_json(told);
-            match id.as_deref() {
-                Some(id) => step.result_of(id, None, result, failed)?,
-                None => step.next_result(None, result, failed)?,
-            };
+            step.result(id.as_deref(), None, result, failed)?;
         }
         Ok(())
     }

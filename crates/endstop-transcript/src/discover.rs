@@ -180,11 +180,35 @@ struct Walk {
     items: Vec<Item>,
     /// Files that were seen, by their real paths.
     seen: BTreeSet<PathBuf>,
+    listing: Listing,
     /// How many files of known formats were looked at.
     known: u64,
     /// Files in directories that might be transcripts of unknown formats.
     unknown: Unknown,
     warnings: Vec<Warning>,
+}
+
+/// The directory that was listed last, and its first file: a directory that is one run has many files, and is listed once.
+#[derive(Default)]
+struct Listing {
+    directory: Option<PathBuf>,
+    first: Option<PathBuf>,
+}
+
+impl Listing {
+    /// The first of the files that `list` finds beside this one, if that is another.
+    fn first_beside(
+        &mut self,
+        path: &Path,
+        list: impl FnOnce(&Path) -> Vec<PathBuf>,
+    ) -> Option<PathBuf> {
+        let directory = path.parent()?;
+        if self.directory.as_deref() != Some(directory) {
+            self.first = list(path).into_iter().min();
+            self.directory = Some(directory.to_owned());
+        }
+        self.first.clone().filter(|first| first != path)
+    }
 }
 
 /// How many there are, and the largest: it is what a reader of the warning would miss most.
@@ -226,6 +250,10 @@ impl Walk {
             Ok(_) => match self.file(path) {
                 Err(error) => self.warnings.push(Warning::unreadable(&name, &error)),
                 Ok(Look::Known(format)) => {
+                    // One that another name has brought along has brought its run along.
+                    if self.items.last().is_none_or(|item| item.path != path) {
+                        return;
+                    }
                     self.whole_of(path, format);
                     for companion in format.companions(path) {
                         self.companion(&companion, path);
@@ -286,7 +314,11 @@ impl Walk {
         };
         self.known += 1;
         if self.seen.insert(path.canonicalize()?) {
-            let parent = format.parent(path, &Head::new(&head, &tail));
+            let parent = if format.is_directory() {
+                self.listing.first_beside(path, |path| format.companions(path))
+            } else {
+                format.parent(path, &Head::new(&head, &tail))
+            };
             self.items.push(Item { path: path.to_owned(), format, parent });
         }
         Ok(Look::Known(format))

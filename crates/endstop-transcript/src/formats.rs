@@ -1,9 +1,27 @@
 //! The formats: what each is called, where its tool keeps files, what it tells, and its reader.
 //!
-//! A reader is records and a mapping, of about 250 lines. Some are longer because of their format: Inspect's logs are
-//! archives or documents whose events refer to each other, spans come in any order under four naming conventions, OpenHands
-//! and ATIF have two layouts each, Claude Code, Codex and Gemini CLI write streams with corrections, and Endstop's own
-//! traces are read in pieces by several threads.
+//! A reader is records and a mapping, of about 250 lines of code. These are longer, with all their parts, and this is why:
+//!
+//! | format | lines | reason |
+//! |---|---|---|
+//! | `inspect-ai` | 620 | archives or documents, whose events refer to each other by spans, and samples that have messages alone |
+//! | `opencode`, `opencode-db` | 650 | three homes of the same messages (files, an export, a database), and calls that only parts tell of |
+//! | `otlp` | 580 | spans in any order under four naming conventions, put together to agents by their parents |
+//! | `openhands` | 560 | two layouts, and old files without sources, responses or usage of their own |
+//! | `endstop` | 550 | pieces of one file are read by several threads, and lines are read without a parser if they are as written |
+//! | `atif` | 480 | eight versions, embedded sub-agents, and what `convert` keeps under `extra` |
+//! | `claude-code` | 450 | a stream that writes responses again as they grow, and sub-agents beside it that repeat lines of it |
+//! | `codex` | 400 | usage after calls or ahead of them by version, totals in its place, and forks that begin with a copy |
+//! | `cline` | 350 | the bill and the conversation lie in two files, results in the next request, and calls of deleted messages are paid |
+//! | `gemini-cli` | 350 | whole documents, and a stream that writes messages again as they grow |
+//! | `swe-agent` | 340 | text and function calls, a history that tells what the steps leave out, and several attempts a file |
+//! | `copilot-cli` | 330 | sums of usage for a session, usage for calls in its other output, and sub-agents within the stream |
+//! | `litellm` | 300 | rows of a proxy for all kinds of requests, put together to runs, with optional messages in every API |
+//! | `vscode-chat` | 290 | a document and a log of changes to it, which are applied to find what it says in the end |
+//! | `openhands-events` | 280 | a file for each event, and the usage of all calls in another one |
+//! | `cursor` | 270 | two kinds of databases, and no mark where a model call ends |
+//! | `anthropic-messages`, `anthropic-responses` | 260 | two formats, bare and as a request, as documents and as lines |
+//! | `tau2` | 250 | one document, or a directory with one for each simulation |
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -355,8 +373,8 @@ pub static FORMATS: &[Format] = &[
     Format {
         supplies: Supplies { retries: true, finish: true, ..Supplies::USAGE_AND_TIME },
         kept: "the directory of `log_completions_folder`",
-        parent: Some(openhands_calls::parent),
         companions: Some(openhands_calls::companions),
+        is_directory: true,
         joins: true,
         ..Format::new(
             "openhands-calls",
@@ -453,6 +471,7 @@ pub struct Format {
     companions: Option<fn(&Path) -> Vec<PathBuf>>,
     shadowed_by: Option<fn(&Path) -> Option<PathBuf>>,
     beside: &'static [&'static str],
+    is_directory: bool,
     joins: bool,
     attended: bool,
     pieces: Option<fn(&Part, u64) -> Vec<Part>>,
@@ -480,6 +499,7 @@ impl Format {
             companions: None,
             shadowed_by: None,
             beside: &[],
+            is_directory: false,
             joins: false,
             attended: false,
             pieces: None,
@@ -527,6 +547,11 @@ impl Format {
     #[must_use]
     pub fn parent(&self, path: &Path, head: &Head<'_>) -> Option<PathBuf> {
         (self.parent?)(path, head)
+    }
+
+    /// Whether its files in one directory are one run: the first of its [`companions`](Self::companions) stands for them.
+    pub(super) const fn is_directory(&self) -> bool {
+        self.is_directory
     }
 
     /// Files and directories that may hold further parts of this file's run.

@@ -23,7 +23,9 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let Some(database) = Database::open(reading, &["session", "message", "part"]) else { return };
+    let Some(database) = Database::open(reading, &[&["session"], &["message"], &["part"]]) else {
+        return;
+    };
     let (mut roots, mut children) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
     let query = "SELECT id, (SELECT p.id FROM session p WHERE p.id = s.parent_id) FROM session s \
                  ORDER BY time_created, id";

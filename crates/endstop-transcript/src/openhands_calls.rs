@@ -34,17 +34,8 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
     is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)
 }
 
-/// The first call of the directory stands for the run.
-pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
-    let first = calls_beside(path).into_iter().min()?;
-    (first != path).then_some(first)
-}
-
+/// The calls of the directory.
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
-    calls_beside(path)
-}
-
-fn calls_beside(path: &Path) -> Vec<PathBuf> {
     let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect()

@@ -15,10 +15,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
-use super::limits::MAX_STEP_ITEMS;
+use super::call_charge::{ModelCall, as_anthropic};
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Failures, Full, Reply};
 use super::text::{compact, present, whole_text};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -31,7 +30,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let run = RunBuilder::new(reading, sink);
-    let mut session = Session { run, failures: Vec::new() };
+    let mut session = Session { run, failures: Failures::default() };
     let mut lines = reading.lines();
     while lines.advance() {
         if let Some(line) = lines.parse::<Line<'_>>() {
@@ -92,7 +91,7 @@ struct Block<'a> {
 struct Session<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// Calls that failed since the last reply.
-    failures: Vec<Time>,
+    failures: Failures,
 }
 
 impl Session<'_, '_> {
@@ -135,15 +134,13 @@ impl Session<'_, '_> {
         if matches!(message.stop_reason.as_deref(), Some("error" | "aborted"))
             && used.unwrap_or(0) == 0
         {
-            if self.failures.len() < MAX_STEP_ITEMS {
-                self.failures.push(time);
-            }
+            self.failures.add(time);
             return Ok(());
         }
         let mut reply = Reply::unpriced(message.model.map(Cow::into_owned));
         reply.finish = message.stop_reason.map(Cow::into_owned);
         if let Some(usage) = usage {
-            let usage = as_anthropic(&usage);
+            let usage = counts_of(&usage);
             let providers = &[message.provider.as_deref(), None];
             let call =
                 ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
@@ -152,9 +149,8 @@ impl Session<'_, '_> {
         let blocks = message.content.map_or("[]", RawValue::get);
         let wrong = "content is not of this format";
         let blocks: Vec<Block<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();
-        let failures = std::mem::take(&mut self.failures);
         let step = self.run.reply(time, reply);
-        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        step.fail_as(&mut self.failures)?;
         for block in blocks {
             match (block.kind.as_deref(), block.text, block.name) {
                 (Some("text"), Some(text), _) if !text.is_empty() => {
@@ -171,20 +167,10 @@ impl Session<'_, '_> {
     }
 }
 
-/// pi's own names of counts, whose input excludes what was cached, in the form of Anthropic's API, with the cost.
-fn as_anthropic(usage: &Value) -> Value {
+/// What pi tells under its own names, with the cost.
+fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
-    let mut counts = json!({
-        "input_tokens": count("input"),
-        "output_tokens": count("output"),
-        "cache_read_input_tokens": count("cacheRead"),
-        "cache_creation_input_tokens": count("cacheWrite"),
-    });
     let cost = usage.get("cost").and_then(|cost| cost.get("total"));
-    if let (Some(counts), Some(cost)) =
-        (counts.as_object_mut(), cost.filter(|it| it.as_f64() != Some(0.0)))
-    {
-        counts.insert("cost".to_owned(), cost.clone());
-    }
-    counts
+    let cost = cost.filter(|cost| cost.as_f64() != Some(0.0)).cloned();
+    as_anthropic(["input", "output", "cacheRead", "cacheWrite"].map(count), cost)
 }

@@ -18,10 +18,9 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::limits::MAX_STEP_ITEMS;
 use super::merge::Untimed;
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Failures, Full, Reply};
 use super::text::compact;
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
@@ -145,13 +144,13 @@ struct QwenFile<'s> {
     id: Option<String>,
     is_child: bool,
     /// Requests that failed since the last reply.
-    failures: Vec<Time>,
+    failures: Failures,
     agent: AgentTimeline,
 }
 
 impl<'s> QwenFile<'s> {
     fn new(reading: Reading<'s>, is_child: bool) -> Self {
-        let (failures, agent) = (Vec::new(), AgentTimeline::default());
+        let (failures, agent) = (Failures::default(), AgentTimeline::default());
         Self { reading, id: None, is_child, failures, agent }
     }
 
@@ -181,9 +180,7 @@ impl<'s> QwenFile<'s> {
             Some("user") if line.subtype.is_none() => self.user(&line, time),
             Some("assistant") => return self.reply(line, time),
             Some("tool_result") => return self.result(line, time),
-            Some("system") if is_api_error(&line) && self.failures.len() < MAX_STEP_ITEMS => {
-                self.failures.push(time);
-            }
+            Some("system") if is_api_error(&line) => self.failures.add(time),
             _ => {}
         }
         Ok(())
@@ -221,9 +218,8 @@ impl<'s> QwenFile<'s> {
         let begun = self.agent.last().or(time);
         self.begin(begun);
         self.agent.seen(time);
-        let failures = std::mem::take(&mut self.failures);
         let step = self.agent.begin(begun);
-        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        step.fail_as(&mut self.failures)?;
         step.answer(time, reply);
         for part in parts {
             match (part.function_call, part.text) {
@@ -248,10 +244,7 @@ impl<'s> QwenFile<'s> {
         let Some(step) = self.agent.step() else { return Ok(()) };
         for response in parts.filter_map(|part| part.function_response) {
             let result = answer_of(response.response);
-            match response.id {
-                Some(id) => step.result_of(&id, time, result, failed)?,
-                None => step.next_result(time, result, failed)?,
-            };
+            step.result(response.id.as_deref(), time, result, failed)?;
         }
         self.agent.seen(time);
         Ok(())

@@ -32,8 +32,8 @@ pub(super) struct Database<'s> {
 }
 
 impl<'s> Database<'s> {
-    /// Opens the file, if it has these tables. Whatever is wrong with it is a warning.
-    pub(super) fn open(reading: Reading<'s>, tables: &[&str]) -> Option<Self> {
+    /// Opens the file, if it has a table of each of these sets. Whatever is wrong with it is a warning.
+    pub(super) fn open(reading: Reading<'s>, tables: &[&[&str]]) -> Option<Self> {
         warn_if_cut(reading);
         let opened = match reading.part.path() {
             Some(path) => open_file(reading, path),
@@ -51,11 +51,18 @@ impl<'s> Database<'s> {
             });
         set.inspect_err(warn).ok()?;
         let database = Self { reading, connection };
-        tables.iter().all(|table| database.has_table(table)).then_some(database)
+        let missing = tables.iter().find(|any| !any.iter().any(|table| database.has_table(table)));
+        if let Some(any) = missing {
+            let names = any.join("` or `");
+            let message = || format!("the database has no table `{names}`");
+            reading.warn(WarningKind::Malformed, message);
+            return None;
+        }
+        Some(database)
     }
 
-    /// A view could be anything, and take forever.
-    fn has_table(&self, name: &str) -> bool {
+    /// Whether it has a table of this name. A view could be anything, and take forever.
+    pub(super) fn has_table(&self, name: &str) -> bool {
         let mut found = false;
         let query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1 \
                      AND sql NOT LIKE 'create virtual%'";
@@ -63,10 +70,6 @@ impl<'s> Database<'s> {
             found = true;
             Ok(())
         });
-        if !found {
-            let message = || format!("the database has no table `{name}`");
-            self.reading.warn(WarningKind::Malformed, message);
-        }
         found
     }
 

@@ -25,6 +25,24 @@ pub(crate) struct Step {
     bytes: usize,
 }
 
+/// Requests that failed since the last response, of a format that tells of them before the step that they are of.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Vec<Time>);
+
+impl Failures {
+    /// Adds one, up to the most that a step has.
+    pub(crate) fn add(&mut self, time: Time) {
+        if self.0.len() < MAX_STEP_ITEMS {
+            self.0.push(time);
+        }
+    }
+
+    /// When the first of them was made.
+    pub(crate) fn first(&self) -> Time {
+        self.0.first().copied().flatten()
+    }
+}
+
 /// The model's response, besides its words.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
@@ -91,6 +109,11 @@ impl Step {
         push(&mut self.failures, time)
     }
 
+    /// Adds the requests that failed before this one.
+    pub(crate) fn fail_as(&mut self, failures: &mut Failures) -> Result<(), Full> {
+        std::mem::take(&mut failures.0).into_iter().try_for_each(|time| self.fail(time))
+    }
+
     /// Adds words of the model.
     pub(crate) fn say(&mut self, time: Time, text: String) -> Result<(), Full> {
         self.weigh(text.len())?;
@@ -132,6 +155,20 @@ impl Step {
         let waits = |call: &ToolCall| call.waits() && call.id.as_deref() == Some(id);
         let place = self.calls.iter().position(waits);
         self.settle(place, ToolAnswer { result, failed, time })
+    }
+
+    /// Adds the result of the call with this id, or without one of the first that waits. False if none does.
+    pub(crate) fn result(
+        &mut self,
+        id: Option<&str>,
+        time: Time,
+        result: String,
+        failed: bool,
+    ) -> Result<bool, Full> {
+        match id {
+            Some(id) => self.result_of(id, time, result, failed),
+            None => self.next_result(time, result, failed),
+        }
     }
 
     /// Adds the result of the first call that waits for one. False if none does.

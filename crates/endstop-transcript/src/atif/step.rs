@@ -145,12 +145,11 @@ fn add_tools(
     for result in observation.into_iter().flat_map(|observation| observation.results) {
         let failed = result.extra.is_some_and(|extra| extra.is_error == Some(true));
         let text = text_of(result.content);
-        match result.source_call_id {
-            Some(id) => step.result_of(&id, time, text.unwrap_or_default(), failed)?,
-            // A mere reference to a sub-agent is the result of nothing.
-            None if text.is_none() => false,
-            None => step.next_result(time, text.unwrap_or_default(), failed)?,
-        };
+        // A mere reference to a sub-agent is the result of nothing.
+        if result.source_call_id.is_some() || text.is_some() {
+            let id = result.source_call_id.as_deref();
+            step.result(id, time, text.unwrap_or_default(), failed)?;
+        }
     }
     Ok(())
 }

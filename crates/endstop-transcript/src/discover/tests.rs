@@ -273,3 +273,20 @@ fn the_database_of_opencode_wins_over_the_storage_that_it_took_in() {
     let expected = if cfg!(feature = "sqlite") { "opencode-db" } else { "opencode" };
     assert_eq!(formats, [expected]);
 }
+
+#[test]
+fn a_directory_that_is_one_run_is_listed_once() {
+    let files: Vec<PathBuf> = ["b", "a", "c"].map(|name| PathBuf::from("one").join(name)).into();
+    let (mut listing, mut lists) = (Listing::default(), 0);
+    let first = Some(files[1].clone());
+    for (path, found) in [(&files[0], first.clone()), (&files[1], None), (&files[2], first)] {
+        let beside = listing.first_beside(path, |_| {
+            lists += 1;
+            files.clone()
+        });
+        assert_eq!(beside, found);
+    }
+    assert_eq!(lists, 1);
+    let elsewhere = listing.first_beside(Path::new("two/b"), |_| vec![PathBuf::from("two/b")]);
+    assert_eq!(elsewhere, None);
+}

@@ -8,10 +8,9 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value, json};
 
 use crate::builder::RunBuilder;
-use crate::call_charge::ModelCall;
-use crate::limits::MAX_STEP_ITEMS;
+use crate::call_charge::{ModelCall, as_anthropic};
 use crate::reading::Reading;
-use crate::step::{Full, Reply, Step};
+use crate::step::{Failures, Full, Reply, Step};
 use crate::text::{compact, present, text_or_json, value_of};
 use crate::time::Time;
 use crate::timeline::AgentTimeline;
@@ -109,13 +108,13 @@ pub(in super::super) struct Conversation<'s> {
     depth: u32,
     open: Option<Open>,
     /// Calls that failed since the last one that was answered.
-    failures: Vec<Time>,
+    failures: Failures,
 }
 
 impl<'s> Conversation<'s> {
     pub(in super::super) fn new(reading: Reading<'s>, depth: u32) -> Self {
         let timeline = AgentTimeline::default();
-        Self { reading, timeline, depth, open: None, failures: Vec::new() }
+        Self { reading, timeline, depth, open: None, failures: Failures::default() }
     }
 
     /// A message begins.
@@ -212,10 +211,7 @@ impl<'s> Conversation<'s> {
                 };
                 let Some((result, failed)) = result else { return Ok(()) };
                 let result = text_or_json(result);
-                match part.call_id.as_deref() {
-                    Some(id) => step.result_of(id, ended, result, failed)?,
-                    None => step.next_result(ended, result, failed)?,
-                };
+                step.result(part.call_id.as_deref(), ended, result, failed)?;
                 self.timeline.seen(ended);
                 Ok(())
             }
@@ -255,9 +251,9 @@ impl<'s> Conversation<'s> {
                 ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
             self.reading.price(&mut reply, &call, "tokens of a message");
         }
-        let failures = std::mem::take(&mut self.failures);
+        let mut failures = std::mem::take(&mut self.failures);
         let step = self.step(answer);
-        let added = failures.into_iter().try_for_each(|failure| step.fail(failure));
+        let added = step.fail_as(&mut failures);
         step.answer(time, reply);
         (answer.is_open, answer.has_content, answer.was_answered) = (false, false, true);
         self.check(added);
@@ -274,8 +270,8 @@ impl<'s> Conversation<'s> {
             if std::mem::take(&mut answer.is_open) {
                 self.timeline.give_up();
             }
-            if answer.failed && self.failures.len() < MAX_STEP_ITEMS {
-                self.failures.push(answer.completed.or(answer.created));
+            if answer.failed {
+                self.failures.add(answer.completed.or(answer.created));
             }
         }
     }
@@ -355,14 +351,5 @@ fn usage_of(
     if let (true, Some(said)) = (is_separate, output.as_u64()) {
         output = json!(said.saturating_add(reasoning));
     }
-    let mut usage = json!({
-        "input_tokens": input,
-        "output_tokens": output,
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": write,
-    });
-    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
-        usage.insert("cost".to_owned(), cost);
-    }
-    Some(usage)
+    Some(as_anthropic([input, output, read, write], cost))
 }
