@@ -1,5 +1,5 @@
-//! The readers of databases: never panic, whatever the records in one are. Bytes at random are no database, so one is made
-//! here with the tables that the readers ask for.
+//! The readers of databases: never panic, whatever the records in one are. Bytes at random are no database, so this target
+//! creates one with the tables that the readers ask for.
 #![no_main]
 
 use endstop::core::Event;
@@ -7,7 +7,7 @@ use endstop_price::PriceTable;
 use endstop_transcript::{FORMATS, Format, Part, RunFooter, RunHeader, RunSink, Transcript, Warning};
 use libfuzzer_sys::fuzz_target;
 use rusqlite::types::Value;
-use rusqlite::{Connection, MAIN_DB, params};
+use rusqlite::{Connection, params};
 
 /// Ends a record in the bytes: it is in no text.
 const END: u8 = 0xff;
@@ -41,8 +41,8 @@ fn value(record: &[u8]) -> Value {
 }
 
 /// Reads what a connection has as a database of the format; the number of runs.
-fn read(format: &'static Format, connection: &Connection) -> u64 {
-    let bytes = connection.serialize(MAIN_DB).unwrap().to_vec();
+fn read(format: &'static Format, connection: &mut Connection) -> u64 {
+    let bytes = connection.serialize("main").unwrap().to_vec();
     let mut counting = Counting::default();
     let transcript =
         Transcript { format, main: Part::bytes("fuzz", bytes), children: Vec::new() };
@@ -82,7 +82,7 @@ fn opencode(connection: &Connection, records: &[&[u8]]) {
         let message = place / 3;
         if place % 3 == 0 {
             let insert = "INSERT INTO message VALUES (?1, ?2, ?3, ?4)";
-            let row = params![message.to_string(), session, message as u64, value(record)];
+            let row = params![message.to_string(), session, message as i64, value(record)];
             connection.execute(insert, row).unwrap();
         } else {
             let insert = "INSERT INTO part VALUES (?1, ?2, ?3, ?4)";
@@ -100,8 +100,8 @@ fuzz_target!(|bytes: &[u8]| {
             "opencode-db" => opencode,
             _ => continue,
         };
-        let connection = Connection::open_in_memory().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
         fill(&connection, &records);
-        read(format, &connection);
+        read(format, &mut connection);
     }
 });

@@ -41,8 +41,8 @@ impl Sample {
         cuts.into_iter().filter(move |length| *length < whole)
     }
 
-    /// What a kill leaves while the second step is written: its lines, which the header does not count yet. Cut at any
-    /// length from that of `earlier` on, it is a file that goes on.
+    /// The file after a kill during the write of the second step: it has lines that the header does not count yet. Cut at any
+    /// length from that of `earlier` on, its run continues.
     pub(crate) fn unmarked(&self) -> Vec<u8> {
         let header = self.earlier.split_inclusive(|byte| *byte == b'\n').next().unwrap();
         assert_eq!(header.len(), self.lines()[0].len());

@@ -236,6 +236,29 @@ fn a_prompt_goes_on_with_the_conversation_of_a_completed_run() {
 }
 
 #[test]
+fn a_stored_run_is_read_by_replay_and_refused_if_it_is_damaged() {
+    let place = Place::new("damaged");
+    let first = place.json(124, &["-m", "scripted:loop", "--stop", "steps >= 2", "x"]);
+    let runs = place.0.join("endstop/runs");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let replay = Command::new(endstop).args(["replay", "--json"]).arg(&runs).output().unwrap();
+    let report: Value = serde_json::from_slice(&replay.stdout).unwrap();
+    assert_eq!((&report["runs"], replay.stderr.as_slice()), (&1.into(), &b""[..]), "{report}");
+    let trace = runs.join(format!("{}.run/trace.jsonl", first["run"].as_str().unwrap()));
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let last = text.trim_end().rfind('\n').unwrap();
+    std::fs::write(&trace, &text[..=last]).unwrap();
+    let resume = ["--resume", "last", "-m", "scripted:loop", "--stop", "steps >= 4"];
+    let (_, stderr) = place.ends_with(1, &resume);
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("lines at its end are missing"), "{stderr}");
+    assert!(stderr.contains("trace.jsonl"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), text[..=last]);
+    std::fs::write(&trace, text).unwrap();
+    assert_eq!(place.json(124, &resume)["steps"], 4);
+}
+
+#[test]
 fn a_kill_file_refuses_new_runs() {
     let place = Place::new("kill-file");
     let file = place.file("kill", "the night shift says no\n");

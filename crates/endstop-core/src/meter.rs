@@ -279,7 +279,7 @@ impl Meter {
         }
     }
 
-    /// Lets `next_cost` be compared: only where a model call, or a call of a tool with a cost of its own, would begin.
+    /// Lets `next_cost` be compared: only where a model call, or a call of a tool that declares a cost, would begin.
     fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
         let (number, reading) = match (next_cost, program.unpriced()) {
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),

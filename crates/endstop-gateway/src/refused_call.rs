@@ -47,7 +47,7 @@ pub struct RefusedCall {
     pub api: Option<&'static str>,
     /// The HTTP status of the response.
     pub status: u16,
-    /// What the client is not told: the path of a stored run that cannot be read, and the problem with it.
+    /// Details that the client does not get: the path of a stored run that cannot be read, and the problem with it.
     pub detail: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl CallRefusal {
         Self { reason: reason.into(), ..Self::default() }
     }
 
-    /// A refusal with what only the operator of the gateway is told.
+    /// A refusal with details for the operator of the gateway alone.
     pub(crate) fn with_detail(reason: impl Into<String>, detail: String) -> Self {
         Self { detail: Some(detail), ..Self::new(reason) }
     }

@@ -154,7 +154,8 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], and whatever the medium has to say.
+    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], [`StoreError::Damaged`] if the store finds that the trace
+    /// is, and whatever the medium has to say.
     fn append<'a>(&'a self, id: &'a RunId, lines: &'a str)
     -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -166,7 +167,8 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Whatever the medium has to say; a run without a trace has no lines.
+    /// [`StoreError::Damaged`] if the store finds that lines were changed, moved or removed since they were appended, and
+    /// whatever the medium has to say; a run without a trace has no lines.
     fn read_trace<'a>(
         &'a self,
         id: &'a RunId,

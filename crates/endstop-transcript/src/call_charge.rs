@@ -33,8 +33,8 @@ impl<'c> ModelCall<'c> {
     }
 }
 
-/// Counts in the form of Anthropic's API, whose input excludes what was read from a cache and written to it, with the cost if
-/// one is told: for formats with names of their own.
+/// Counts in the form of Anthropic's API, whose input excludes cache reads and writes, with the cost if the format has one: for
+/// formats that name their counts differently.
 pub(super) fn as_anthropic(
     [input, output, read, written]: [Value; 4],
     cost: Option<Value>,

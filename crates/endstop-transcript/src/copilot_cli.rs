@@ -352,7 +352,7 @@ fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) 
     reply
 }
 
-/// What Copilot tells, whose input includes what was cached.
+/// The counts of Copilot, whose input includes the cached tokens.
 fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
     let [mut input, read, written] =

@@ -5,7 +5,7 @@
 //! - A message of type 1 is a user turn. Messages of type 2 hold words, thoughts or one tool call each; where a model call
 //!   ends is not told. A call goes on with tools of the same `modelCallId`, and otherwise until a tool was called.
 //! - `tokenCount` is zero in most versions, which is unknown. Money and what was cached are not told.
-//! - Earlier versions have the messages in the conversation itself. A workspace's list of later versions only names
+//! - Earlier versions have the messages in the conversation itself. In later versions the list of a workspace only names
 //!   conversations: those are no runs.
 
 use std::borrow::Cow;

@@ -132,6 +132,7 @@ fn might_be_transcript(path: &Path, head: &[u8]) -> bool {
 /// Whether a tool whose transcripts are read keeps this file beside them.
 fn is_beside(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = format!("/{name}");
     FORMATS.iter().flat_map(|format| format.beside()).any(|ending| name.ends_with(ending))
 }
 
@@ -196,7 +197,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// The first of the files that `list` finds beside this one, if that is another.
+    /// The first of the files that `list` finds in the directory of this one, if that is another.
     fn first_beside(
         &mut self,
         path: &Path,

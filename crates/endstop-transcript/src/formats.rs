@@ -5,16 +5,16 @@
 //! | format | lines | reason |
 //! |---|---|---|
 //! | `inspect-ai` | 620 | archives or documents, whose events refer to each other by spans, and samples that have messages alone |
-//! | `opencode`, `opencode-db` | 650 | three homes of the same messages (files, an export, a database), and calls that only parts tell of |
+//! | `opencode`, `opencode-db` | 650 | three homes of the same messages (files, an export, a database), and calls that only parts report |
 //! | `otlp` | 580 | spans in any order under four naming conventions, put together to agents by their parents |
 //! | `openhands` | 560 | two layouts, and old files without sources, responses or usage of their own |
 //! | `endstop` | 550 | pieces of one file are read by several threads, and lines are read without a parser if they are as written |
 //! | `atif` | 480 | eight versions, embedded sub-agents, and what `convert` keeps under `extra` |
-//! | `claude-code` | 450 | a stream that writes responses again as they grow, and sub-agents beside it that repeat lines of it |
+//! | `claude-code` | 450 | a stream that writes responses again as they grow, and files of sub-agents that repeat lines of it |
 //! | `codex` | 400 | usage after calls or ahead of them by version, totals in its place, and forks that begin with a copy |
-//! | `cline` | 350 | the bill and the conversation lie in two files, results in the next request, and calls of deleted messages are paid |
+//! | `cline` | 350 | usage and the conversation lie in two files, results in the next request, and calls of deleted messages are paid |
 //! | `gemini-cli` | 350 | whole documents, and a stream that writes messages again as they grow |
-//! | `swe-agent` | 340 | text and function calls, a history that tells what the steps leave out, and several attempts a file |
+//! | `swe-agent` | 340 | text and function calls, a history with what the steps leave out, and several attempts a file |
 //! | `copilot-cli` | 330 | sums of usage for a session, usage for calls in its other output, and sub-agents within the stream |
 //! | `litellm` | 300 | rows of a proxy for all kinds of requests, put together to runs, with optional messages in every API |
 //! | `vscode-chat` | 290 | a document and a log of changes to it, which are applied to find what it says in the end |
@@ -43,6 +43,8 @@ pub static FORMATS: &[Format] = &[
     Format {
         supplies: Supplies { interventions: true, ..Supplies::EVERY_CALL },
         kept: "wherever the run's trace was written",
+        // The states of a store of runs.
+        beside: &["/state"],
         pieces: Some(endstop_trace::pieces_of),
         ..Format::new(
             "endstop",
@@ -566,7 +568,7 @@ impl Format {
         (self.shadowed_by?)(path)
     }
 
-    /// How the names of files end that the tool keeps beside its transcripts and that hold no run.
+    /// How the names of files end that the tool keeps next to its transcripts and that hold no run; with a slash, whole names.
     #[must_use]
     pub const fn beside(&self) -> &'static [&'static str] {
         self.beside

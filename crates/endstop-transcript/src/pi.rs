@@ -167,7 +167,7 @@ impl Session<'_, '_> {
     }
 }
 
-/// What pi tells under its own names, with the cost.
+/// The counts of pi under its own names, with the cost.
 fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
     let cost = usage.get("cost").and_then(|cost| cost.get("total"));

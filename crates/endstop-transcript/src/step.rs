@@ -25,7 +25,7 @@ pub(crate) struct Step {
     bytes: usize,
 }
 
-/// Requests that failed since the last response, of a format that tells of them before the step that they are of.
+/// Requests that failed since the last response, for formats that report them before the step that they belong to.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Vec<Time>);
 

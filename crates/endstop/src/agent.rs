@@ -157,7 +157,7 @@ pub enum ExecuteError {
     },
     /// The state has events, and the store has no trace: so what the run has spent since it was saved is not known.
     #[error(
-        "the run `{run}` cannot go on: its trace is missing, which had {events} events at least"
+        "the run `{run}` cannot continue: its trace is missing, which had at least {events} events"
     )]
     NoTrace {
         /// The run.

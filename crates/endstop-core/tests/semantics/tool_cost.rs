@@ -109,7 +109,8 @@ fn a_cost_that_is_settled_after_the_stop_is_in_the_trip_record() {
 
 #[test]
 fn next_cost_reads_the_declared_cost_of_an_own_call() {
-    let mut driver = Driver::stop("next_cost >= $0.50 or steps >= 9").in_step("0.10");
+    let rules = "on_unpriced = \"ignore\"\n[stop]\nl = \"next_cost >= $0.50 or steps >= 9\"";
+    let mut driver = Driver::toml(rules).in_step("0.10");
     // Held money is not what the next call costs.
     assert_eq!(driver.tool_reserve("0.49", "5.00"), Directive::Proceed);
     let kind = EventKind::ToolReserve { tool: "buy", cost: money("0.50"), held: money("0") };

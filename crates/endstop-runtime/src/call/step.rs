@@ -9,7 +9,7 @@ use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted};
-use crate::ledger::{Amounts, Dimension, Refused};
+use crate::ledger::{Amounts, Dimension, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
 

@@ -180,7 +180,7 @@ impl BudgetTree {
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
             for (room, asked) in node.room.iter_mut().zip(asked) {
-                // Exact, for it fits or is nothing.
+                // Exact, because it fits or is nothing.
                 *room = room.wrapping_sub_unsigned(*asked);
             }
             at = node.parent;

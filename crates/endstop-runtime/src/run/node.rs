@@ -161,7 +161,7 @@ impl RunNode {
         self.tree.pause_changed.notify_waiters();
     }
 
-    /// Shares the pause of an ancestor if one was begun or ended since the last look, so that the clock `active` stands still
+    /// Shares the pause of an ancestor if one started or ended since the last look, so that the clock `active` stands still
     /// while calls in flight end, and not only once something would begin.
     pub(super) fn share_new_pauses(&self) {
         let changes = self.tree.pause_changes.load(Ordering::Acquire);

@@ -171,8 +171,8 @@ pub(super) fn write_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()>
     write_all(file, bytes)
 }
 
-/// Replaces some bytes near the beginning of a file. Unlike a longer write, this one is whole or nothing, because they lie
-/// in one block of the disk.
+/// Replaces some bytes near the beginning of a file. Unlike a longer write, this one is never cut in two, because the bytes
+/// lie in one block of the disk.
 pub(super) fn overwrite(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     step()?;
     file.seek(SeekFrom::Start(at))?;
@@ -232,7 +232,7 @@ pub(super) fn open_existing_locked(path: &Path) -> io::Result<File> {
     file.ok_or_else(|| ErrorKind::WouldBlock.into())
 }
 
-/// Locks what `open` opens at the path. It is asked again if it returns `None`.
+/// Locks the file that `open` opens at the path, and calls it again if it returns `None`.
 fn lock_what_is_opened(
     path: &Path,
     wait: bool,

@@ -108,7 +108,7 @@ impl LineChain {
 struct Seal<'l> {
     /// The line without its last brace.
     text: &'l [u8],
-    /// What the checksum covers.
+    /// The bytes that the checksum covers.
     sealed: &'l [u8],
     number: u64,
     sum: u64,

@@ -16,7 +16,7 @@ use crate::limits::{MAX_TRACE_HEADER_BYTES, MAX_TRACE_LINE, TRACE_READ_BYTES};
 
 /// How much of the end of a file is searched at a time, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// How much of half a line is looked at before an append, in bytes: reading the file back looks at all of it.
+/// How much of half a line an append checks, in bytes: reading the file back checks all of it.
 const BYTES_OF_TAIL: usize = 64 << 10;
 
 /// Why a trace file cannot be read back. Then the spend of its run is not known.
@@ -51,7 +51,7 @@ pub enum TraceFileError {
         /// The number of the last whole line, from one.
         line: u64,
     },
-    /// A line is not what was written.
+    /// A line differs from the one that a run wrote.
     #[error("line {line} is damaged: {problem}")]
     Damaged {
         /// Its number, from one.
@@ -61,7 +61,7 @@ pub enum TraceFileError {
     },
 }
 
-/// What is wrong with a line of a trace file.
+/// The problem with a line of a trace file.
 #[derive(Debug, Error)]
 pub enum TraceLineError {
     /// It is not JSON, or no known event.
@@ -105,7 +105,7 @@ impl SealedEnd {
 }
 
 /// Creates a file with its first lines, of which the first is the header. The file appears with all of them or not at all:
-/// they are written to a draft beside it, which is renamed. Returns `None` without a line.
+/// they are written to a draft next to it, which is renamed. Returns `None` without a line.
 ///
 /// # Errors
 ///
@@ -156,7 +156,7 @@ pub(crate) fn draft(path: &Path) -> PathBuf {
 
 /// Appends lines to a file that ends at `end`, and counts them in its header. After an error they are taken back.
 ///
-/// The mark is written after the lines, and if the disk is waited for, only once the disk has them: a mark without its lines
+/// The mark is written after the lines, and with `waits_for_disk` only once the disk has them: a mark without its lines
 /// would make the whole file look damaged.
 pub(crate) fn append<'l>(
     file: &File,
@@ -173,8 +173,7 @@ pub(crate) fn append<'l>(
         .and_then(|()| disk::overwrite(file, after.mark_at, &after.mark()))
         .and_then(|()| wait());
     if written.is_err() {
-        // The mark first: it must not count lines that are gone. If this fails too, lines are left that no caller was
-        // told of.
+        // The mark first: it must not count lines that are gone. If this fails too, lines are left that no caller knows.
         if disk::overwrite(file, end.mark_at, &end.mark()).is_ok() {
             drop(disk::set_len(file, end.bytes));
         }
@@ -189,7 +188,7 @@ pub(crate) fn append<'l>(
 ///
 /// # Errors
 ///
-/// The damage in the file, if either line is not what was written: then the whole file is read to name it.
+/// The damage in the file, if either line differs from the one that a run wrote: then the whole file is read to name it.
 pub(crate) fn find_end(
     file: &File,
     path: &Path,
@@ -275,7 +274,7 @@ fn last_line_end(mut file: &File, length: u64) -> io::Result<(u64, Vec<u8>)> {
     Ok((end, tail))
 }
 
-/// What the header of a file says.
+/// The header of a file.
 struct Begin {
     chain: LineChain,
     /// The lines that it says there are.

@@ -122,6 +122,7 @@ fn unknown_files_of_a_directory_are_one_counted_warning_that_names_the_largest()
         (".git/config.json", "{\"a\":1}"),
         ("node_modules/x/package.json", "{\"a\":1}"),
         ("p/agent-1.meta.json", "{\"agentType\":\"x\"}"),
+        ("runs/nightly.run/state", "{\"endstop_state\":1}"),
     ] {
         directory.put(name, text);
     }

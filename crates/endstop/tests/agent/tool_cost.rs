@@ -11,7 +11,7 @@ use endstop::core::units::Money;
 use endstop::core::wire::v1::trace::{Kind, Line};
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ModelRequest, Reply, ScriptedModel};
 use endstop::observe::{Observation, Observer, Report, Reporter};
 use endstop::runtime::trace::Replay;
 use endstop::store::{MemoryStore, RunId, Store};
@@ -27,15 +27,20 @@ fn limited(limit: &str) -> String {
     format!("{free}money = \"cost >= ${limit}\"\nsteps = \"steps >= 50\"\n")
 }
 
-/// A model that calls `buy` so often in its first reply of a run, and then answers.
-fn buyer(calls: usize) -> Arc<ScriptedModel> {
-    Arc::new(ScriptedModel::from_fn("scripted", move |request, _| {
+/// Calls `buy` so often in the first reply of a run, and then answers.
+fn buying(calls: usize) -> impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static {
+    move |request, _| {
         if replies_so_far(request) > 0 {
             return Reply::text("Done.").usage(100, 20);
         }
         let first = Reply::text("On it.").usage(100, 20);
         (0..calls).fold(first, |reply, _| reply.tool_call("buy", json!({})))
-    }))
+    }
+}
+
+/// A model without a price that does so.
+fn buyer(calls: usize) -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::from_fn("scripted", buying(calls)))
 }
 
 /// A tool that costs what it says, after some time.
@@ -129,25 +134,24 @@ async fn tokens_beyond_what_was_held_do_not_hold_a_paid_tool_back() {
     assert_eq!(report.overshoot.tokens, 42_010);
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded], "{}", state.explain());
     assert_eq!((shop.ran(), state.stop_reason()), (1, Some(StopReason::TokenLimitReached)));
-    // One that would pass a limit of money, or of tool calls, is refused as before.
-    for rules in ["tokens >= 8_000 or cost >= $0.40", "tokens >= 8_000 or tool_calls >= 0"] {
-        let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
-        let rules = format!("[stop]\nlimit = \"{rules}\"\n");
-        let shop = Shop::default();
-        let agent = under(&model, &rules).max_output_tokens(40);
-        let (state, _) = run(agent.tool(shop.tool(None).cost_at_most(usd("0.50")))).await;
-        assert_eq!((shop.ran(), outcomes(&state)), (0, vec![ToolOutcome::Refused]), "{rules}");
-    }
+    // One that would pass a cost limit is refused as before.
+    let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
+    let shop = Shop::default();
+    let rules = "[stop]\nlimit = \"tokens >= 8_000 or cost >= $0.40\"\n";
+    let agent = under(&model, rules).max_output_tokens(40);
+    let (state, _) = run(agent.tool(shop.tool(None).cost_at_most(usd("0.50")))).await;
+    assert_eq!((shop.ran(), outcomes(&state)), (0, vec![ToolOutcome::Refused]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn next_cost_reads_what_a_tool_call_declares() {
     for (limit, ran) in [("0.50", 0), ("0.500000000001", 2)] {
-        let (shop, model) = (Shop::default(), buyer(2));
-        let rules = format!("{}dear = \"next_cost >= ${limit}\"\n", limited("9.00"));
+        let (shop, model) = (Shop::default(), priced(buying(2)));
+        let rules = format!("[stop]\nsteps = \"steps >= 5\"\ndear = \"next_cost >= ${limit}\"\n");
         let tool = shop.tool(None).cost_at_most(usd("0.50"));
-        // Beside each other: what one call holds is not the cost of the other.
-        let (state, report) = run(under(&model, &rules).tool(tool).parallel_tools(2)).await;
+        // In parallel: the hold of one call is not the cost of the other.
+        let agent = under(&model, &rules).tool(tool).parallel_tools(2).max_output_tokens(40);
+        let (state, report) = run(agent).await;
         assert_eq!((shop.ran(), report.totals.tool_calls), (ran, ran), "{limit}");
         if ran == 0 {
             assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
@@ -161,14 +165,12 @@ async fn next_cost_reads_what_a_tool_call_declares() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_is_asked_before_a_dear_tool_call() {
-    let free = "on_unpriced = { input = \"$0/M\", output = \"$0/M\" }\n";
-    let rules =
-        format!("{free}[stop]\nsteps = \"steps >= 5\"\n[pause]\nask = \"next_cost >= $0.50\"\n");
-    let (shop, model) = (Shop::default(), buyer(1));
+    let rules = "[stop]\nsteps = \"steps >= 5\"\n[pause]\nask = \"next_cost >= $0.50\"\n";
+    let (shop, model) = (Shop::default(), priced(buying(1)));
     let tool = shop.tool(None).cost_at_most(usd("0.50"));
     let person = Person::who_says([Approval::Yes]);
-    let agent = under(&model, &rules).tool(tool).approver(person.clone());
-    let (state, _) = run(agent).await;
+    let agent = under(&model, rules).tool(tool).approver(person.clone());
+    let (state, _) = run(agent.max_output_tokens(40)).await;
     assert_eq!(person.asked(), [["ask"]], "{}", state.explain());
     assert_eq!((state.status(), shop.ran()), (Status::Completed, 1), "{}", state.explain());
 }

@@ -30,13 +30,13 @@ pub(super) struct TraceAt<'p> {
     pub(super) path: &'p Path,
     /// Locked while the file is created.
     pub(super) guard: &'p Path,
-    /// The directory of the store if the disk is waited for.
+    /// The directory of the store if appends wait for the disk.
     pub(super) wait_in: Option<&'p Path>,
 }
 
 impl TraceAt<'_> {
-    /// Appends lines; after an error they are taken back. With a store's directory, the disk is waited for: for the
-    /// lines, and for the names of a new file and its directory.
+    /// Appends lines, and takes them back after an error. With a store's directory it waits until the disk has the lines,
+    /// and the names of a new file and its directory.
     pub(super) fn append(&self, lines: &str) -> Result<(), StoreError> {
         let failed =
             |error| StoreError::failed(format!("append to run `{}`", self.id), self.path, error);
@@ -106,7 +106,7 @@ impl TraceAt<'_> {
         }
     }
 
-    /// Removes the file once nobody appends to it; whether there was one.
+    /// Removes the file once no process appends to it. Returns whether there was one.
     pub(super) fn remove(&self) -> io::Result<bool> {
         disk::remove_file(&sealed_file::draft(self.path))?;
         match disk::open_existing_locked(self.path) {
