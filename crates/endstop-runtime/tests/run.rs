@@ -603,7 +603,7 @@ fn a_call_is_foretold_with_those_before_it_in_its_batch() {
 #[tokio::test(start_paused = true)]
 async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends() {
     let parent = root("steps >= 9");
-    let child = parent.child(RunId::new(), "child", program("active >= 3s"));
+    let child = parent.child(RunId::new(), "child", program("active >= 4s"));
     child.begin();
     let call = async {
         let mut answer = Box::pin(tokio::time::sleep(Duration::from_secs(10)));
@@ -617,6 +617,7 @@ async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends()
     };
     let (waited, ()) = tokio::join!(call, person);
     assert_eq!(waited, Waited::Done(()), "3 of the 10 seconds were active");
+    child.tick();
     let of = |gauge: &str| child.look(|run| run.gauge(gauge));
     assert_eq!((of("active"), of("elapsed")), (Some(3_000), Some(10_000)));
 }
