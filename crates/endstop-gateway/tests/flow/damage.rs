@@ -207,10 +207,13 @@ async fn a_file_that_somebody_writes_to_meanwhile_stops_its_run() {
     assert_eq!((upstream.calls(), fs::read(&file).unwrap()), (calls, longer));
 }
 
+/// A change of a file: its name, what the error says, and what makes it.
+type Change = (&'static str, &'static str, fn(&Path));
+
 /// The gateway keeps the file open between two calls.
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_open_stops_its_run() {
-    let kinds: [(&str, &str, fn(&Path)); 4] = [
+    let kinds: [Change; 4] = [
         ("longer", "another program has written", |file| {
             let mut bytes = fs::read(file).unwrap();
             bytes.extend_from_slice(b"{\"at\":1}\n");

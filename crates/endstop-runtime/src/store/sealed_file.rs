@@ -244,7 +244,7 @@ fn quick_end(
 }
 
 fn length_of_seal() -> u64 {
-    u64::try_from(seal::MAX_SEAL_BYTES).unwrap_or(u64::MAX)
+    u64::try_from(seal::LONGEST_SEAL).unwrap_or(u64::MAX)
 }
 
 /// Where the last whole line ends, and the first bytes of what follows it.
