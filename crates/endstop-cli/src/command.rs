@@ -1,6 +1,7 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
 pub mod agent;
+pub mod budget;
 pub mod check;
 pub mod completions;
 mod control_files;
@@ -61,6 +62,8 @@ pub enum Command {
     Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
+    /// Show budgets over time: limit, spent, held, left, reset
+    Budget(budget::BudgetArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
@@ -101,6 +104,7 @@ impl Command {
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
+            Self::Budget(args) => budget::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),

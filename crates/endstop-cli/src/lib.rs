@@ -33,6 +33,7 @@
 
 #[cfg(unix)]
 mod adapter;
+mod budgets;
 pub mod command;
 pub mod error;
 mod input;

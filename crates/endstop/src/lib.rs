@@ -56,7 +56,7 @@ pub use endstop_price as price;
 #[cfg(feature = "replay")]
 pub use endstop_replay as replay;
 pub use endstop_runtime as runtime;
-pub use endstop_runtime::{cancel, clock, ledger, store};
+pub use endstop_runtime::{account, cancel, clock, ledger, store};
 #[cfg(feature = "transcripts")]
 pub use endstop_transcript as transcript;
 
