@@ -80,7 +80,12 @@ impl BudgetStore for MemoryBudgetStore {
     }
 
     fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
-        self.with(|rows, wall| counters::read(rows, wall, accounts))
+        self.with(|rows, wall| {
+            rows.is_reading = true;
+            let states = counters::read(rows, wall, accounts);
+            rows.is_reading = false;
+            states
+        })
     }
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
@@ -92,6 +97,8 @@ impl BudgetStore for MemoryBudgetStore {
 #[derive(Default)]
 struct MemoryRows {
     latest: u64,
+    /// The time of a reader is not kept: nothing is too old because of it.
+    is_reading: bool,
     counters: BTreeMap<(String, String), BTreeMap<(u64, u64), Counter>>,
     holds: HashMap<String, StoredHold>,
     /// Expiry and id of what is held.
@@ -119,8 +126,11 @@ impl Rows for MemoryRows {
     ) -> Result<Vec<(Place, Counter)>, BudgetStoreError> {
         let key = (account.to_owned(), kind.to_owned());
         let Some(all) = self.counters.get_mut(&key) else { return Ok(Vec::new()) };
-        // What no window sums any more goes, unless a call of it is in flight.
-        all.retain(|(end, _), counter| *end > after || counter.held != counters::Counts::default());
+        if !self.is_reading {
+            // What no window sums any more goes, unless a call of it is in flight.
+            let none = counters::Counts::default();
+            all.retain(|(end, _), counter| *end > after || counter.held != none);
+        }
         let summed = all.iter().filter(|((end, _), _)| *end > after);
         let place = |end, start| {
             let (account, kind) = key.clone();
