@@ -127,9 +127,11 @@ impl Rows for MemoryRows {
         let key = (account.to_owned(), kind.to_owned());
         let Some(all) = self.counters.get_mut(&key) else { return Ok(Vec::new()) };
         if !self.is_reading {
-            // What no window sums any more goes, unless a call of it is in flight.
+            // What no window sums any more goes, unless a call of it is in flight. As long again it stays for holds of
+            // that time that grow.
+            let oldest = after.saturating_sub(self.latest.saturating_sub(after));
             let none = counters::Counts::default();
-            all.retain(|(end, _), counter| *end > after || counter.held != none);
+            all.retain(|(end, _), counter| *end > oldest || counter.held != none);
         }
         let summed = all.iter().filter(|((end, _), _)| *end > after);
         let place = |end, start| {
