@@ -4,6 +4,7 @@ pub mod agent;
 pub mod budget;
 pub mod check;
 pub mod completions;
+pub mod config;
 mod control_files;
 pub mod convert;
 #[cfg(unix)]
@@ -16,6 +17,7 @@ mod gateway;
 mod limits;
 pub mod man;
 pub mod price;
+mod redact;
 pub mod replay;
 #[cfg(unix)]
 pub mod run;
@@ -74,6 +76,8 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print what a model call costs: token classes, rates and the exact total
     Price(price::PriceArgs),
+    /// Print the defaults that the configuration file and ENDSTOP_* variables set
+    Config(config::ConfigArgs),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page, or write all of them
@@ -110,6 +114,7 @@ impl Command {
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }

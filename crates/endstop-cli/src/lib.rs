@@ -35,6 +35,7 @@
 mod adapter;
 mod budgets;
 pub mod command;
+pub mod defaults;
 pub mod error;
 mod input;
 mod limits;
@@ -48,6 +49,7 @@ use std::process::ExitCode;
 use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
+use crate::defaults::Defaults;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::Settings;
 
@@ -115,7 +117,14 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Some("run") => ExitMeaning::OwnFailure,
         _ => ExitMeaning::Usage,
     };
-    let parsed = command().try_get_matches_from(args).and_then(|matches| {
+    let with_defaults = match Defaults::load(&command(), |name| std::env::var_os(name)) {
+        Ok(defaults) => defaults.apply(command()),
+        Err(error) => {
+            error.with_exit(misused).print();
+            return ExitCode::from(misused.code());
+        }
+    };
+    let parsed = with_defaults.try_get_matches_from(args).and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
     });
     let cli = match parsed {

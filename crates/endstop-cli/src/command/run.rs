@@ -8,7 +8,6 @@ mod guard;
 mod line;
 mod outcome;
 mod processes;
-mod redact;
 mod shutdown;
 mod signals;
 mod supervise;
