@@ -27,7 +27,7 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/choosing-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
