@@ -178,6 +178,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control::default(),
         stored_runs: None,
         refusals: None,
+        direct_hosts: args.guard.direct_hosts(),
         tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
@@ -290,7 +291,7 @@ async fn supervised(
     observers: &RunObservers,
 ) -> Result<(Ended, GuardOutcome), CliError> {
     let has_guard = args.guard.is_on();
-    let start = adapted.prepare(open.gateway.addr(), id, has_guard, args.verbose)?;
+    let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();

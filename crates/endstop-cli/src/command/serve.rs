@@ -148,6 +148,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         stored_runs: args.keep.clone(),
         refusals,
         tunnels: Tunnels::Off,
+        direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();
