@@ -357,10 +357,10 @@ async fn close(open: Open, id: &RunId) -> Counts {
 
 /// Says which limits hold.
 fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
-    let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
+    let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
-            " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+            " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
         );
     }
     if let Some(budgets) = budgets {
