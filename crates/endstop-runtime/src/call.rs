@@ -1,5 +1,6 @@
 //! Model calls: planned before they begin, reserved, and settled exactly once.
 
+mod accounts;
 mod fit;
 mod open;
 mod output_speed;
@@ -14,6 +15,7 @@ pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, Respon
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};
+pub(crate) use step::reason_of;
 pub use tool::{CostReport, OpenToolCall, ToolNotBegun};
 
 pub use crate::limits::{

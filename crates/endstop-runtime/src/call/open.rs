@@ -16,7 +16,8 @@ use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::ledger::Hold;
+use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
@@ -144,7 +145,7 @@ pub struct ResponseReport<'r> {
 }
 
 /// Why a call does not begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
     /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
     /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
@@ -152,6 +153,8 @@ pub enum NotBegun {
     /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
     /// failed and are charged. End the step: the next one begins as the wrap-up.
     WrapUpDue,
+    /// An account has no room now, and will have: ask again after [`RunHandle::wait_for_account`].
+    AwaitsAccount(AccountWait),
     /// The run has stopped or is paused.
     Over(Status),
 }
@@ -172,6 +175,9 @@ pub struct CallCounts {
 #[must_use = "a call that is dropped charges its worst case"]
 pub struct OpenCall {
     hold: Option<Hold>,
+    accounts: Option<AccountHold>,
+    /// Whether the accounts count a step with it.
+    counts_step: bool,
     node: Arc<RunNode>,
     pricing: Pricing,
     at: WallTime,
@@ -203,7 +209,9 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        room.tokens.is_some() || room.cost.is_some() || self.node().chain().needs_reserve()
+        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_budget = room.tokens.is_some() || room.cost.is_some();
+        has_accounts || has_budget || self.node().chain().needs_reserve()
     }
 
     /// Whether the step of a call is better begun once other calls in flight are settled, as
@@ -233,9 +241,20 @@ impl RunHandle {
     ///
     /// Why the call does not begin. The run has stopped by then, unless others hold what the call needs.
     pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
-        let planned = self.planned(plan);
+        let mut planned = self.planned(plan);
         let is_capped = self.is_metered();
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
+        let counts_step = self.node().set_owes_step(false);
+        let accounts = match self.reserve_on_accounts(&planned, counts_step) {
+            Ok(accounts) => accounts,
+            Err(block) => {
+                self.node().set_owes_step(counts_step);
+                return Err(self.not_begun(&block, model));
+            }
+        };
+        if let Some(held) = &accounts {
+            planned = planned.within(&held.amounts());
+        }
         let (begun, holds_unknown, frees_errors) = {
             let mut chain = self.node().chain();
             let begun = chain.begin_call(&planned, model, provider);
@@ -244,6 +263,8 @@ impl RunHandle {
         match begun {
             Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
+                accounts,
+                counts_step,
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
                 at: planned.at(),
@@ -261,11 +282,22 @@ impl RunHandle {
                 ends_step: false,
                 begun: Instant::now(),
             }),
-            Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
-            Err(NotAdmitted::WrapUpDue) => Err(NotBegun::WrapUpDue),
             Err(why) => {
-                self.not_admitted(&why, model);
-                Err(NotBegun::Over(self.status()))
+                self.node().set_owes_step(counts_step);
+                accounts.into_iter().for_each(|held| held.settle(Amounts::ZERO));
+                Err(self.not_begun(&why, model))
+            }
+        }
+    }
+
+    fn not_begun(&self, why: &NotAdmitted, model: &str) -> NotBegun {
+        match why {
+            NotAdmitted::OthersHold => NotBegun::OthersHold,
+            NotAdmitted::WrapUpDue => NotBegun::WrapUpDue,
+            NotAdmitted::Account(AccountBlock::Wait(wait)) => NotBegun::AwaitsAccount(wait.clone()),
+            why => {
+                self.not_admitted(why, model);
+                NotBegun::Over(self.status())
             }
         }
     }
@@ -482,6 +514,7 @@ impl OpenCall {
 
     /// Settles a reply, or the part of one that came before it was cut. Returns the run's directive.
     pub fn replied(mut self, outcome: &Outcome<'_>) -> Directive {
+        let holds = self.take_holds();
         let cost = outcome.cost.unwrap_or_else(|| self.cost(&outcome.usage));
         let kind = EventKind::Reply {
             model: outcome.model.or(Some(self.pricing.model())),
@@ -499,8 +532,7 @@ impl OpenCall {
             first_piece_after: outcome.first_piece_after,
             took: self.begun.elapsed(),
         };
-        let hold = self.hold.take();
-        self.settle(hold, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
+        self.settle(holds, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
     }
 
     /// Settles a failed call, of which `received` arrived. Returns its charge: the usage that the provider reports with the
@@ -539,26 +571,38 @@ impl OpenCall {
         let detail = Detail::Failure { error, is_estimate, unconfirmed, took };
         let (usage, cost) = (charge.map(|charge| charge.usage), charge.map(|charge| charge.cost));
         let spent = (usage, cost.unwrap_or(Cost::Known(Money::ZERO)));
-        let hold = self.hold.take();
-        self.settle(hold, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
+        let holds = self.take_holds();
+        self.settle(holds, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
+    }
+
+    fn take_holds(&mut self) -> (Option<Hold>, Option<AccountHold>) {
+        (self.hold.take(), self.accounts.take())
     }
 
     /// Ends the hold and records it, under the locks of the run and its ancestors: no other call sees the money twice
     /// or not at all.
     fn settle(
         &self,
-        hold: Option<Hold>,
+        (hold, accounts): (Option<Hold>, Option<AccountHold>),
         (usage, cost): (Option<TokenUsage>, Cost),
         is_estimate: bool,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        let mut chain = self.node.chain();
-        if let Some(hold) = hold {
-            hold.settle(settled(&usage.unwrap_or_default(), cost, self.unpriced));
+        let spent = settled(&usage.unwrap_or_default(), cost, self.unpriced);
+        let directive = {
+            let mut chain = self.node.chain();
+            if let Some(hold) = hold {
+                hold.settle(spent);
+            }
+            chain.add_usage(usage, is_estimate);
+            chain.record(kind, detail)
+        };
+        // Accounts are settled without the locks: their store may wait for other processes.
+        if let Some(accounts) = accounts {
+            accounts.settle(Amounts { steps: u64::from(self.counts_step), ..spent });
         }
-        chain.add_usage(usage, is_estimate);
-        chain.record(kind, detail)
+        directive
     }
 }
 
