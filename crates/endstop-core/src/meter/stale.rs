@@ -73,7 +73,7 @@ impl Stale {
         self.unknown
     }
 
-    /// Stale steps of a hundred, rounded down; 0 where they are too few, or the run has just got something new.
+    /// Stale steps of a hundred, rounded down; 0 if they are too few, or if the run has just got something new.
     pub(crate) const fn percent(&self) -> u64 {
         let is_stale = self.stale_halves >= STALE_MIN_HALVES && self.streak >= STALE_MIN_STREAK;
         match self.stale_halves.saturating_mul(50).checked_div(self.judged) {

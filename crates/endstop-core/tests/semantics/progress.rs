@@ -172,7 +172,7 @@ fn looking_again_is_checking() {
     let twice = stopped_at(60, |d, n| ask(d, "list", "{}", &format!("state {}", n / 2)));
     assert_eq!(twice, None, "there is news between");
     let thrice = stopped_at(60, |d, n| ask(d, "list", "{}", &format!("state {}", n / 4)));
-    assert_eq!(thrice, Some((4, NO_PROGRESS)), "three times in a row is no longer checking");
+    assert_eq!(thrice, Some((7, NO_PROGRESS)), "three times in a row is no longer checking");
     let now_and_then = stopped_at(60, |d, n| match n % 4 {
         0 => ask(d, "list", "{}", "as before"),
         _ => ask(d, "work", "{}", &format!("{n} done")),
