@@ -1,8 +1,10 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
 pub mod agent;
+pub mod budget;
 pub mod check;
 pub mod completions;
+pub mod config;
 mod control_files;
 pub mod convert;
 #[cfg(unix)]
@@ -15,6 +17,7 @@ mod gateway;
 mod limits;
 pub mod man;
 pub mod price;
+mod redact;
 pub mod replay;
 #[cfg(unix)]
 pub mod run;
@@ -61,6 +64,8 @@ pub enum Command {
     Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
+    /// Show budgets over time: limit, spent, held, left, reset
+    Budget(budget::BudgetArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
@@ -71,6 +76,8 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print what a model call costs: token classes, rates and the exact total
     Price(price::PriceArgs),
+    /// Print the defaults that the configuration file and ENDSTOP_* variables set
+    Config(config::ConfigArgs),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page, or write all of them
@@ -101,11 +108,13 @@ impl Command {
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
+            Self::Budget(args) => budget::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }

@@ -27,13 +27,15 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/choosing-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
 #[cfg(unix)]
 mod adapter;
+mod budgets;
 pub mod command;
+pub mod defaults;
 pub mod error;
 mod input;
 mod limits;
@@ -47,6 +49,7 @@ use std::process::ExitCode;
 use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
+use crate::defaults::Defaults;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::Settings;
 
@@ -114,7 +117,14 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Some("run") => ExitMeaning::OwnFailure,
         _ => ExitMeaning::Usage,
     };
-    let parsed = command().try_get_matches_from(args).and_then(|matches| {
+    let with_defaults = match Defaults::load(&command(), |name| std::env::var_os(name)) {
+        Ok(defaults) => defaults.apply(command()),
+        Err(error) => {
+            error.with_exit(misused).print();
+            return ExitCode::from(misused.code());
+        }
+    };
+    let parsed = with_defaults.try_get_matches_from(args).and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
     });
     let cli = match parsed {

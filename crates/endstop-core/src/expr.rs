@@ -7,7 +7,7 @@ mod lex;
 mod parse;
 mod print;
 
-pub use crate::diagnostic::Diagnostic;
+pub use crate::diagnostic::{Diagnostic, did_you_mean};
 pub use parse::parse;
 
 use alloc::string::String;

@@ -175,6 +175,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(record) = &record {
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
+    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open()? {
+        builder = builder.accounts(accounts);
+    }
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
+use endstop::account::Account;
 use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
 use endstop::core::units::{Millis, Money, WallTime};
 use serde_json::{Value, json};
 
 use super::gateway::unseen::unseen;
+use crate::budgets::{Budgets, in_words};
 use crate::error::{CliError, ExitMeaning};
 use crate::policy_source::PolicySource;
 
@@ -42,12 +44,13 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = args.source.load()?;
     let bounds = policy.bounds();
+    let budgets = Budgets::of(&policy, &[])?;
     let problems = problems(&policy, &bounds, args.unbounded);
     let warnings = warnings(&policy, &bounds);
     if args.json {
-        writeln!(out, "{}", to_json(&policy, &bounds, &problems, &warnings))?;
+        writeln!(out, "{}", to_json(&policy, &bounds, &budgets, (&problems, &warnings)))?;
     } else {
-        write!(out, "{}", to_text(&policy, &bounds, &problems, &warnings))?;
+        write!(out, "{}", to_text(&policy, &bounds, &budgets, (&problems, &warnings)))?;
     }
     let meaning = if problems.is_empty() { ExitMeaning::Ok } else { ExitMeaning::AnswerIsNo };
     Ok(ExitCode::from(meaning.code()))
@@ -115,7 +118,12 @@ fn deadline_text(at: WallTime) -> String {
     endstop::core::expr::amount_text(at.0, endstop::core::condition::gauge::Unit::WallTime)
 }
 
-fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> String {
+fn to_text(
+    policy: &Policy,
+    bounds: &Bounds,
+    budgets: &Budgets,
+    (problems, warnings): (&[String], &[String]),
+) -> String {
     let mut text = policy.explain();
     text.push_str("\nA run stops at the latest at\n");
     for (_, name, bound, amount) in rows(bounds) {
@@ -136,6 +144,12 @@ fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
     if let Some(at) = bounds.deadline {
         let _ = writeln!(text, "  until   {}", deadline_text(at).trim_matches('"'));
     }
+    if !budgets.set.is_empty() {
+        text.push_str("\nBudgets over time, shared with other runs\n");
+        for account in budgets.set.iter() {
+            let _ = writeln!(text, "  {}", in_words(account));
+        }
+    }
     for warning in warnings {
         let _ = writeln!(text, "\nwarning: {warning}");
     }
@@ -145,7 +159,17 @@ fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
     text
 }
 
-fn to_json(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> Value {
+fn budget_json(account: &Account) -> Value {
+    let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
+    json!({ "name": account.name, "limits": limits, "parent": account.parent })
+}
+
+fn to_json(
+    policy: &Policy,
+    bounds: &Bounds,
+    budgets: &Budgets,
+    (problems, warnings): (&[String], &[String]),
+) -> Value {
     let mut dimensions = serde_json::Map::new();
     for (key, _, bound, amount) in rows(bounds) {
         let value = bound.map(|bound| {
@@ -180,6 +204,7 @@ fn to_json(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
         "ok": problems.is_empty(),
         "bounds": dimensions,
         "rules": rules,
+        "budgets": budgets.set.iter().map(budget_json).collect::<Vec<_>>(),
         "problems": problems,
         "warnings": warnings,
     })

@@ -9,6 +9,7 @@ use endstop::core::expr::parse;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
 
+use crate::budgets::Budgets;
 use crate::error::CliError;
 use crate::output;
 use crate::policy_source::{load_expression, load_file};
@@ -48,6 +49,9 @@ pub(super) struct Limits {
     /// tokens of input and output, such as `3,15`
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,
+    /// Draw on a budget over time, with all other runs that do: `$5 per day` (of the budget `me`), or a name
+    #[arg(long, value_name = "BUDGET")]
+    budget: Vec<String>,
 }
 
 /// The limits of a run, and where they are from.
@@ -168,8 +172,12 @@ impl Limits {
         let goes_on = given.is_none() && stored.is_some();
         let base = given.or(stored);
         let narrower = self.narrower()?;
-        let is_default = base.is_none() && narrower.rules.is_empty();
+        // A file of budgets alone says nothing of one run.
+        let is_default = base.as_ref().is_none_or(|base| {
+            base.rules.is_empty() && !base.budgets.is_empty() && !base.unbounded
+        }) && narrower.rules.is_empty();
         let mut policy = match base {
+            Some(base) if is_default => Policy { budgets: base.budgets, ..defaults(otherwise)? },
             Some(base) => tightened(&base, narrower),
             None if is_default => defaults(otherwise)?,
             None => narrower,
@@ -183,6 +191,14 @@ impl Limits {
             return Err(unbounded(&policy));
         }
         Ok(Chosen { policy, is_default, replaced })
+    }
+
+    /// The budgets over time that runs under this policy draw on.
+    ///
+    /// # Errors
+    /// If one cannot be read, or is not defined.
+    pub(super) fn budgets(&self, policy: &Policy) -> Result<Budgets, CliError> {
+        Budgets::of(policy, &self.budget)
     }
 
     /// The options of amounts that the user gave, without dashes: what a refusal can name.
@@ -337,7 +353,16 @@ mod tests {
 
     fn no_limits() -> Limits {
         let (policy, stop, steps, usd) = (None, None, None, None);
-        Limits { policy, stop, steps, usd, tokens: None, timeout: None, unpriced: None }
+        Limits {
+            policy,
+            stop,
+            steps,
+            usd,
+            tokens: None,
+            timeout: None,
+            unpriced: None,
+            budget: Vec::new(),
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod guard;
 mod line;
 mod outcome;
 mod processes;
-mod redact;
 mod shutdown;
 mod signals;
 mod supervise;
@@ -162,7 +161,11 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     check_files(args)?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (environment, observers) = run_environment(args, &chosen.policy)?;
+    let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let budgets = args.limits.budgets(&chosen.policy)?;
+    if !args.dry_run {
+        environment.accounts = budgets.open()?;
+    }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
     let mut adapted = AdaptedCommand::of(&args.command, !args.no_adapter, is_sim, &id);
@@ -175,11 +178,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control::default(),
         stored_runs: None,
         refusals: None,
+        direct_hosts: args.guard.direct_hosts(),
         tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
-    announce(args, &chosen.policy, chosen.is_default);
+    announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
     let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
@@ -287,7 +291,7 @@ async fn supervised(
     observers: &RunObservers,
 ) -> Result<(Ended, GuardOutcome), CliError> {
     let has_guard = args.guard.is_on();
-    let start = adapted.prepare(open.gateway.addr(), id, has_guard, args.verbose)?;
+    let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
@@ -352,12 +356,15 @@ async fn close(open: Open, id: &RunId) -> Counts {
 }
 
 /// Says which limits hold.
-fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
+fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
     let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
             " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
         );
+    }
+    if let Some(budgets) = budgets {
+        text.push_str(&format!("; budget {budgets}"));
     }
     if !args.guard.is_on() {
         text.push_str("; no guard: calls that bypass the gateway are not seen");

@@ -129,7 +129,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let limits = in_words(chosen.policy.rules.iter());
-    let environment = run_environment(args)?;
+    let mut environment = run_environment(args)?;
+    environment.accounts = args.limits.budgets(&chosen.policy)?.open()?;
     if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
         && is_same(keep, trace)
     {
@@ -147,6 +148,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         stored_runs: args.keep.clone(),
         refusals,
         tunnels: Tunnels::Off,
+        direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Accounting, Action, FallbackRates, Grant, OnClientGone, OnServerError, OnUnknownUsage,
-    OnUnpriced, Policy, Rule,
+    Accounting, Action, BudgetTable, FallbackRates, Grant, OnClientGone, OnServerError,
+    OnUnknownUsage, OnUnpriced, Policy, Rule,
 };
 use crate::condition::gauge::Unit;
 use crate::diagnostic::{Diagnostic, did_you_mean};
@@ -62,6 +62,9 @@ pub struct PolicyFile {
     /// Charges for unreported usage, and requests that pass without a bound.
     #[serde(default)]
     accounting: AccountingText,
+    /// Budgets over time that runs share, by name.
+    #[serde(default)]
+    budget: BTreeMap<String, BudgetTable>,
 }
 
 /// Charges for unreported usage, and requests that pass without a bound.
@@ -190,6 +193,7 @@ impl Policy {
         }
         policy.on_unpriced = file.on_unpriced.as_ref().map(on_unpriced).transpose()?;
         policy.accounting = accounting(&file.accounting)?;
+        policy.budgets = file.budget;
         policy.check().map_err(|error| Diagnostic::new(error.to_string(), 0..0))?;
         Ok(policy)
     }

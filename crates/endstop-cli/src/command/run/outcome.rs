@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::super::trip;
 use super::child::Ended;
 use super::guard::GuardOutcome;
-use super::redact;
+use crate::command::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
 
