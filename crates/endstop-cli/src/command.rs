@@ -1,8 +1,10 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
 pub mod agent;
+pub mod budget;
 pub mod check;
 pub mod completions;
+pub mod config;
 mod control_files;
 pub mod convert;
 #[cfg(unix)]
@@ -15,6 +17,7 @@ mod gateway;
 mod limits;
 pub mod man;
 pub mod price;
+mod redact;
 pub mod replay;
 #[cfg(unix)]
 pub mod run;
@@ -34,15 +37,6 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// See a runaway agent with and without limits: real processes, offline, in seconds
-    #[cfg(unix)]
-    Demo(demo::DemoArgs),
-    /// See a runaway agent with and without limits (refused on this system)
-    #[cfg(not(unix))]
-    Demo(run_refused::RefusedArgs),
-    /// The agent of the demo
-    #[command(hide = true)]
-    DemoAgent(demo_agent::DemoAgentArgs),
     /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
     #[cfg(unix)]
     Run(Box<run::RunArgs>),
@@ -55,12 +49,23 @@ pub enum Command {
     /// Show whether `run` can limit a command here (refused on this system)
     #[cfg(not(unix))]
     Doctor(run_refused::RefusedArgs),
+    /// See a runaway agent with and without limits: real processes, offline, in seconds
+    #[cfg(unix)]
+    Demo(demo::DemoArgs),
+    /// See a runaway agent with and without limits (refused on this system)
+    #[cfg(not(unix))]
+    Demo(run_refused::RefusedArgs),
+    /// The agent of the demo
+    #[command(hide = true)]
+    DemoAgent(demo_agent::DemoAgentArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::ServeArgs>),
     /// Serve a scripted model, without a key and without a network
     Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
+    /// Show budgets over time: limit, spent, held, left, reset
+    Budget(budget::BudgetArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
@@ -71,6 +76,8 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print what a model call costs: token classes, rates and the exact total
     Price(price::PriceArgs),
+    /// Print the defaults that the configuration file and ENDSTOP_* variables set
+    Config(config::ConfigArgs),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page, or write all of them
@@ -101,11 +108,13 @@ impl Command {
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
+            Self::Budget(args) => budget::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }

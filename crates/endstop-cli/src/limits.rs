@@ -14,6 +14,9 @@ pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 /// may be that of anything else.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 
+/// The longest configuration file that is read, in bytes: a line for each option has some kilobytes.
+pub(crate) const MAX_CONFIG_BYTES: usize = 1 << 20;
+
 /// The longest reason of a pause that is read from its file, in bytes: it is a line for a person.
 pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 

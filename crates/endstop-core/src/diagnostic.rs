@@ -87,11 +87,9 @@ impl fmt::Display for Diagnostic {
 
 impl core::error::Error for Diagnostic {}
 
-/// "did you mean `x`?" for the nearest of `known`, if one is near enough.
-pub(crate) fn did_you_mean<'a>(
-    found: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+/// Returns "did you mean `x`?" for the nearest of `known`, or `None` if none is near enough.
+#[must_use]
+pub fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let allowed = match found.chars().count() {
         0..=3 => 1,
         4..=7 => 2,

@@ -9,7 +9,6 @@ mod guard;
 mod line;
 mod outcome;
 mod processes;
-mod redact;
 mod shutdown;
 mod signals;
 mod supervise;
@@ -182,7 +181,11 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     check_files(args)?;
     args.check_intercept()?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (environment, observers) = run_environment(args, &chosen.policy)?;
+    let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let budgets = args.limits.budgets(&chosen.policy)?;
+    if !args.dry_run {
+        environment.accounts = budgets.open()?;
+    }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
     let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id);
@@ -200,7 +203,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
-    announce(args, &chosen.policy, chosen.is_default);
+    announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
     let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
@@ -373,15 +376,18 @@ async fn close(open: Open, id: &RunId) -> Counts {
 }
 
 /// Says which limits hold.
-fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
-    let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
+fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
+    let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
-            " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+            " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
         );
     }
     if args.guard.intercepts() {
         text.push_str("; calls to model providers are intercepted");
+    }
+    if let Some(budgets) = budgets {
+        text.push_str(&format!("; budget {budgets}"));
     }
     if !args.guard.is_on() {
         text.push_str("; no guard: calls that bypass the gateway are not seen");

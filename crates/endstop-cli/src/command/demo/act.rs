@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use endstop::core::units::Money;
 use serde_json::Value;
 
+use crate::defaults;
 use crate::error::{CliError, ExitMeaning};
 
 /// What both acts have in common.
@@ -42,6 +43,8 @@ pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError>
     let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let file = Draft::new();
     let mut command = Command::new(&own);
+    // The demo is the same whatever the user's defaults are.
+    defaults::clear(&mut command);
     if stage.is_silent {
         command.arg("--quiet").stdout(Stdio::null());
     }

@@ -63,6 +63,15 @@ impl AgentRun {
                     }
                     trial = self.breaker_lets().await?;
                 }
+                Err(NotBegun::AwaitsAccount(account)) => {
+                    drop(trial);
+                    if self.run().wait_for_account(&account).await == Waited::Aborted
+                        || self.checkpoint().await != Flow::On
+                    {
+                        return None;
+                    }
+                    trial = self.breaker_lets().await?;
+                }
                 Err(NotBegun::Over(_) | NotBegun::WrapUpDue) => return None,
             }
         }

@@ -31,7 +31,7 @@ const LEAST_REST: usize = 6;
 
 /// Words of a command line, with keys, passwords and the values of options and variables that promise them replaced.
 /// A value that begins with `$` stays: the shell replaces it, and it is no secret itself.
-pub(super) fn command(words: &[OsString]) -> Vec<String> {
+pub(in crate::command) fn command(words: &[OsString]) -> Vec<String> {
     let mut is_value = false;
     let words = words.iter().map(|word| {
         let word = word.to_string_lossy();

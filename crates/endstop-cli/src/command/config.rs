@@ -1,0 +1,113 @@
+//! `endstop config`: the defaults that hold, and where each is from.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::redact;
+use crate::defaults::{DefaultValue, Defaults};
+use crate::error::CliError;
+use crate::output;
+
+const HELP: &str = "\
+Examples:
+  endstop config
+  ENDSTOP_USD=2 endstop config --json
+
+A key of the file is an option: `usd = 2` at the top for every command with --usd, below `[run]` for `endstop run` \
+alone. Variables are the same in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes precedence over \
+variables, and these over the file. ENDSTOP_CONFIG names another file; empty, none is read.";
+
+/// Arguments of `endstop config`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct ConfigArgs {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line: the commands for which the same value from the same place holds.
+struct Line<'d> {
+    default: &'d DefaultValue,
+    commands: Vec<&'d str>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the configuration is wrong.
+pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let defaults = Defaults::load(&crate::command(), |name| std::env::var_os(name))?;
+    let lines = lines(defaults.all());
+    if args.json {
+        let settings = lines.iter().map(|line| {
+            json!({
+                "option": format!("--{}", line.default.option),
+                "values": values(line.default),
+                "from": line.default.origin,
+                "commands": line.commands,
+            })
+        });
+        let settings: Vec<_> = settings.collect();
+        let (file, exists) = defaults.file().unzip();
+        let file = file.map(|path| path.display().to_string());
+        let value =
+            json!({ "version": 1, "file": file, "file_exists": exists, "settings": settings });
+        writeln!(out, "{value:#}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match defaults.file() {
+        Some((path, true)) => writeln!(out, "file: {}", path.display())?,
+        Some((path, false)) => writeln!(out, "file: {} (does not exist)", path.display())?,
+        None => writeln!(out, "file: none")?,
+    }
+    if lines.is_empty() {
+        writeln!(out, "no defaults are set; see `endstop config --help`")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = output::table(&["option", "value", "from", "commands"], &[]);
+    for line in lines {
+        let commands = line.commands.join(", ");
+        table.add_row([
+            format!("--{}", line.default.option),
+            values(line.default).join(", "),
+            line.default.origin.clone(),
+            if commands.is_empty() { "all".to_owned() } else { commands },
+        ]);
+    }
+    writeln!(out, "{table}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lines(all: &[DefaultValue]) -> Vec<Line<'_>> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for default in all {
+        let same = lines.iter_mut().find(|line| {
+            let it = line.default;
+            (&it.option, &it.values, &it.origin)
+                == (&default.option, &default.values, &default.origin)
+        });
+        match same {
+            Some(line) => line.commands.push(&default.command),
+            None => lines.push(Line { default, commands: vec![&default.command] }),
+        }
+    }
+    for line in &mut lines {
+        line.commands.retain(|command| !command.is_empty());
+    }
+    lines
+}
+
+/// The values, with keys replaced.
+fn values(default: &DefaultValue) -> Vec<String> {
+    let option = OsString::from(format!("--{}", default.option));
+    let shown = default.values.iter().map(|value| {
+        // Together, because the name of an option tells that its value is a secret.
+        let words = redact::command(&[option.clone(), value.into()]);
+        words.last().cloned().unwrap_or_default()
+    });
+    shown.collect()
+}
