@@ -86,7 +86,7 @@ fn spender(seed: u64, width: u64, finished: &Arc<AtomicU64>) -> Arc<ScriptedMode
         let cap = request.max_output_tokens.unwrap_or(4_096);
         let output = if roll.is_multiple_of(3) { cap } else { cap.min(1 + roll % 400) };
         // A tokenizer makes of the same bytes the same tokens.
-        let input = input_of(request) * (1 + seed % 100) / 100;
+        let input = (input_of(request) * (1 + seed % 100) / 100).max(1);
         spent.fetch_add(input + output, Ordering::SeqCst);
         let mut reply = Reply::text("More.").delay(Duration::from_millis(roll % 7));
         for call in 0..(1 + roll % width) {
