@@ -4,6 +4,8 @@ pub mod agent;
 pub mod check;
 pub mod completions;
 pub mod config;
+#[cfg(unix)]
+pub mod control;
 mod control_files;
 pub mod convert;
 #[cfg(unix)]
@@ -63,6 +65,30 @@ pub enum Command {
     Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
+    /// List the live runs of this user, and what each waits for
+    #[cfg(unix)]
+    Ps(control::PsArgs),
+    /// Print a live run with its report, as JSON
+    #[cfg(unix)]
+    Show(control::ShowArgs),
+    /// Stop a live run; its calls in flight end by themselves
+    #[cfg(unix)]
+    Cancel(control::ActArgs),
+    /// Stop a live run, or all of them, and abort their calls in flight
+    #[cfg(unix)]
+    Kill(control::KillArgs),
+    /// Hold the calls of a live run
+    #[cfg(unix)]
+    Pause(control::ActArgs),
+    /// Let the calls of a run continue that was paused by `endstop pause`
+    #[cfg(unix)]
+    Resume(control::ResumeArgs),
+    /// Let a run continue that a pause rule holds
+    #[cfg(unix)]
+    Approve(control::ApproveArgs),
+    /// Set an external signal of a live run
+    #[cfg(unix)]
+    Signal(control::SignalArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
@@ -105,6 +131,22 @@ impl Command {
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
+            #[cfg(unix)]
+            Self::Ps(args) => control::ps(args, out),
+            #[cfg(unix)]
+            Self::Show(args) => control::show(args, out),
+            #[cfg(unix)]
+            Self::Cancel(args) => control::cancel(args, out),
+            #[cfg(unix)]
+            Self::Kill(args) => control::kill(args, out),
+            #[cfg(unix)]
+            Self::Pause(args) => control::pause(args, out),
+            #[cfg(unix)]
+            Self::Resume(args) => control::resume(args, out),
+            #[cfg(unix)]
+            Self::Approve(args) => control::approve(args, out),
+            #[cfg(unix)]
+            Self::Signal(args) => control::signal(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
