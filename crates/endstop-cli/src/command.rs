@@ -26,6 +26,7 @@ pub mod run;
 pub mod run_refused;
 pub mod serve;
 pub mod sim;
+pub mod spend;
 mod trip;
 
 use std::io::Write;
@@ -91,6 +92,8 @@ pub enum Command {
     Signal(control::SignalArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
+    /// Print what the recorded runs of this machine cost, by day, model, project, run or tool
+    Spend(spend::SpendArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
     Check(check::CheckArgs),
     /// Show the trip record of a recorded run: which condition, which value, what was left
@@ -148,6 +151,7 @@ impl Command {
             #[cfg(unix)]
             Self::Signal(args) => control::signal(args, out),
             Self::Replay(args) => replay::run(args, out),
+            Self::Spend(args) => spend::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),

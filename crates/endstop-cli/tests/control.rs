@@ -156,7 +156,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     assert!(!user.run(&["ps"]).2.contains("has died"), "it is said once");
     assert_eq!(user.runs().len(), 2);
 
-    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed 2 processes"));
+    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed the runs of 2 gateways;"));
     for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(124));
     }
@@ -191,7 +191,10 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     assert!(String::from_utf8(asked("secret").stdout).unwrap().contains("first"));
     assert_eq!(asked("wrong").status.code(), Some(2));
 
-    assert!(user.succeeds(&["kill", "--all", "--why", "bill"]).starts_with("killed 1 process;"));
+    assert!(
+        user.succeeds(&["kill", "--all", "--why", "bill"])
+            .starts_with("killed the runs of 1 gateway;")
+    );
     agent("first");
     agent("second");
     for run in user.runs() {

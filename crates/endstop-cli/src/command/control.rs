@@ -359,9 +359,13 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             }
         }
     }
-    writeln!(out, "killed {}; none of them admits a call", output::counted(stopped, "process"))?;
+    writeln!(
+        out,
+        "killed the runs of {}; no call is admitted there",
+        output::counted(stopped, "gateway")
+    )?;
     if failed > 0 {
-        let text = format!("{} did not confirm", output::counted(failed, "process"));
+        let text = format!("{} did not confirm", output::counted(failed, "gateway"));
         return Err(CliError::new(text)
             .with_hint("`endstop ps` shows whether they live")
             .with_exit(ExitMeaning::AnswerIsNo));
