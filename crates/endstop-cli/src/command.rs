@@ -1,6 +1,7 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
 pub mod agent;
+pub mod budget;
 pub mod check;
 pub mod completions;
 pub mod config;
@@ -39,15 +40,6 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// See a runaway agent with and without limits: real processes, offline, in seconds
-    #[cfg(unix)]
-    Demo(demo::DemoArgs),
-    /// See a runaway agent with and without limits (refused on this system)
-    #[cfg(not(unix))]
-    Demo(run_refused::RefusedArgs),
-    /// The agent of the demo
-    #[command(hide = true)]
-    DemoAgent(demo_agent::DemoAgentArgs),
     /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
     #[cfg(unix)]
     Run(Box<run::RunArgs>),
@@ -60,6 +52,15 @@ pub enum Command {
     /// Show whether `run` can limit a command here (refused on this system)
     #[cfg(not(unix))]
     Doctor(run_refused::RefusedArgs),
+    /// See a runaway agent with and without limits: real processes, offline, in seconds
+    #[cfg(unix)]
+    Demo(demo::DemoArgs),
+    /// See a runaway agent with and without limits (refused on this system)
+    #[cfg(not(unix))]
+    Demo(run_refused::RefusedArgs),
+    /// The agent of the demo
+    #[command(hide = true)]
+    DemoAgent(demo_agent::DemoAgentArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::ServeArgs>),
     /// Serve a scripted model, without a key and without a network
@@ -90,6 +91,8 @@ pub enum Command {
     /// Set an external signal of a live run
     #[cfg(unix)]
     Signal(control::SignalArgs),
+    /// Show budgets over time: limit, spent, held, left, reset
+    Budget(budget::BudgetArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
     /// Print what the recorded runs of this machine cost, by day, model, project, run or tool
@@ -150,6 +153,7 @@ impl Command {
             Self::Approve(args) => control::approve(args, out),
             #[cfg(unix)]
             Self::Signal(args) => control::signal(args, out),
+            Self::Budget(args) => budget::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Spend(args) => spend::run(args, out),
             Self::Explain(args) => explain::run(args, out),

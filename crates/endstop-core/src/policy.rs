@@ -2,10 +2,12 @@
 
 mod accounting;
 pub mod bounds;
+mod budget_table;
 mod check;
 mod file;
 mod write;
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,6 +24,7 @@ use crate::units::{Millis, Money, TokenUsage};
 
 pub use accounting::{Accounting, OnClientGone, OnServerError, OnUnknownUsage};
 pub use bounds::{Bound, Bounds};
+pub use budget_table::BudgetTable;
 pub use file::PolicyFile;
 #[cfg(feature = "schema")]
 pub use file::schema;
@@ -304,6 +307,8 @@ pub struct Policy {
     pub accounting: Accounting,
     /// Whether the policy says of itself that it may be unbounded.
     pub unbounded: bool,
+    /// Budgets over time that runs share, by name. The core only carries them: they need a clock and a store.
+    pub budgets: BTreeMap<String, BudgetTable>,
 }
 
 /// Why a policy cannot be used.
@@ -403,6 +408,14 @@ impl Policy {
             (one, _) => one,
         };
         merged.accounting = self.accounting.merge(&narrower.accounting);
+        for (name, table) in &narrower.budgets {
+            let kept = merged.budgets.entry(name.clone()).or_insert_with(|| table.clone());
+            for limit in &table.limit {
+                if !kept.limit.contains(limit) {
+                    kept.limit.push(limit.clone());
+                }
+            }
+        }
         merged
     }
 }

@@ -30,6 +30,8 @@ pub(crate) const MAX_METHOD: usize = 32;
 /// Tunnels of one gateway at the same time. Each has two descriptors, so these are half of what a process usually may
 /// have; package managers open some dozens.
 pub(crate) const MAX_TUNNELS: usize = 256;
+/// Random bytes of the proxy's password: nobody guesses 128 bits.
+pub(crate) const PROXY_PASSWORD_BYTES: usize = 16;
 /// How long a tunnel may be silent in both directions: longer than the usual servers keep a silent connection.
 pub(crate) const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
 /// Bytes of a tunnel that are read at once, in each direction: what a TLS record has.
@@ -68,8 +70,6 @@ pub(crate) const MAX_COMMAND: usize = 16 << 10;
 pub(crate) const MAX_ATTEMPTS: u32 = 12;
 /// How long a call waits for others that make no progress. A client that works on what it has read reads on by then.
 pub(crate) const MAX_DEADLOCK_WAIT: Duration = Duration::from_secs(10);
-/// How often a call that waits for others checks again: the others may belong to another run, which does not notify.
-pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
 /// How often a cancelled run that does not stop is looked at again: one that has ended by itself may be named again.
 pub(crate) const LIMIT_RECHECK: Duration = Duration::from_secs(1);
 /// How often one call is sent again with a lower output cap: each is one more request that the client waits for.

@@ -1,5 +1,6 @@
 //! Model calls: planned before they begin, reserved, and settled exactly once.
 
+mod accounts;
 mod fit;
 mod open;
 mod output_speed;
@@ -10,10 +11,11 @@ mod step;
 mod tool;
 
 pub use fit::CallRoom;
-pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received};
+pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, ResponseReport};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};
+pub(crate) use step::reason_of;
 pub use tool::{CostReport, OpenToolCall, ToolNotBegun};
 
 pub use crate::limits::{

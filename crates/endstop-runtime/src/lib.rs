@@ -21,6 +21,8 @@
 //! # Ok::<(), endstop_runtime::ledger::Refused>(())
 //! ```
 //!
+//! Budgets that outlive a process, such as $5 per day, are [`account`]s.
+//!
 //! Start with [`RunHandle`], [`ledger::Budget`] and [`cancel::CancelToken`]. A [`RunHandle`] is a run among the runs of a
 //! tree: its decision core, its budget and its token. A run and all its ancestors must admit whatever starts, and it
 //! starts for all of them or for none. An [`OpenCall`] is a model call that was reserved; it is settled exactly once.
@@ -35,6 +37,7 @@
 //! The agent loop of `endstop` and `endstop-gateway` are the two drivers on this crate. `docs/semantics.md` of the
 //! repository, section 2, describes reservations. The minimum Rust version is 1.95.
 
+pub mod account;
 mod call;
 pub mod cancel;
 pub mod clock;
@@ -52,7 +55,7 @@ pub mod trace;
 pub use call::{
     BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, CostReport, DEFAULT_MAX_OUTPUT_TOKENS,
     MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, OpenToolCall, Outcome, Pricing, Received,
-    ToolNotBegun, WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
+    ResponseReport, ToolNotBegun, WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
 pub use provider_api::{PROVIDER_APIS, ProviderApi};

@@ -102,3 +102,43 @@ pub(crate) const MAX_WAITING_CHANGES: usize = 64;
 pub(crate) const MAX_LABEL_SEARCH_BYTES: usize = 64 << 10;
 /// The longest label in characters: more does not fit on a line.
 pub(crate) const MAX_LABEL_CHARS: usize = 200;
+
+/// How often a call that waits for others in flight looks whether it fits: far more often than a model answers.
+pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
+
+// Accounts.
+
+/// The longest name of an account in bytes: it stands in each row of a store and in each refusal.
+pub(crate) const MAX_ACCOUNT_NAME_BYTES: usize = 64;
+/// The limits of one account: each is summed at every call.
+pub(crate) const MAX_ACCOUNT_LIMITS: usize = 16;
+/// The accounts that are defined: far more than teams and keys on one machine, some megabytes.
+pub(crate) const MAX_ACCOUNTS: usize = 4_096;
+/// The largest limit of an account; money in pico-dollars, $4 M: stores count in signed integers, and sums must fit.
+pub(crate) const MAX_ACCOUNT_AMOUNT: u64 = 4_000_000_000_000_000_000;
+/// The largest amount of one hold or settlement that is counted; a larger one counts as this, above every limit.
+pub(crate) const MAX_CHARGE: u64 = 1 << 61;
+/// The shortest rolling window: buckets of a second.
+pub(crate) const MIN_ROLLING: Duration = Duration::from_secs(60);
+/// The longest rolling window: a year.
+pub(crate) const MAX_ROLLING: Duration = Duration::from_secs(366 * 24 * 3_600);
+/// The buckets of a rolling window: what has left it returns in steps of less than 2%.
+pub(crate) const ROLLING_BUCKETS: u64 = 60;
+/// How often a call asks for less, if its accounts leave less than it wants: twice per limit of some accounts, and others may
+/// be quicker.
+pub(crate) const MAX_GRANT_TRIES: usize = 16;
+/// How long a call waits before it asks an account again that the calls of other processes fill: a call takes seconds.
+pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
+/// The longest wait before an account is asked again whose window is to reset: clocks may be set.
+pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
+/// The longest id of a hold in bytes.
+pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
+/// Holds that have ended and are remembered, so that a repeated settlement counts once: by time in a file, and by number in
+/// memory.
+pub(crate) const REMEMBER_HOLDS: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// See [`REMEMBER_HOLDS`]: some ten megabytes.
+pub(crate) const MAX_REMEMBERED_HOLDS: usize = 65_536;
+/// How long a hold lasts without a sign of its owner: a process that was killed pins its holds for no longer.
+pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
+/// How often an owner shows that it lives: three signs within [`HOLD_TTL`].
+pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);

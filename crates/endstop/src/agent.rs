@@ -57,6 +57,7 @@ use crate::observe::Observer;
 use crate::tool::ToolSet;
 use agent_run::{AgentRun, Flow};
 use endstop_runtime::Pricing;
+use endstop_runtime::account::RunAccounts;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
@@ -115,6 +116,7 @@ struct Inner {
     kill_interval: Duration,
     token: Option<CancelToken>,
     budget: Option<Budget>,
+    accounts: Option<RunAccounts>,
     observers: Vec<Arc<dyn Observer>>,
     store: Option<Arc<dyn Store>>,
     retry: RetryPolicy,

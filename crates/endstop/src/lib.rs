@@ -56,7 +56,7 @@ pub use endstop_price as price;
 #[cfg(feature = "replay")]
 pub use endstop_replay as replay;
 pub use endstop_runtime as runtime;
-pub use endstop_runtime::{cancel, clock, ledger, store};
+pub use endstop_runtime::{account, cancel, clock, ledger, store};
 #[cfg(feature = "transcripts")]
 pub use endstop_transcript as transcript;
 
@@ -93,10 +93,15 @@ pub mod prelude {
     pub use crate::tool::{FunctionTool, Tool, ToolContext, ToolError, ToolOutput};
 }
 
-/// Runs the Rust examples of the README.
+/// Runs the Rust examples of the guide to the agent loop.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct ReadmeDoctests;
+#[doc = include_str!("../../../docs/guide/rust-agent.md")]
+pub struct AgentGuideDoctests;
+
+/// Runs the Rust examples of the guide to the decision core.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust-core.md")]
+pub struct CoreGuideDoctests;
 
 /// Runs the Rust examples of the page on agents.
 #[cfg(doctest)]

@@ -175,6 +175,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(record) = &record {
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
+    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open()? {
+        builder = builder.accounts(accounts);
+    }
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }
@@ -272,8 +275,8 @@ fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliEr
         None => String::new(),
     };
     if text.trim().is_empty() {
-        return Err(CliError::new("there is no prompt")
-            .with_hint("write what to do in quotes, or `-` to read it from standard input"));
+        return Err(CliError::new("missing prompt")
+            .with_hint("pass it in quotes, or `-` for standard input"));
     }
     Ok(Some(text))
 }

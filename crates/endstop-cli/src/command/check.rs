@@ -4,11 +4,15 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
+use endstop::account::Account;
+use endstop::core::condition::gauge::Unit;
+use endstop::core::human::amount;
 use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
 use endstop::core::units::{Millis, Money, WallTime};
 use serde_json::{Value, json};
 
 use super::gateway::unseen::unseen;
+use crate::budgets::{Budgets, in_words};
 use crate::error::{CliError, ExitMeaning};
 use crate::policy_source::PolicySource;
 
@@ -42,12 +46,13 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = args.source.load()?;
     let bounds = policy.bounds();
+    let budgets = Budgets::of(&policy, &[])?;
     let problems = problems(&policy, &bounds, args.unbounded);
     let warnings = warnings(&policy, &bounds);
     if args.json {
-        writeln!(out, "{}", to_json(&policy, &bounds, &problems, &warnings))?;
+        writeln!(out, "{}", to_json(&policy, &bounds, &budgets, (&problems, &warnings)))?;
     } else {
-        write!(out, "{}", to_text(&policy, &bounds, &problems, &warnings))?;
+        write!(out, "{}", to_text(&policy, &bounds, &budgets, (&problems, &warnings)))?;
     }
     let meaning = if problems.is_empty() { ExitMeaning::Ok } else { ExitMeaning::AnswerIsNo };
     Ok(ExitCode::from(meaning.code()))
@@ -99,35 +104,48 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
     warnings
 }
 
-/// The dimensions: a key for machines, a name for people, the bound and how its amounts are written.
-type Row<'a> = (&'static str, &'static str, Option<&'a Bound>, fn(u64) -> String);
+/// A dimension: a key for machines, a name and a unit for people, and the bound.
+type Row<'a> = (&'static str, &'static str, Unit, Option<&'a Bound>);
 
 fn rows(bounds: &Bounds) -> [Row<'_>; 4] {
     [
-        ("steps", "steps", bounds.steps.as_ref(), |n| n.to_string()),
-        ("cost_usd", "cost", bounds.cost.as_ref(), |n| Money::from_picos(n).to_decimal()),
-        ("tokens", "tokens", bounds.tokens.as_ref(), |n| n.to_string()),
-        ("time", "time", bounds.time.as_ref(), |n| Millis(n).to_string()),
+        ("steps", "steps", Unit::Count, bounds.steps.as_ref()),
+        ("cost_usd", "cost", Unit::Money, bounds.cost.as_ref()),
+        ("tokens", "tokens", Unit::Tokens, bounds.tokens.as_ref()),
+        ("time", "time", Unit::Duration, bounds.time.as_ref()),
     ]
 }
 
-fn deadline_text(at: WallTime) -> String {
-    endstop::core::expr::amount_text(at.0, endstop::core::condition::gauge::Unit::WallTime)
+/// An amount for machines: exact.
+fn exact(amount: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Money => Money::from_picos(amount).to_decimal(),
+        Unit::Duration => Millis(amount).to_string(),
+        _ => amount.to_string(),
+    }
 }
 
-fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> String {
+fn deadline_text(at: WallTime) -> String {
+    endstop::core::expr::amount_text(at.0, Unit::WallTime)
+}
+
+fn to_text(
+    policy: &Policy,
+    bounds: &Bounds,
+    budgets: &Budgets,
+    (problems, warnings): (&[String], &[String]),
+) -> String {
     let mut text = policy.explain();
     text.push_str("\nA run stops at the latest at\n");
-    for (_, name, bound, amount) in rows(bounds) {
-        let sign = if name == "cost" { "$" } else { "" };
+    for (_, name, unit, bound) in rows(bounds) {
         let line = match bound {
             Some(bound) if bound.with_overrides > bound.limit => format!(
-                "{sign}{} ({sign}{} with every override), by rule `{}`",
-                amount(bound.limit),
-                amount(bound.with_overrides),
+                "{} ({} with every override), by rule `{}`",
+                amount(bound.limit, unit),
+                amount(bound.with_overrides, unit),
                 bound.rule
             ),
-            Some(bound) => format!("{sign}{}, by rule `{}`", amount(bound.limit), bound.rule),
+            Some(bound) => format!("{}, by rule `{}`", amount(bound.limit, unit), bound.rule),
             None => "no bound".to_owned(),
         };
         // Writing to a string cannot fail.
@@ -135,6 +153,12 @@ fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
     }
     if let Some(at) = bounds.deadline {
         let _ = writeln!(text, "  until   {}", deadline_text(at).trim_matches('"'));
+    }
+    if !budgets.set.is_empty() {
+        text.push_str("\nBudgets over time, shared with other runs\n");
+        for account in budgets.set.iter() {
+            let _ = writeln!(text, "  {}", in_words(account));
+        }
     }
     for warning in warnings {
         let _ = writeln!(text, "\nwarning: {warning}");
@@ -145,13 +169,23 @@ fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
     text
 }
 
-fn to_json(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> Value {
+fn budget_json(account: &Account) -> Value {
+    let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
+    json!({ "name": account.name, "limits": limits, "parent": account.parent })
+}
+
+fn to_json(
+    policy: &Policy,
+    bounds: &Bounds,
+    budgets: &Budgets,
+    (problems, warnings): (&[String], &[String]),
+) -> Value {
     let mut dimensions = serde_json::Map::new();
-    for (key, _, bound, amount) in rows(bounds) {
+    for (key, _, unit, bound) in rows(bounds) {
         let value = bound.map(|bound| {
             json!({
-                "limit": amount(bound.limit),
-                "with_overrides": amount(bound.with_overrides),
+                "limit": exact(bound.limit, unit),
+                "with_overrides": exact(bound.with_overrides, unit),
                 "rule": bound.rule,
             })
         });
@@ -180,6 +214,7 @@ fn to_json(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
         "ok": problems.is_empty(),
         "bounds": dimensions,
         "rules": rules,
+        "budgets": budgets.set.iter().map(budget_json).collect::<Vec<_>>(),
         "problems": problems,
         "warnings": warnings,
     })

@@ -162,7 +162,11 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     check_files(args)?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (environment, observers) = run_environment(args, &chosen.policy)?;
+    let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let budgets = args.limits.budgets(&chosen.policy)?;
+    if !args.dry_run {
+        environment.accounts = budgets.open()?;
+    }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
     let mut adapted = AdaptedCommand::of(&args.command, !args.no_adapter, is_sim, &id);
@@ -175,6 +179,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,
+        direct_hosts: args.guard.direct_hosts(),
         tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
@@ -182,7 +187,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let limits = in_words(chosen.policy.rules.iter());
     let _live =
         live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
-    announce(args, &chosen.policy, chosen.is_default);
+    announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
     let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
@@ -290,7 +295,7 @@ async fn supervised(
     observers: &RunObservers,
 ) -> Result<(Ended, GuardOutcome), CliError> {
     let has_guard = args.guard.is_on();
-    let start = adapted.prepare(open.gateway.addr(), id, has_guard, args.verbose)?;
+    let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
@@ -355,12 +360,15 @@ async fn close(open: Open, id: &RunId) -> Counts {
 }
 
 /// Says which limits hold.
-fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
-    let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
+fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
+    let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
-            " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+            " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
         );
+    }
+    if let Some(budgets) = budgets {
+        text.push_str(&format!("; budget {budgets}"));
     }
     if !args.guard.is_on() {
         text.push_str("; no guard: calls that bypass the gateway are not seen");

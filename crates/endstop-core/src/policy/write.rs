@@ -40,6 +40,7 @@ impl Policy {
         }
         self.rules.iter().for_each(|rule| details(&mut out, rule));
         out.push_str(&self.accounting.to_toml());
+        self.budgets.iter().for_each(|(name, table)| out.push_str(&table.to_toml(name)));
         out
     }
 

@@ -1,7 +1,6 @@
 //! The second phase: the run records what the request says, and admits the call or not (`docs/semantics.md` section 2).
 
 use std::borrow::Cow;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use endstop_llm::{
     BACKGROUND, CallRequest, ErrorKind, OutputKinds, SPEECH, STORED_CONVERSATION, Thread,
     ToolLimit, ToolResult, UNKNOWN_FILE,
 };
+use endstop_runtime::account::AccountWait;
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
     CallPlan, CancelOn, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
@@ -19,6 +19,7 @@ use endstop_runtime::{
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
 use http::{Response, StatusCode};
+use tokio::time::Instant;
 
 use super::context::CallContext;
 use super::count;
@@ -29,9 +30,7 @@ use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
-use crate::limits::{
-    ADMISSION_RECHECK, LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT,
-};
+use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
     AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
     stop_of,
@@ -49,6 +48,8 @@ const UNKNOWN_MEDIA: &str = "the request refers to a file or a recording, whose 
 enum AdmissionBlocked {
     /// The reservations of other calls in flight leave too little.
     ByOthers,
+    /// An account has no room now, and will have.
+    ByAccount(AccountWait),
     /// The run has stopped, or refuses this.
     Stopped(Box<StopSignal>),
     /// It waits for an approval.
@@ -148,7 +149,7 @@ pub(super) async fn admit(
     };
     let mut admission =
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
-    let mut waiting = None;
+    let (mut waiting, mut account_wait) = (None, None);
     loop {
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
@@ -171,8 +172,14 @@ pub(super) async fn admit(
                     return Err(Box::new(respond::deadlocked(run, dialect)));
                 }
                 // If the run is cut meanwhile, the next try says so.
-                let settled = tokio::time::timeout(ADMISSION_RECHECK, notified);
-                run.handle().wait(&mut pin!(settled), CancelOn::Abort).await;
+                run.handle().wait_for_others(notified, CancelOn::Abort).await;
+            }
+            AdmissionBlocked::ByAccount(wait) => {
+                let since = *account_wait.get_or_insert_with(Instant::now);
+                if since.elapsed() >= config.pause.0 {
+                    return Err(stopped(&wait.refused.signal()));
+                }
+                run.handle().wait_for_account(&wait).await;
             }
             AdmissionBlocked::Uncounted => {
                 admission.counted = Some(count::input_tokens(context, run, parsed).await);
@@ -306,9 +313,8 @@ impl Admission<'_> {
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
-        let pricing = searching.unwrap_or(pricing);
         let inner_error = context.inner_error(self.parsed.route().family);
-        let terms = CallTerms { run, pricing, is_wrap_up, inner_error };
+        let terms = CallTerms { run, is_wrap_up, inner_error };
         Ok((open, terms, tools.limit))
     }
 
@@ -529,6 +535,7 @@ fn begin_call(
         }
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(AdmissionBlocked::ByOthers),
+        Err(NotBegun::AwaitsAccount(wait)) => Err(AdmissionBlocked::ByAccount(wait)),
         // Each time a step begins, so that the limit of steps ends it at the latest.
         Err(NotBegun::WrapUpDue) => {
             state.close_step();

@@ -126,7 +126,11 @@ impl LockedChain<'_> {
     fn is_in_budget(&self, plan: &PlannedCall<'_>, worst: Worst, others: Others) -> bool {
         let (room, amounts) = (others.room(self.own_budget()), plan.amounts(worst));
         let both = [Dimension::Tokens, Dimension::Cost];
-        both.iter().all(|it| room.get(*it).is_none_or(|left| amounts.get(*it) <= left))
+        let fits = |it: &Dimension| {
+            let rooms = [room.get(*it), plan.granted().get(*it)];
+            rooms.into_iter().flatten().all(|left| amounts.get(*it) <= left)
+        };
+        both.iter().all(fits)
     }
 
     /// Whether cores and budgets would let a call begin.

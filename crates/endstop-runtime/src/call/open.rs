@@ -8,6 +8,7 @@ use endstop_core::policy::{Action, OnUnpriced};
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
 use super::fit::CallRoom;
@@ -15,7 +16,8 @@ use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::ledger::Hold;
+use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
@@ -64,7 +66,7 @@ pub struct Charge {
 
 /// The part of a response that was received.
 ///
-/// Passed to [`OpenCall::failed`] and [`OpenCall::most`]:
+/// Passed to [`OpenCall::failed`] and [`OpenCall::charge`]:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -109,12 +111,41 @@ pub struct Received {
     pub is_stream: bool,
     /// How many choices are made at the same time; 0 counts as 1.
     pub choices: u64,
+}
+
+/// The part of a response that was received.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    received: Received,
     /// Whether the output that is reported is all of it: of a complete response.
-    pub is_output_final: bool,
+    is_output_final: bool,
+}
+
+/// The report on a response that did not fail.
+///
+/// Passed to [`OpenCall::charge`]. The default is an incomplete response that reported nothing.
+///
+/// ```
+/// use endstop_core::units::TokenUsage;
+/// use endstop_price::ReportedUsage;
+/// use endstop_runtime::ResponseReport;
+///
+/// let usage = ReportedUsage::from(TokenUsage { input: 30, output: 8, ..TokenUsage::default() });
+/// let report = ResponseReport { usage: Some(&usage), model: None, is_complete: true };
+/// # assert!(report.is_complete);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseReport<'r> {
+    /// The usage, as far as the provider reported it.
+    pub usage: Option<&'r ReportedUsage>,
+    /// The model that responded, if the response names it.
+    pub model: Option<&'r str>,
+    /// Whether the response is complete.
+    pub is_complete: bool,
 }
 
 /// Why a call does not begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
     /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
     /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
@@ -122,6 +153,8 @@ pub enum NotBegun {
     /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
     /// failed and are charged. End the step: the next one begins as the wrap-up.
     WrapUpDue,
+    /// An account has no room now, and will have: ask again after [`RunHandle::wait_for_account`].
+    AwaitsAccount(AccountWait),
     /// The run has stopped or is paused.
     Over(Status),
 }
@@ -142,6 +175,9 @@ pub struct CallCounts {
 #[must_use = "a call that is dropped charges its worst case"]
 pub struct OpenCall {
     hold: Option<Hold>,
+    accounts: Option<AccountHold>,
+    /// Whether the accounts count a step with it.
+    counts_step: bool,
     node: Arc<RunNode>,
     pricing: Pricing,
     at: WallTime,
@@ -173,7 +209,9 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        room.tokens.is_some() || room.cost.is_some() || self.node().chain().needs_reserve()
+        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_budget = room.tokens.is_some() || room.cost.is_some();
+        has_accounts || has_budget || self.node().chain().needs_reserve()
     }
 
     /// Whether the step of a call is better begun once other calls in flight are settled, as
@@ -203,9 +241,20 @@ impl RunHandle {
     ///
     /// Why the call does not begin. The run has stopped by then, unless others hold what the call needs.
     pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
-        let planned = self.planned(plan);
+        let mut planned = self.planned(plan);
         let is_capped = self.is_metered();
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
+        let counts_step = self.node().set_owes_step(false);
+        let accounts = match self.reserve_on_accounts(&planned, counts_step) {
+            Ok(accounts) => accounts,
+            Err(block) => {
+                self.node().set_owes_step(counts_step);
+                return Err(self.not_begun(&block, model));
+            }
+        };
+        if let Some(held) = &accounts {
+            planned = planned.within(&held.amounts());
+        }
         let (begun, holds_unknown, frees_errors) = {
             let mut chain = self.node().chain();
             let begun = chain.begin_call(&planned, model, provider);
@@ -214,6 +263,8 @@ impl RunHandle {
         match begun {
             Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
+                accounts,
+                counts_step,
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
                 at: planned.at(),
@@ -231,11 +282,22 @@ impl RunHandle {
                 ends_step: false,
                 begun: Instant::now(),
             }),
-            Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
-            Err(NotAdmitted::WrapUpDue) => Err(NotBegun::WrapUpDue),
             Err(why) => {
-                self.not_admitted(&why, model);
-                Err(NotBegun::Over(self.status()))
+                self.node().set_owes_step(counts_step);
+                accounts.into_iter().for_each(|held| held.settle(Amounts::ZERO));
+                Err(self.not_begun(&why, model))
+            }
+        }
+    }
+
+    fn not_begun(&self, why: &NotAdmitted, model: &str) -> NotBegun {
+        match why {
+            NotAdmitted::OthersHold => NotBegun::OthersHold,
+            NotAdmitted::WrapUpDue => NotBegun::WrapUpDue,
+            NotAdmitted::Account(AccountBlock::Wait(wait)) => NotBegun::AwaitsAccount(wait.clone()),
+            why => {
+                self.not_admitted(why, model);
+                NotBegun::Over(self.status())
             }
         }
     }
@@ -306,28 +368,56 @@ impl OpenCall {
         self.pricing.cost(usage, self.at)
     }
 
-    /// Like [`OpenCall::cost`], but by the model that responded if that is more expensive ([`Pricing::cost_of`]), and with
-    /// the cost that the provider reports ([`Pricing::with_report`]).
+    /// The call's wall time, for exact prices.
     #[must_use]
-    pub fn cost_with_report(
-        &self,
-        responded: Option<&str>,
-        usage: &TokenUsage,
-        reported: Option<Money>,
-    ) -> Cost {
-        self.pricing.with_report(reported, self.pricing.cost_of(responded, usage, self.at))
+    pub const fn at(&self) -> WallTime {
+        self.at
     }
 
-    /// A charge by the model that responded, and with the cost that the provider reports, if that is higher or decides.
+    /// The charge for a response that did not fail: by the usage that the provider reported, if that is complete. Otherwise
+    /// the most that is possible (`docs/semantics.md`, "Charging when usage is missing"), or an estimate if the policies say
+    /// so ([`Accounting`](endstop_core::policy::Accounting)), and at least the fees and the cost that the provider reported.
+    ///
+    /// The higher price counts if another model responded. A cost that the provider reports for a complete response counts
+    /// as `docs/semantics.md`, section 1, says.
     #[must_use]
-    pub fn charge_with_report(
-        &self,
-        charge: Charge,
-        responded: Option<&str>,
-        reported: Option<Money>,
-    ) -> Charge {
-        let by_responded = self.pricing.cost_of(responded, &charge.usage, self.at);
-        let cost = self.pricing.with_report(reported, higher(charge.cost, by_responded));
+    pub fn charge(&self, received: &Received, report: &ResponseReport<'_>) -> Charge {
+        let ResponseReport { usage, model, is_complete } = *report;
+        // A report without output for a response with text is incomplete.
+        let counted = usage.filter(|usage| is_complete && usage.is_whole(received.output_bytes));
+        if let Some(counted) = counted {
+            return Charge {
+                usage: counted.tokens,
+                cost: self.pricing.cost_of_report(counted, model, self.at),
+                unconfirmed: Money::ZERO,
+                is_estimate: false,
+            };
+        }
+        let is_output_final = is_complete && usage.is_some_and(ReportedUsage::is_output_final);
+        let tokens = usage.map(|usage| usage.tokens);
+        let arrived =
+            Arrived { received: Received { usage: tokens, ..*received }, is_output_final };
+        let charge = match is_complete && !self.holds_unknown {
+            true => self.estimated(&arrived),
+            false => self.most(&arrived),
+        };
+        let by_table = if usage.is_some() || model.is_some() {
+            let half = match usage {
+                Some(usage) => usage.with_tokens(&charge.usage),
+                None => ReportedUsage::from(charge.usage),
+            };
+            higher(charge.cost, self.pricing.cost_of_half(&half, model, self.at))
+        } else {
+            charge.cost
+        };
+        let billed = usage.and_then(|usage| usage.billed);
+        let cost = if is_complete {
+            self.pricing.with_report(billed, by_table)
+        } else {
+            // More may follow.
+            let billed = billed.filter(|billed| *billed > Money::ZERO);
+            higher(by_table, billed.map_or(Cost::Unpriced, Cost::Known))
+        };
         let unconfirmed = match cost {
             Cost::Known(cost) => charge.unconfirmed.min(cost),
             Cost::Unpriced => charge.unconfirmed,
@@ -335,21 +425,13 @@ impl OpenCall {
         Charge { cost, unconfirmed, ..charge }
     }
 
-    /// The call's wall time, for exact prices.
-    #[must_use]
-    pub const fn at(&self) -> WallTime {
-        self.at
-    }
-
-    /// The most that a call can have used whose response did not come to its end (`docs/semantics.md`, "Charging when
-    /// usage is missing"): the input that was reported, or all that was reserved for it, and all output that can have
-    /// been made until now. An estimate if nothing limits tokens or money.
-    #[must_use]
-    pub fn most(&self, received: &Received) -> Charge {
-        let (usage, cost) = self.most_of(received);
-        let confirmed = match (received.usage, received.output_bytes) {
+    /// The most that a call can have used: the input that was reported, or all that was reserved for it, and all output
+    /// that can have been made until now. An estimate if nothing limits tokens or money.
+    fn most(&self, arrived: &Arrived) -> Charge {
+        let (usage, cost) = self.most_of(arrived);
+        let confirmed = match (arrived.received.usage, arrived.received.output_bytes) {
             (None, 0) => Cost::Known(Money::ZERO),
-            _ => self.cost(&self.estimate(received)),
+            _ => self.cost(&self.estimate(arrived)),
         };
         let unconfirmed = match (cost, confirmed) {
             (Cost::Known(cost), Cost::Known(confirmed)) => cost.saturating_sub(confirmed),
@@ -358,30 +440,26 @@ impl OpenCall {
         Charge { usage, cost, unconfirmed, is_estimate: true }
     }
 
-    /// The charge for a complete response that did not report its whole usage: [`most`](Self::most), or an estimate if the
-    /// policies say so ([`Accounting`](endstop_core::policy::Accounting)).
-    #[must_use]
-    pub fn unreported(&self, received: &Received) -> Charge {
-        if self.holds_unknown {
-            return self.most(received);
-        }
-        let usage = self.estimate(received);
+    fn estimated(&self, arrived: &Arrived) -> Charge {
+        let usage = self.estimate(arrived);
         Charge { usage, cost: self.cost(&usage), unconfirmed: Money::ZERO, is_estimate: true }
     }
 
     /// The reported usage, and at least the output that arrived.
-    fn estimate(&self, received: &Received) -> TokenUsage {
+    fn estimate(&self, arrived: &Arrived) -> TokenUsage {
+        let Arrived { received, is_output_final } = arrived;
         let told = received.usage.unwrap_or_default();
         let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
         let by_bytes = if self.is_capped { by_bytes.min(self.output) } else { by_bytes };
-        let output = if received.is_output_final { told.output } else { told.output.max(by_bytes) };
+        let output = if *is_output_final { told.output } else { told.output.max(by_bytes) };
         if told.total_input() > 0 {
             return TokenUsage { output, ..told };
         }
         TokenUsage { input: self.estimated_input, output, ..TokenUsage::default() }
     }
 
-    fn most_of(&self, received: &Received) -> (TokenUsage, Cost) {
+    fn most_of(&self, arrived: &Arrived) -> (TokenUsage, Cost) {
+        let Arrived { received, is_output_final } = arrived;
         let told = received.usage.unwrap_or_default();
         let is_input_told = told.total_input() > 0;
         let output = if self.is_capped {
@@ -392,7 +470,7 @@ impl OpenCall {
         } else {
             received.output_bytes.div_ceil(BYTES_PER_TOKEN)
         };
-        let output = if received.is_output_final { told.output } else { told.output.max(output) };
+        let output = if *is_output_final { told.output } else { told.output.max(output) };
         if is_input_told {
             return self.most_beyond(told, output);
         }
@@ -436,6 +514,7 @@ impl OpenCall {
 
     /// Settles a reply, or the part of one that came before it was cut. Returns the run's directive.
     pub fn replied(mut self, outcome: &Outcome<'_>) -> Directive {
+        let holds = self.take_holds();
         let cost = outcome.cost.unwrap_or_else(|| self.cost(&outcome.usage));
         let kind = EventKind::Reply {
             model: outcome.model.or(Some(self.pricing.model())),
@@ -453,18 +532,18 @@ impl OpenCall {
             first_piece_after: outcome.first_piece_after,
             took: self.begun.elapsed(),
         };
-        let hold = self.hold.take();
-        self.settle(hold, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
+        self.settle(holds, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
     }
 
     /// Settles a failed call, of which `received` arrived. Returns its charge: the usage that the provider reports with the
-    /// error. Otherwise [`most`](Self::most), if [it may have been charged](ModelError::may_be_charged) or something
+    /// error. Otherwise the most that is possible, if [it may have been charged](ModelError::may_be_charged) or something
     /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
         // An error response came instead of a stream, so nothing was closed: behind a proxy, the provider may go on.
         let is_stream = received.is_stream && (has_come || error.status.is_none());
-        let received = &Received { is_stream, ..*received };
+        let arrived =
+            Arrived { received: Received { is_stream, ..*received }, is_output_final: false };
         let charge = match error.usage {
             Some(usage) => Some(Charge {
                 usage,
@@ -473,7 +552,7 @@ impl OpenCall {
                 is_estimate: false,
             }),
             None => {
-                (has_come || error.may_be_charged(self.frees_errors)).then(|| self.most(received))
+                (has_come || error.may_be_charged(self.frees_errors)).then(|| self.most(&arrived))
             }
         };
         self.fail(error, charge);
@@ -492,26 +571,38 @@ impl OpenCall {
         let detail = Detail::Failure { error, is_estimate, unconfirmed, took };
         let (usage, cost) = (charge.map(|charge| charge.usage), charge.map(|charge| charge.cost));
         let spent = (usage, cost.unwrap_or(Cost::Known(Money::ZERO)));
-        let hold = self.hold.take();
-        self.settle(hold, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
+        let holds = self.take_holds();
+        self.settle(holds, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
+    }
+
+    fn take_holds(&mut self) -> (Option<Hold>, Option<AccountHold>) {
+        (self.hold.take(), self.accounts.take())
     }
 
     /// Ends the hold and records it, under the locks of the run and its ancestors: no other call sees the money twice
     /// or not at all.
     fn settle(
         &self,
-        hold: Option<Hold>,
+        (hold, accounts): (Option<Hold>, Option<AccountHold>),
         (usage, cost): (Option<TokenUsage>, Cost),
         is_estimate: bool,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        let mut chain = self.node.chain();
-        if let Some(hold) = hold {
-            hold.settle(settled(&usage.unwrap_or_default(), cost, self.unpriced));
+        let spent = settled(&usage.unwrap_or_default(), cost, self.unpriced);
+        let directive = {
+            let mut chain = self.node.chain();
+            if let Some(hold) = hold {
+                hold.settle(spent);
+            }
+            chain.add_usage(usage, is_estimate);
+            chain.record(kind, detail)
+        };
+        // Accounts are settled without the locks: their store may wait for other processes.
+        if let Some(accounts) = accounts {
+            accounts.settle(Amounts { steps: u64::from(self.counts_step), ..spent });
         }
-        chain.add_usage(usage, is_estimate);
-        chain.record(kind, detail)
+        directive
     }
 }
 

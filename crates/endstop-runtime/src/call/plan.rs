@@ -9,7 +9,8 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use super::fit::{Fit, is_only_held};
 use super::pricing::{Pricing, amount};
-use crate::ledger::{Amounts, Budget, Hold, Refused};
+use crate::account::AccountBlock;
+use crate::ledger::{Amounts, Budget, Hold, Limits, Refused};
 use crate::limits::{
     BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS,
 };
@@ -100,6 +101,8 @@ pub(crate) struct PlannedCall<'p> {
     unpriced: OnUnpriced,
     /// Whether money is left out of account.
     is_free: bool,
+    /// The tokens and the money that accounts hold for the call; unlimited if it draws on none.
+    granted: Limits,
 }
 
 /// The worst case of a call.
@@ -118,12 +121,30 @@ impl<'p> PlannedCall<'p> {
         unpriced: OnUnpriced,
     ) -> Self {
         let keeps_wrap_up = finishes && !plan.is_wrap_up;
-        Self { plan: *plan, at, keeps_wrap_up, unpriced, is_free: false }
+        Self {
+            plan: *plan,
+            at,
+            keeps_wrap_up,
+            unpriced,
+            is_free: false,
+            granted: Limits::unlimited(),
+        }
     }
 
     /// The same call if it cost nothing.
     pub(super) const fn free(self) -> Self {
         Self { is_free: true, ..self }
+    }
+
+    /// The same call within what accounts hold for it.
+    pub(super) fn within(self, held: &Amounts) -> Self {
+        let (tokens, cost) = (Some(held.tokens), Some(held.cost));
+        Self { granted: Limits { tokens, cost, ..Limits::unlimited() }, ..self }
+    }
+
+    /// What accounts hold for it.
+    pub(super) const fn granted(&self) -> &Limits {
+        &self.granted
     }
 
     pub(super) const fn at(&self) -> WallTime {
@@ -136,6 +157,10 @@ impl<'p> PlannedCall<'p> {
 
     pub(super) fn model(&self) -> &str {
         self.plan.pricing.model()
+    }
+
+    pub(super) fn provider(&self) -> &str {
+        self.plan.pricing.provider()
     }
 
     pub(super) const fn max_output(&self) -> u64 {
@@ -301,6 +326,8 @@ pub(crate) enum NotAdmitted {
     Both,
     /// Money is limited by a budget that is shared with other runs, and the model has no price.
     Unpriced,
+    /// An account said so, or its store failed.
+    Account(AccountBlock),
     /// It would fit if other calls in flight were settled; nobody was told anything.
     OthersHold,
     /// It does not fit together with the wrap-up after it, and the next step would be that wrap-up.

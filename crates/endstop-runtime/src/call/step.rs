@@ -9,6 +9,7 @@ use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted};
+use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Dimension, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
@@ -37,6 +38,10 @@ impl RunHandle {
                 return Directive::Stop;
             }
         }
+        if let Err(why) = self.check_accounts(plan) {
+            self.not_admitted(&why, model);
+            return Directive::Stop;
+        }
         let needs_look_ahead = self
             .look(|run| run.program().needs_reserve() && run.program().has_action(Action::Finish));
         if needs_look_ahead {
@@ -46,6 +51,9 @@ impl RunHandle {
         let one = Amounts { steps: 1, ..Amounts::default() };
         let directive =
             self.begin_counted(self.budget().reserve(one), &EventKind::StepBegin, Detail::None);
+        if directive.admits() {
+            self.node().set_owes_step(true);
+        }
         if directive == Directive::Refuse {
             let why = "no step can begin now: a run above is about to answer with what it has";
             return self.raise_own(StopReason::StopRequested, why);
@@ -159,7 +167,20 @@ impl RunHandle {
             NotAdmitted::Core(Directive::Refuse) => {
                 self.raise_own(StopReason::StopRequested, "no request can begin now");
             }
-            NotAdmitted::Core(_) | NotAdmitted::OthersHold | NotAdmitted::WrapUpDue => {}
+            NotAdmitted::Core(_)
+            | NotAdmitted::OthersHold
+            | NotAdmitted::WrapUpDue
+            | NotAdmitted::Account(AccountBlock::Wait(_)) => {}
+            NotAdmitted::Account(AccountBlock::Refused { refused, is_by_model }) => {
+                self.node().set_out_of_budget(true);
+                self.refused_by_account(refused, *is_by_model);
+            }
+            NotAdmitted::Account(AccountBlock::Store(why)) => {
+                self.node().set_out_of_budget(true);
+                let message = format!("nothing is sent that no budget can count: {why}");
+                let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
+                self.raise_with(&signal.with_source(BUDGET_SOURCE));
+            }
             NotAdmitted::Both => self.node().set_out_of_budget(true),
             NotAdmitted::Ledger(refused) => {
                 self.node().set_out_of_budget(true);
@@ -196,16 +217,20 @@ impl RunHandle {
     }
 }
 
-/// The stop signal of a budget that refused.
-fn signal_of(refused: &Refused) -> StopSignal {
-    let reason = match refused.dimension {
+/// The stop reason of a limit in a dimension.
+pub(crate) const fn reason_of(dimension: Dimension) -> StopReason {
+    match dimension {
         Dimension::Steps => StopReason::StepsLimitReached,
         Dimension::Attempts => StopReason::RetryLimitReached,
         Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
         Dimension::Tokens => StopReason::TokenLimitReached,
         Dimension::Cost => StopReason::CostLimitReached,
-    };
-    StopSignal::new(reason)
+    }
+}
+
+/// The stop signal of a budget that refused.
+fn signal_of(refused: &Refused) -> StopSignal {
+    StopSignal::new(reason_of(refused.dimension))
         .with_message(refused.to_string())
         .with_context("limit", refused.limit)
         .with_context("settled", refused.settled)

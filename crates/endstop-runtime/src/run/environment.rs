@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use endstop_core::units::TokenUsage;
 
+use crate::account::RunAccounts;
 use crate::cancel::{CancelToken, KillSwitch};
 use crate::clock::WallClock;
 use crate::ledger::Budget;
@@ -48,6 +49,8 @@ pub struct RunEnvironment {
     pub token: Option<CancelToken>,
     /// A budget that the tree shares with other runs.
     pub budget: Option<Budget>,
+    /// Budgets over time that the tree draws on, with others.
+    pub accounts: Option<RunAccounts>,
     /// Wall time; `None` for the system's.
     pub wall: Option<WallClock>,
     /// Where the stop of a run reaches at once.

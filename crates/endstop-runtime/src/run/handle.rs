@@ -109,6 +109,7 @@ impl RunHandle {
             root: token.clone(),
             reach: environment.reach,
             driver: environment.driver,
+            accounts: environment.accounts,
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
         });

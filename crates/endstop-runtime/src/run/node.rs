@@ -1,7 +1,7 @@
 //! One run among the runs of a tree: its decision core, its node of the ledger, its token.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
+use crate::account::RunAccounts;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal, look_at};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
@@ -30,6 +31,7 @@ pub(crate) struct Tree {
     pub(super) root: CancelToken,
     pub(super) reach: StopReach,
     pub(super) driver: Option<&'static str>,
+    pub(super) accounts: Option<RunAccounts>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.
@@ -50,6 +52,8 @@ pub(crate) struct RunNode {
     external: Mutex<Vec<ExternalStop>>,
     /// The end of the grace of hooks since the run was aborted.
     late_until: Mutex<Option<Instant>>,
+    /// A step has begun that no account has counted.
+    owes_step: AtomicBool,
     /// The number of [`Tree::pause_changes`] that the run has shared.
     shared_pauses: AtomicU64,
     ends: EndQueue,
@@ -129,6 +133,7 @@ impl RunNode {
             token,
             external: Mutex::default(),
             late_until: Mutex::default(),
+            owes_step: AtomicBool::new(false),
             shared_pauses: AtomicU64::new(0),
             ends: EndQueue::default(),
             core: Mutex::new(core),
@@ -141,6 +146,16 @@ impl RunNode {
 
     pub(crate) fn driver(&self) -> Option<&'static str> {
         self.tree.driver
+    }
+
+    /// The accounts that the tree draws on.
+    pub(crate) fn accounts(&self) -> Option<&RunAccounts> {
+        self.tree.accounts.as_ref()
+    }
+
+    /// Says whether a step has begun that no account has counted, and returns what was said before.
+    pub(crate) fn set_owes_step(&self, owes: bool) -> bool {
+        self.owes_step.swap(owes, Ordering::AcqRel)
     }
 
     pub(crate) fn is_out_of_budget(&self) -> bool {

@@ -35,7 +35,7 @@ fn step() -> io::Result<()> {
 }
 
 /// Makes a directory and those above it; one that is there stays as it is.
-pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     step()?;
     create_private_directory(path)
 }
@@ -151,7 +151,7 @@ pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
 /// Makes an empty file; one that is there is not even opened, for closing it would end the locks that
 /// SQLite has on it in this process.
 #[cfg(feature = "sqlite")]
-pub(super) fn create_file(path: &Path) -> io::Result<()> {
+pub(crate) fn create_file(path: &Path) -> io::Result<()> {
     step()?;
     match private_file().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),

@@ -21,6 +21,7 @@ use crate::observe::Observer;
 use crate::tool::{Tool, ToolSet, ToolSetError};
 use endstop_price::{PriceTable, TOOL_INSTRUCTION_TOKENS, UnknownPriceModel, with_unpriced_model};
 use endstop_runtime::Pricing;
+use endstop_runtime::account::RunAccounts;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
@@ -93,6 +94,7 @@ pub struct AgentBuilder {
     kill_interval: Duration,
     token: Option<CancelToken>,
     budget: Option<Budget>,
+    accounts: Option<RunAccounts>,
     observers: Vec<Arc<dyn Observer>>,
     store: Option<Arc<dyn Store>>,
     retry: RetryPolicy,
@@ -130,6 +132,7 @@ impl AgentBuilder {
             kill_interval: DEFAULT_KILL_INTERVAL,
             token: None,
             budget: None,
+            accounts: None,
             observers: Vec::new(),
             store: None,
             retry: RetryPolicy::default(),
@@ -269,6 +272,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Budgets over time that the agent's runs draw on, such as $5 per day: with other processes, if their store is a
+    /// file. Their limits come on top of the policy's.
+    pub fn accounts(mut self, accounts: RunAccounts) -> Self {
+        self.accounts = Some(accounts);
+        self
+    }
+
     /// Watches every run of the agent and the runs below them.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.observers.push(Arc::new(observer));
@@ -386,6 +396,7 @@ impl AgentBuilder {
             kill_interval: self.kill_interval,
             token: self.token,
             budget: self.budget,
+            accounts: self.accounts,
             observers: self.observers,
             store: self.store,
             retry: self.retry,

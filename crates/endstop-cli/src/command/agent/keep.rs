@@ -13,6 +13,7 @@ use endstop::store::{FileStore, RunId, Store, StoreError, Version};
 use serde_json::{Value, json};
 
 use super::setup;
+use crate::budgets::state_directory;
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_LISTED_RUNS;
 use crate::output::{self, count, money};
@@ -36,11 +37,7 @@ pub(super) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError>
 }
 
 fn default_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state =
-        state.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/state")));
-    state.map(|directory| directory.join("endstop").join("runs"))
+    state_directory().map(|directory| directory.join("runs"))
 }
 
 pub(super) fn failed(error: &StoreError) -> CliError {

@@ -75,6 +75,7 @@ pub(in crate::agent) fn root_at(
         kill: agent.kill.clone(),
         token: token.cloned(),
         budget: agent.budget.clone(),
+        accounts: agent.accounts.clone(),
         wall: agent.wall.clone(),
         reach: StopReach::Run,
         driver: Some("loop"),

@@ -1,0 +1,150 @@
+//! Budgets over time of the command: where they are defined, and the store that all processes of the user share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use endstop::account::{
+    Account, AccountLimit, AccountSet, BudgetStore, DEFAULT_ACCOUNT, RunAccounts, SqliteBudgetStore,
+};
+use endstop::core::limits::MAX_FILE;
+use endstop::core::policy::{BudgetTable, Policy};
+
+use crate::error::{CliError, ExitMeaning};
+use crate::input::read_text;
+use crate::output;
+
+/// The budgets that are defined, and those that runs draw on.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    pub(crate) set: AccountSet,
+    /// Named, or the default one.
+    names: Vec<String>,
+}
+
+impl Budgets {
+    /// The budgets of the configuration file, of a policy, and of `--budget`: a limit, which is one of the budget `me`, or
+    /// the name of a budget.
+    ///
+    /// # Errors
+    /// If a table cannot be used, or a name is not defined.
+    pub(crate) fn of(policy: &Policy, flags: &[String]) -> Result<Self, CliError> {
+        let configured = configured()?;
+        let mut accounts = Vec::new();
+        for (name, table) in configured.iter().chain(&policy.budgets) {
+            let account = Account::from_table(name, table);
+            accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
+        }
+        let is_name = |text: &str| !text.contains(' ') && !text.starts_with('$');
+        let (named, limits): (Vec<&String>, Vec<&String>) =
+            flags.iter().partition(|text| is_name(text));
+        if !limits.is_empty() {
+            let parsed = limits.iter().map(|text| text.parse::<AccountLimit>());
+            parsed
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| CliError::new(format!("--budget: {error}")))?;
+            let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
+            let account = Account::new(DEFAULT_ACCOUNT, &limits);
+            accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
+        }
+        let set = AccountSet::new(accounts).map_err(|error| CliError::new(error.to_string()))?;
+        let mut names: Vec<String> = Vec::new();
+        for name in named {
+            if set.get(name).is_none() {
+                return Err(unknown(name, &set));
+            }
+            names.push(name.clone());
+        }
+        let has_default = set.get(DEFAULT_ACCOUNT).is_some_and(|account| !account.is_by_model());
+        if has_default && (names.is_empty() || !limits.is_empty()) {
+            names.push(DEFAULT_ACCOUNT.to_owned());
+        }
+        Ok(Self { set, names })
+    }
+
+    /// What the runs of this process draw on; `None` if no budget is defined. The store is opened only then.
+    ///
+    /// # Errors
+    /// If the store cannot be opened.
+    pub(crate) fn open(&self) -> Result<Option<RunAccounts>, CliError> {
+        let draws = !self.names.is_empty() || self.set.iter().any(Account::is_by_model);
+        if !draws {
+            return Ok(None);
+        }
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let owner = format!("process {}", std::process::id());
+        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner);
+        Ok(Some(accounts.with_warnings(output::warn)))
+    }
+
+    /// The budgets in few words: `me ($5.00 per day)`.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let named = self.names.iter().filter_map(|name| self.set.get(name));
+        let all = named.chain(self.set.iter().filter(|account| account.is_by_model()));
+        let words: Vec<String> = all.map(in_words).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+/// A budget in few words.
+pub(crate) fn in_words(account: &Account) -> String {
+    let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
+    format!("{} ({})", account.name, limits.join(", "))
+}
+
+/// The store of the user's budgets.
+///
+/// # Errors
+/// If it cannot be opened.
+pub(crate) fn store() -> Result<Arc<dyn BudgetStore>, CliError> {
+    let directory = state_directory().ok_or_else(|| {
+        CliError::new("no directory for budgets: neither XDG_STATE_HOME nor HOME is set")
+            .with_hint("set XDG_STATE_HOME to a directory of your own")
+    })?;
+    let store = SqliteBudgetStore::open(directory.join("budgets.sqlite"));
+    let store =
+        store.map_err(|error| CliError::new(error.to_string()).with_exit(ExitMeaning::Usage))?;
+    Ok(Arc::new(store))
+}
+
+/// The directory for state of Endstop: below `XDG_STATE_HOME`, or `~/.local/state`.
+pub(crate) fn state_directory() -> Option<PathBuf> {
+    user_directory("XDG_STATE_HOME", ".local/state")
+}
+
+fn user_directory(variable: &str, otherwise: &str) -> Option<PathBuf> {
+    let value = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = value(variable).filter(|path| path.is_absolute());
+    let directory = named.or_else(|| value("HOME").map(|home| home.join(otherwise)))?;
+    Some(directory.join("endstop"))
+}
+
+/// The `[budget.NAME]` tables of the configuration file; none if there is no file.
+fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
+    let Some(file) = user_directory("XDG_CONFIG_HOME", ".config") else {
+        return Ok(BTreeMap::new());
+    };
+    let file = file.join("config.toml");
+    if !file.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let text = read_text(&file, "configuration file", MAX_FILE)?;
+    let failed = |error: toml::de::Error| {
+        CliError::new(format!("`{}`: {}", file.display(), error.message()))
+    };
+    let table: toml::Table = toml::from_str(&text).map_err(failed)?;
+    let Some(budgets) = table.get("budget") else { return Ok(BTreeMap::new()) };
+    budgets.clone().try_into().map_err(failed)
+}
+
+/// No budget of a name.
+pub(crate) fn unknown(name: &str, set: &AccountSet) -> CliError {
+    let known: Vec<&str> = set.iter().map(|account| account.name.as_str()).collect();
+    let hint = match known.is_empty() {
+        true => format!(
+            "define `[budget.{name}]` in ~/.config/endstop/config.toml, or write a limit such as `$5 per day`"
+        ),
+        false => format!("budgets: {}", known.join(", ")),
+    };
+    CliError::new(format!("no budget `{name}`")).with_hint(hint)
+}

@@ -1,0 +1,194 @@
+//! Budgets over time in the command: processes that share one, what a full one says, and corrections.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A home of its own, with the budgets of a user.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str, config: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("budgets").join(test);
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(path.join("config/endstop")).unwrap();
+        std::fs::write(path.join("config/endstop/config.toml"), config).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let endstop = snapbox::cmd::cargo_bin!("endstop");
+        let mut command = Command::new(endstop);
+        command.env("HOME", &self.0).env("AGENT", endstop);
+        command.env("XDG_STATE_HOME", self.0.join("state"));
+        command.env("XDG_CONFIG_HOME", self.0.join("config"));
+        command.stdin(Stdio::null()).args(arguments);
+        command
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Begins the demo's agent over the scripted model; what happened goes to a file.
+    fn begin(&self, number: usize, upstream: &str, flags: &[&str]) -> (Child, PathBuf) {
+        let file = self.0.join(format!("run-{number}.json"));
+        let mut command = self.command(&["run", "-q", "--upstream", upstream, "--json-file"]);
+        command.arg(&file).args(flags).args(["--", "/bin/sh", "-c"]);
+        command.arg("\"$AGENT\" demo-agent --iterations 9 --searches 3");
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        (child, file)
+    }
+
+    fn run(&self, flags: &[&str]) -> Value {
+        let (mut child, file) = self.begin(0, "sim", flags);
+        child.wait().unwrap();
+        read(&file)
+    }
+
+    /// The first limit of a budget.
+    fn budget(&self, name: &str) -> Value {
+        self.json(&["budget", name, "--json"])["budgets"][0]["limits"][0].clone()
+    }
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// An exact amount of dollars in pico-dollars.
+fn picos(amount: &Value) -> u64 {
+    let (whole, rest) =
+        amount.as_str().unwrap().split_once('.').unwrap_or((amount.as_str().unwrap(), ""));
+    whole.parse::<u64>().unwrap() * 1_000_000_000_000
+        + format!("{rest:0<12}").parse::<u64>().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn eight_processes_spend_one_budget_and_not_a_pico_dollar_more() {
+    let home = Home::new("processes", "[budget.me]\nlimit = \"$0.20 per month\"\n");
+    let flags = ["--steps", "10000", "--usd", "100"];
+    let children: Vec<_> = (0..8).map(|number| home.begin(number, "sim", &flags)).collect();
+    let mut spent = 0;
+    for (mut child, file) in children {
+        child.wait().unwrap();
+        let told = read(&file);
+        spent += picos(&told["report"]["spend"]["usd"]);
+        assert_eq!(told["report"]["reason"], "cost_limit", "{}", told["report"]);
+    }
+    let budget = home.budget("me");
+    assert_eq!((picos(&budget["spent"]), picos(&budget["held"])), (spent, 0));
+    assert!(spent <= 200_000_000_000, "{spent}");
+    assert!(spent > 150_000_000_000, "{spent}");
+}
+
+#[test]
+fn a_full_budget_refuses_the_next_run_and_says_when_it_resets() {
+    let home = Home::new("full", "");
+    let flags = ["--budget", "$0.03 per day", "--usd", "100"];
+    assert_eq!(home.run(&flags)["report"]["reason"], "cost_limit");
+    let again = home.run(&flags);
+    assert_eq!(
+        (&again["upstream_calls"], &again["report"]["reason"]),
+        (&0.into(), &"cost_limit".into())
+    );
+    let stop = again["report"].to_string();
+    assert!(stop.contains("budget:me") && stop.contains("resets in"), "{stop}");
+    // Without the flag nothing is limited but the run.
+    let other = home.run(&["--steps", "2"]);
+    assert_eq!(other["report"]["reason"], "steps_limit");
+}
+
+#[test]
+fn budgets_are_chosen_by_name_and_have_parents() {
+    let config = "[budget.me]\nlimit = \"$9\"\n[budget.team]\nlimit = [\"$0.05 per week\", \"5 steps per \
+                  day\"]\nparent = \"org\"\n[budget.org]\nlimit = \"$8 per month\"\n";
+    let home = Home::new("names", config);
+    let told = home.run(&["--budget", "team"]);
+    assert_eq!(
+        (&told["report"]["reason"], &told["report"]["totals"]["steps"]),
+        (&"steps_limit".into(), &5.into())
+    );
+    let spent = |name| picos(&home.budget(name)["spent"]);
+    assert!(spent("team") > 0 && spent("team") == spent("org"));
+    assert_eq!(spent("me"), 0);
+    let unknown = home.command(&["run", "--budget", "teem", "--", "true"]).output().unwrap();
+    assert!(text(&unknown).contains("no budget `teem`"), "{}", text(&unknown));
+}
+
+#[test]
+fn the_agent_loop_draws_on_them_too() {
+    let home = Home::new("agent", "[budget.me]\nlimit = \"3 steps\"\n");
+    let agent =
+        ["agent", "--no-store", "--json", "--model", "scripted:loop@claude-sonnet-4-5", "go on"];
+    let output = home.command(&agent).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output));
+    assert!(text(&output).contains("budget:me"), "{}", text(&output));
+    assert_eq!(home.budget("me")["spent"], 3);
+}
+
+#[test]
+fn a_correction_is_added_and_taken_back() {
+    let home = Home::new("adjust", "[budget.me]\nlimit = \"$5 per day\"\n");
+    for (amount, spent) in [("+1.50", "1.5"), ("-0.25", "1.25"), ("2", "3.25")] {
+        let output =
+            home.command(&["budget", "adjust", "me", amount, "--why", "a test"]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        assert_eq!(home.budget("me")["spent"], spent);
+    }
+    let shown = home.command(&["budget"]).output().unwrap();
+    assert!(
+        text(&shown).contains("$5.00 per day") && text(&shown).contains("$1.75"),
+        "{}",
+        text(&shown)
+    );
+    for wrong in [
+        &["budget", "adjust", "me", "much", "--why", "x"][..],
+        &["budget", "adjust", "you", "1", "--why", "x"],
+        &["budget", "you"],
+        &["budget", "adjust", "me", "1"],
+        &["run", "--budget", "$5 per year", "--", "true"],
+    ] {
+        let output = home.command(wrong).output().unwrap();
+        assert!(
+            !output.status.success() && text(&output).contains("error:"),
+            "{wrong:?}: {}",
+            text(&output)
+        );
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_its_hold_to_expire() {
+    let home = Home::new("killed", "[budget.me]\nlimit = \"$1\"\n");
+    let (mut child, _) = home.begin(0, "sim:slow", &["--usd", "100"]);
+    for _ in 0..600 {
+        if home.0.join("state/endstop/budgets.sqlite").exists()
+            && picos(&home.budget("me")["held"]) > 0
+        {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let budget = home.budget("me");
+    assert!(picos(&budget["held"]) + picos(&budget["spent"]) > 0, "{budget}");
+    // A store that nobody closed is used by the next.
+    let told = home.run(&["--steps", "1"]);
+    assert_eq!(told["report"]["reason"], "steps_limit", "{told}");
+}

@@ -1,0 +1,169 @@
+//! Limits of accounts: an amount, and the window that it holds for.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use endstop_core::condition::gauge::Unit;
+use endstop_core::expr::{amount_text, parse_amount};
+use endstop_core::units::{Millis, Money};
+use thiserror::Error;
+
+use crate::ledger::Dimension;
+use crate::limits::{MAX_ACCOUNT_AMOUNT, MAX_ROLLING, MIN_ROLLING};
+
+/// The time that one limit of an account holds for.
+///
+/// See the example of [`AccountLimit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// For ever.
+    Ever,
+    /// An hour of the clock.
+    Hour,
+    /// A calendar day, from midnight to midnight in the time zone of the account.
+    Day,
+    /// A calendar week, from Monday.
+    Week,
+    /// A calendar month.
+    Month,
+    /// Any span of this length: at no moment is more spent in the time behind it than the limit.
+    Rolling(Duration),
+}
+
+/// One limit of an account: an amount of money, tokens or steps per window.
+///
+/// ```
+/// use endstop_runtime::account::{AccountLimit, Window};
+/// use endstop_runtime::ledger::Dimension;
+///
+/// let limit: AccountLimit = "$5 per day".parse()?;
+/// assert_eq!((limit.dimension, limit.window), (Dimension::Cost, Window::Day));
+/// assert_eq!(limit.to_string(), "$5.00 per day");
+///
+/// for text in ["2M tokens per hour", "1000 steps per day", "$20", "$10 per rolling 5h"] {
+///     let limit: AccountLimit = text.parse()?;
+///     assert_eq!(limit.to_string().parse::<AccountLimit>()?, limit);
+/// }
+/// assert!("5 per day".parse::<AccountLimit>().is_err(), "5 of what");
+/// # Ok::<(), endstop_runtime::account::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccountLimit {
+    /// The unit: [`Dimension::Cost`], [`Dimension::Tokens`] or [`Dimension::Steps`].
+    pub dimension: Dimension,
+    /// The amount; money in pico-dollars.
+    pub amount: u64,
+    /// The window.
+    pub window: Window,
+}
+
+/// Why a text is not a limit of an account.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// The amount or its unit.
+    #[error("`{0}` is not an amount: write `$5`, `2M tokens` or `1000 steps`")]
+    Amount(String),
+    /// The amount is too large to be counted.
+    #[error("`{0}` is too large")]
+    TooLarge(String),
+    /// The window.
+    #[error("`{0}` is not a window: write `hour`, `day`, `week`, `month` or `rolling 5h`")]
+    Window(String),
+    /// A rolling window that is too short or too long.
+    #[error("a rolling window has 1 minute to 366 days, not `{0}`")]
+    Rolling(String),
+}
+
+impl AccountLimit {
+    /// The amount as people read it: `$5.00`, `2M tokens`.
+    #[must_use]
+    pub fn amount_text(&self) -> String {
+        shown(self.dimension, self.amount)
+    }
+}
+
+/// An amount of one dimension as people read it.
+pub(super) fn shown(dimension: Dimension, amount: u64) -> String {
+    match dimension {
+        Dimension::Cost => Money::from_picos(amount).to_string(),
+        Dimension::Tokens if amount > 0 && amount.is_multiple_of(1_000_000) => {
+            format!("{}M tokens", amount / 1_000_000)
+        }
+        Dimension::Tokens => format!("{} tokens", amount_text(amount, Unit::Tokens)),
+        dimension => format!("{amount} {dimension}"),
+    }
+}
+
+impl FromStr for AccountLimit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        let (amount, window) = match text.split_once(" per ") {
+            Some((amount, window)) => (amount.trim(), window.trim().parse()?),
+            None => (text.trim(), Window::Ever),
+        };
+        let bad = || LimitError::Amount(amount.to_owned());
+        let (dimension, unit, number) = match amount.split_once(' ') {
+            None if amount.starts_with('$') => (Dimension::Cost, Unit::Money, amount),
+            Some((number, "tokens" | "token")) => (Dimension::Tokens, Unit::Tokens, number),
+            Some((number, "steps" | "step")) => (Dimension::Steps, Unit::Count, number),
+            _ => return Err(bad()),
+        };
+        let read = parse_amount(number, unit).map_err(|_| bad())?;
+        if read > MAX_ACCOUNT_AMOUNT {
+            return Err(LimitError::TooLarge(amount.to_owned()));
+        }
+        Ok(Self { dimension, amount: read, window })
+    }
+}
+
+impl FromStr for Window {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        match text {
+            "hour" => Ok(Self::Hour),
+            "day" => Ok(Self::Day),
+            "week" => Ok(Self::Week),
+            "month" => Ok(Self::Month),
+            _ => {
+                let length = text.strip_prefix("rolling ").map(str::trim);
+                let length = length.ok_or_else(|| LimitError::Window(text.to_owned()))?;
+                let millis = parse_amount(length, Unit::Duration)
+                    .map_err(|_| LimitError::Window(text.to_owned()))?;
+                let length = Duration::from_millis(millis);
+                if length < MIN_ROLLING || length > MAX_ROLLING {
+                    return Err(LimitError::Rolling(text.to_owned()));
+                }
+                Ok(Self::Rolling(length))
+            }
+        }
+    }
+}
+
+impl fmt::Display for AccountLimit {
+    /// `$5.00 per day`, `2M tokens per hour`, `$20.00`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.amount_text())?;
+        match self.window {
+            Window::Ever => Ok(()),
+            window => write!(f, " per {window}"),
+        }
+    }
+}
+
+impl fmt::Display for Window {
+    /// `day`, `rolling 5h`, `ever`. Counters are stored under this text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ever => f.write_str("ever"),
+            Self::Hour => f.write_str("hour"),
+            Self::Day => f.write_str("day"),
+            Self::Week => f.write_str("week"),
+            Self::Month => f.write_str("month"),
+            Self::Rolling(length) => write!(f, "rolling {}", Millis::from(*length)),
+        }
+    }
+}

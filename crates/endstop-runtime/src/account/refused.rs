@@ -1,0 +1,109 @@
+//! A call that an account refused, in numbers and in words.
+
+use std::fmt;
+
+use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
+use endstop_core::units::{Millis, WallTime};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::limit::{AccountLimit, shown};
+use super::spec::OnFull;
+use crate::call::reason_of;
+
+/// A reservation that an account refused: which account, which window, what is left, and when it resets.
+///
+/// ```
+/// use endstop_runtime::account::{Account, BudgetStore, BudgetStoreError, HoldTerms, MemoryBudgetStore};
+/// use endstop_runtime::ledger::Amounts;
+/// use std::time::Duration;
+///
+/// let store = MemoryBudgetStore::new();
+/// let team = Account::new("team-a", &["1000 steps per day"])?;
+/// let terms = HoldTerms { id: "call-1", owner: "run-1", ttl: Duration::from_secs(60) };
+/// let steps = |steps| Amounts { steps, ..Amounts::ZERO };
+/// let Err(BudgetStoreError::Refused(refused)) = store.reserve(&[&team], steps(1_001), &terms) else { panic!() };
+/// assert_eq!((refused.account.as_str(), refused.left()), ("team-a", 1_000));
+/// assert!(!refused.fits_after_reset());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountRefused {
+    /// The account; the outermost, if several refuse.
+    pub account: String,
+    /// What a run does if the account is full.
+    pub on_full: OnFull,
+    /// The limit.
+    pub limit: AccountLimit,
+    /// The settled amount in its window.
+    pub settled: u64,
+    /// The held amount in its window.
+    pub held: u64,
+    /// The needed amount.
+    pub asked: u64,
+    /// The time of the store.
+    pub now: WallTime,
+    /// When enough of the window is over; `None` if it is the whole time, or the limit itself is smaller than the need.
+    pub resets_at: Option<WallTime>,
+    /// The time zone of the account, in which the reset is shown.
+    pub(super) zone: TimeZone,
+}
+
+impl AccountRefused {
+    /// The stop signal of a run that it stops. Its source is `budget:NAME`.
+    #[must_use]
+    pub fn signal(&self) -> StopSignal {
+        StopSignal::new(reason_of(self.limit.dimension))
+            .with_message(self.to_string())
+            .with_context("limit", self.limit.amount)
+            .with_context("settled", self.settled)
+            .with_context("held", self.held)
+            .with_context("asked", self.asked)
+            .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
+    }
+
+    /// What is left of the limit.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
+    }
+
+    /// Whether only the holds of calls in flight are in the way.
+    #[must_use]
+    pub const fn is_only_held(&self) -> bool {
+        self.held > 0 && self.settled.saturating_add(self.asked) <= self.limit.amount
+    }
+
+    /// Whether the same call fits once the window has reset.
+    #[must_use]
+    pub const fn fits_after_reset(&self) -> bool {
+        self.resets_at.is_some()
+    }
+}
+
+impl fmt::Display for AccountRefused {
+    /// `budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in 7h12m, at
+    /// 2026-11-26 00:00 UTC`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |amount| shown(self.limit.dimension, amount);
+        write!(f, "budget {}: {} left of {} ", self.account, show(self.left()), self.limit)?;
+        write!(f, "({} spent, {} held), ", show(self.settled), show(self.held))?;
+        write!(f, "{} needed", show(self.asked))?;
+        let Some(at) = self.resets_at else { return Ok(()) };
+        let rest = at.0.saturating_sub(self.now.0);
+        // Whole seconds, or whole minutes if it is long.
+        let unit = if rest >= 600_000 { 60_000 } else { 1_000 };
+        write!(f, "; resets in {}, at {}", Millis(rest.div_ceil(unit) * unit), time(at, &self.zone))
+    }
+}
+
+impl std::error::Error for AccountRefused {}
+
+/// A time to the minute, in a zone.
+pub(super) fn time(at: WallTime, zone: &TimeZone) -> String {
+    let time = i64::try_from(at.0).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    time.map_or_else(
+        || "never".to_owned(),
+        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string(),
+    )
+}

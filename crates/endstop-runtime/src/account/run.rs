@@ -1,0 +1,357 @@
+//! The accounts that runs draw on: what a call holds, and what becomes of it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+
+use endstop_core::units::WallTime;
+
+use super::refused::AccountRefused;
+use super::spec::{Account, AccountSet, OnFull};
+use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
+use crate::ledger::{Amounts, Dimension};
+use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
+use crate::store::RunId;
+
+/// Takes a warning of an account whose spend has reached its threshold.
+type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The accounts that the runs of a tree draw on. Clones are the same accounts.
+///
+/// ```
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::account::{Account, AccountSet, MemoryBudgetStore, RunAccounts};
+/// use std::sync::Arc;
+///
+/// let set = AccountSet::new([Account::new("me", &["$5 per day"])?])?;
+/// let store = Arc::new(MemoryBudgetStore::new());
+/// let accounts = RunAccounts::new(store, set, &["me"], "example");
+/// assert_eq!(accounts.read()?[0].account, "me");
+/// let environment = RunEnvironment { accounts: Some(accounts), ..RunEnvironment::default() };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RunAccounts {
+    shared: Arc<Shared>,
+    names: Arc<[String]>,
+}
+
+struct Shared {
+    store: Arc<dyn BudgetStore>,
+    set: AccountSet,
+    owner: String,
+    warn: Option<Warn>,
+    open: Mutex<Open>,
+}
+
+/// What has begun here and has not ended in the store.
+#[derive(Default)]
+struct Open {
+    holds: BTreeSet<String>,
+    /// Settlements that the store did not take: repeated until it does.
+    unsettled: Vec<(String, Amounts)>,
+    has_heartbeat: bool,
+    /// Limits of which a warning was given, with the end of their window.
+    warned: HashSet<(String, String, Option<WallTime>)>,
+}
+
+/// Why a call does not begin for its accounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AccountBlock {
+    /// It fits later: once others have settled, or when the window resets and the account says so.
+    Wait(AccountWait),
+    /// It does not fit.
+    Refused { refused: Box<AccountRefused>, is_by_model: bool },
+    /// The store failed; nothing is sent that it cannot count.
+    Store(String),
+}
+
+/// A wait for room on an account.
+///
+/// See [`RunHandle::wait_for_account`](crate::RunHandle::wait_for_account).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountWait {
+    /// The refusal, for people.
+    pub refused: Box<AccountRefused>,
+    /// When the window resets; `None` if calls in flight are in the way.
+    pub until: Option<WallTime>,
+}
+
+/// What a call holds on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is charged.
+pub(crate) struct AccountHold {
+    shared: Arc<Shared>,
+    id: String,
+    names: Vec<String>,
+    amounts: Amounts,
+}
+
+impl RunAccounts {
+    /// The accounts of a set that runs draw on: those that are named, those that name the model of a call, and all their
+    /// parents. `owner` says in the store whose holds they are.
+    #[must_use]
+    pub fn new(store: Arc<dyn BudgetStore>, set: AccountSet, names: &[&str], owner: &str) -> Self {
+        let owner = owner.to_owned();
+        let shared = Shared { store, set, owner, warn: None, open: Mutex::default() };
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        Self { shared: Arc::new(shared), names }
+    }
+
+    /// Says who takes the warnings of accounts whose spend has reached their threshold: each once per window.
+    #[must_use]
+    pub fn with_warnings(self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let Shared { store, set, owner, .. } = &*self.shared;
+        let (store, set, owner) = (Arc::clone(store), set.clone(), owner.clone());
+        let warn: Option<Warn> = Some(Arc::new(warn));
+        let shared = Shared { store, set, owner, warn, open: Mutex::default() };
+        Self { shared: Arc::new(shared), ..self }
+    }
+
+    /// The same accounts of the same store, for runs that draw on others of them.
+    #[must_use]
+    pub fn named(&self, names: &[&str]) -> Self {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        Self { shared: Arc::clone(&self.shared), names }
+    }
+
+    /// All accounts of the set as they stand.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn read(&self) -> Result<Vec<AccountState>, BudgetStoreError> {
+        self.shared.store.read(&self.shared.set.iter().collect::<Vec<_>>())
+    }
+
+    fn of_call(&self, provider: &str, model: &str) -> Vec<&Account> {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        self.shared.set.of_call(&names, provider, model)
+    }
+
+    /// Whether tokens or money can be limited for some call: then every call has to be bounded.
+    pub(crate) fn is_metered(&self) -> bool {
+        self.limits_any(|dimension| dimension != Dimension::Steps)
+    }
+
+    /// Whether money can be limited for a call of this model.
+    pub(crate) fn limits_money(&self, provider: &str, model: &str) -> bool {
+        let limits = self.of_call(provider, model).into_iter().flat_map(|it| &it.limits);
+        limits.into_iter().any(|limit| limit.dimension == Dimension::Cost)
+    }
+
+    fn limits_any(&self, is_meant: impl Fn(Dimension) -> bool) -> bool {
+        let limits = self.shared.set.iter().flat_map(|account| &account.limits);
+        limits.into_iter().any(|limit| is_meant(limit.dimension))
+    }
+
+    /// Whether an account is so full that the least of a call does not fit, and does not wait: then its step does not begin.
+    pub(crate) fn check(
+        &self,
+        provider: &str,
+        model: &str,
+        least: &Amounts,
+    ) -> Result<(), AccountBlock> {
+        let accounts = self.of_call(provider, model);
+        if accounts.is_empty() {
+            return Ok(());
+        }
+        let states = self.shared.store.read(&accounts);
+        let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
+        let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
+            let asked = least.get(limit.limit.dimension);
+            limit.settled.saturating_add(limit.held).saturating_add(asked) > limit.limit.amount
+        });
+        if !is_full {
+            return Ok(());
+        }
+        // The refusal in full is what a reservation says; if it succeeds after all, nothing is in the way.
+        match self.reserve(provider, model, *least, *least) {
+            Ok(hold) => {
+                hold.into_iter().for_each(|hold| hold.settle(Amounts::ZERO));
+                Ok(())
+            }
+            Err(AccountBlock::Wait(_)) => Ok(()),
+            Err(block) => Err(block),
+        }
+    }
+
+    /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
+    /// `None` if it draws on no account.
+    pub(crate) fn reserve(
+        &self,
+        provider: &str,
+        model: &str,
+        wanted: Amounts,
+        least: Amounts,
+    ) -> Result<Option<AccountHold>, AccountBlock> {
+        let accounts = self.of_call(provider, model);
+        if accounts.is_empty() {
+            return Ok(None);
+        }
+        let shared = &self.shared;
+        shared.settle_again();
+        let id = RunId::new().to_string();
+        let terms = HoldTerms { id: &id, owner: &shared.owner, ttl: HOLD_TTL };
+        let mut amounts = wanted;
+        for _ in 0..MAX_GRANT_TRIES {
+            let refused = match shared.store.reserve(&accounts, amounts, &terms) {
+                Ok(()) => {
+                    let names = accounts.iter().map(|it| it.name.clone()).collect();
+                    return Ok(Some(Shared::hold(shared, id, names, amounts)));
+                }
+                Err(BudgetStoreError::Refused(refused)) => refused,
+                Err(error) => return Err(AccountBlock::Store(error.to_string())),
+            };
+            let dimension = refused.limit.dimension;
+            let (left, least) = (refused.left(), least.get(dimension));
+            let alone = refused.asked.min(left.saturating_add(refused.held));
+            let is_worth = left >= alone.div_ceil(WORTH_A_PART);
+            if left >= least && is_worth && dimension != Dimension::Steps {
+                amounts = with(amounts, dimension, left);
+                continue;
+            }
+            return Err(self.block(*refused, least));
+        }
+        // Others are always quicker.
+        Err(AccountBlock::Store("the budget changes too fast; try again".to_owned()))
+    }
+
+    fn block(&self, refused: AccountRefused, least: u64) -> AccountBlock {
+        let refused = Box::new(AccountRefused { asked: least, ..refused });
+        if refused.is_only_held() {
+            return AccountBlock::Wait(AccountWait { refused, until: None });
+        }
+        if refused.on_full == OnFull::Pause && least <= refused.limit.amount {
+            // For a need that is smaller than the one that was refused, the time is an upper bound.
+            if let Some(until) = refused.resets_at {
+                return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
+            }
+        }
+        let account = self.shared.set.get(&refused.account);
+        let is_by_model = account.is_some_and(Account::is_by_model);
+        AccountBlock::Refused { refused, is_by_model }
+    }
+}
+
+impl fmt::Debug for RunAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunAccounts").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(this: &Arc<Self>, id: String, names: Vec<String>, amounts: Amounts) -> AccountHold {
+        let mut open = this.open();
+        open.holds.insert(id.clone());
+        if !open.has_heartbeat {
+            let of = Arc::downgrade(this);
+            let beat = thread::Builder::new().name("endstop-holds".to_owned());
+            // Without it holds expire sooner: they are charged in full until they are settled.
+            open.has_heartbeat = beat.spawn(move || heartbeat(&of)).is_ok();
+        }
+        drop(open);
+        AccountHold { shared: Arc::clone(this), id, names, amounts }
+    }
+
+    /// Settles; a settlement that the store does not take is kept. An unknown hold has nothing to settle.
+    fn settle(&self, id: String, actual: Amounts) {
+        let settled = self.store.settle(&id, actual);
+        let mut open = self.open();
+        open.holds.remove(&id);
+        if !matches!(settled, Ok(()) | Err(BudgetStoreError::UnknownHold(_))) {
+            open.unsettled.push((id, actual));
+        }
+    }
+
+    fn settle_again(&self) {
+        let unsettled = std::mem::take(&mut self.open().unsettled);
+        for (id, actual) in unsettled {
+            self.settle(id, actual);
+        }
+    }
+
+    /// Warns of the limits whose threshold is reached.
+    fn warn_of(&self, names: &[String]) {
+        let Some(warn) = &self.warn else { return };
+        let with_threshold = names.iter().filter_map(|name| self.set.get(name));
+        let accounts: Vec<&Account> = with_threshold.filter(|it| it.warn.is_some()).collect();
+        if accounts.is_empty() {
+            return;
+        }
+        let Ok(states) = self.store.read(&accounts) else { return };
+        for (account, state) in accounts.iter().zip(states) {
+            let percent = u128::from(account.warn.unwrap_or(100));
+            for limit in &state.limits {
+                let LimitState { limit: of, settled, resets_at, .. } = limit;
+                if u128::from(*settled) * 100 < u128::from(of.amount) * percent {
+                    continue;
+                }
+                // A rolling window never ends as a whole: it warns once.
+                let is_rolling = matches!(of.window, super::limit::Window::Rolling(_));
+                let end = resets_at.filter(|_| !is_rolling);
+                let key = (account.name.clone(), of.to_string(), end);
+                if self.open().warned.insert(key) {
+                    let spent = super::limit::shown(of.dimension, *settled);
+                    warn(&format!("budget {}: {spent} of {of} spent ({percent}%)", account.name));
+                }
+            }
+        }
+    }
+}
+
+/// Extends what is held, as long as something is.
+fn heartbeat(of: &Weak<Shared>) {
+    loop {
+        thread::sleep(HOLD_HEARTBEAT);
+        let Some(shared) = of.upgrade() else { return };
+        shared.settle_again();
+        let held: Vec<String> = {
+            let mut open = shared.open();
+            if open.holds.is_empty() && open.unsettled.is_empty() {
+                open.has_heartbeat = false;
+                return;
+            }
+            open.holds.iter().cloned().collect()
+        };
+        for id in held {
+            // One that has expired is corrected when it is settled.
+            let _ = shared.store.grow(&[], &id, Amounts::ZERO, HOLD_TTL);
+        }
+    }
+}
+
+impl AccountHold {
+    /// What is held.
+    pub(crate) const fn amounts(&self) -> Amounts {
+        self.amounts
+    }
+
+    /// Ends the hold with the actual amounts.
+    pub(crate) fn settle(self, actual: Amounts) {
+        let Self { shared, id, names, .. } = self;
+        shared.settle(id, actual);
+        if !actual.is_zero() {
+            shared.warn_of(&names);
+        }
+    }
+}
+
+impl fmt::Debug for AccountHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountHold").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Amounts with another one in one dimension.
+fn with(amounts: Amounts, dimension: Dimension, amount: u64) -> Amounts {
+    match dimension {
+        Dimension::Tokens => Amounts { tokens: amount, ..amounts },
+        Dimension::Cost => {
+            Amounts { cost: endstop_core::units::Money::from_picos(amount), ..amounts }
+        }
+        _ => amounts,
+    }
+}

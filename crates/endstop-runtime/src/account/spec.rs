@@ -1,0 +1,298 @@
+//! Accounts as they are written: `[budget.NAME]` tables, and budgets on the command line.
+
+use std::collections::BTreeMap;
+
+use endstop_core::policy::BudgetTable;
+use jiff::tz::TimeZone;
+use thiserror::Error;
+
+use super::limit::{AccountLimit, LimitError};
+use crate::limits::{MAX_ACCOUNT_LIMITS, MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNTS};
+
+/// The account that every run of a user draws on, if it is defined.
+pub const DEFAULT_ACCOUNT: &str = "me";
+
+/// What a run does whose account is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// It stops.
+    #[default]
+    Refuse,
+    /// It waits until a window resets, and continues by itself.
+    Pause,
+}
+
+/// One account: limits per window, shared by all that draw on it.
+///
+/// ```
+/// use endstop_runtime::account::Account;
+///
+/// let account = Account::new("team-a", &["$200 per day", "2M tokens per hour"])?;
+/// assert_eq!(account.limits.len(), 2);
+/// # Ok::<(), endstop_runtime::account::AccountError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The name, `team-a`.
+    pub name: String,
+    /// The limits; all of them hold.
+    pub limits: Vec<AccountLimit>,
+    /// The percentage of a limit at which its users are warned.
+    pub warn: Option<u8>,
+    /// The account that each charge counts in as well.
+    pub parent: Option<String>,
+    /// What a run does if the account is full.
+    pub on_full: OnFull,
+    /// Patterns of model names, with `*`: calls of such models draw on it, whichever account their run has.
+    pub models: Vec<String>,
+    /// Patterns of provider names.
+    pub providers: Vec<String>,
+    /// The time zone of calendar windows.
+    pub zone: TimeZone,
+}
+
+/// Why a `[budget.NAME]` table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("[budget.{account}]: {why}")]
+pub struct AccountError {
+    /// The name of the table.
+    pub account: String,
+    /// The problem.
+    pub why: AccountProblem,
+}
+
+/// The problem of one table.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AccountProblem {
+    /// The name.
+    #[error("a name has 1 to {MAX_ACCOUNT_NAME_BYTES} letters, digits, `-`, `_` or `.`")]
+    Name,
+    /// There is no limit.
+    #[error("there is no `limit`")]
+    NoLimit,
+    /// A limit cannot be read.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// Too many limits.
+    #[error("at most {MAX_ACCOUNT_LIMITS} limits are accepted")]
+    TooManyLimits,
+    /// The warning.
+    #[error("`{0}` is not a threshold: write `80%`")]
+    Warn(String),
+    /// The word of `on_full`.
+    #[error("`{0}` is not known here: write `refuse` or `pause`")]
+    OnFull(String),
+    /// The time zone.
+    #[error("no time zone `{0}`: write a name such as `Europe/Berlin`")]
+    Zone(String),
+    /// The parent.
+    #[error("no budget `{0}`, which is named as `parent`")]
+    NoParent(String),
+    /// The account is above itself.
+    #[error("it is its own parent")]
+    Cycle,
+    /// Too many tables.
+    #[error("at most {MAX_ACCOUNTS} budgets are accepted")]
+    TooMany,
+}
+
+impl Account {
+    /// An account with limits as texts, for every model, in UTC.
+    ///
+    /// # Errors
+    /// If the name or a limit cannot be read.
+    pub fn new(name: &str, limits: &[&str]) -> Result<Self, AccountError> {
+        let limit = limits.iter().map(|&limit| limit.to_owned()).collect();
+        Self::from_table(name, &BudgetTable { limit, ..BudgetTable::default() })
+    }
+
+    /// Reads a `[budget.NAME]` table.
+    ///
+    /// # Errors
+    /// The first problem.
+    pub fn from_table(name: &str, table: &BudgetTable) -> Result<Self, AccountError> {
+        Self::read(name, table).map_err(|why| AccountError { account: name.to_owned(), why })
+    }
+
+    fn read(name: &str, table: &BudgetTable) -> Result<Self, AccountProblem> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > MAX_ACCOUNT_NAME_BYTES || !name.chars().all(is_plain) {
+            return Err(AccountProblem::Name);
+        }
+        if table.limit.is_empty() {
+            return Err(AccountProblem::NoLimit);
+        }
+        if table.limit.len() > MAX_ACCOUNT_LIMITS {
+            return Err(AccountProblem::TooManyLimits);
+        }
+        let limits: Result<Vec<AccountLimit>, LimitError> =
+            table.limit.iter().map(|text| text.parse()).collect();
+        let on_full = match table.on_full.as_deref() {
+            None | Some("refuse") => OnFull::Refuse,
+            Some("pause") => OnFull::Pause,
+            Some(word) => return Err(AccountProblem::OnFull(word.to_owned())),
+        };
+        let zone = match table.timezone.as_deref() {
+            None => TimeZone::UTC,
+            Some(zone) => TimeZone::get(zone).map_err(|_| AccountProblem::Zone(zone.to_owned()))?,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            limits: limits?,
+            warn: table.warn.as_deref().map(percent).transpose()?,
+            parent: table.parent.clone(),
+            on_full,
+            models: table.models.clone(),
+            providers: table.providers.clone(),
+            zone,
+        })
+    }
+
+    /// Whether the account is drawn on by the model and not by the run.
+    #[must_use]
+    pub fn is_by_model(&self) -> bool {
+        !self.models.is_empty() || !self.providers.is_empty()
+    }
+
+    /// Whether a call of this model draws on an account that names models or providers.
+    fn takes(&self, provider: &str, model: &str) -> bool {
+        let matches = |patterns: &[String], name: &str| {
+            patterns.is_empty() || patterns.iter().any(|pattern| is_match(pattern, name))
+        };
+        self.is_by_model() && matches(&self.models, model) && matches(&self.providers, provider)
+    }
+}
+
+fn percent(text: &str) -> Result<u8, AccountProblem> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    let number = number.filter(|number| (1..=100).contains(number));
+    number.ok_or_else(|| AccountProblem::Warn(text.to_owned()))
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text.
+fn is_match(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// All accounts that are defined, by name, with their parents.
+///
+/// ```
+/// use endstop_runtime::account::{Account, AccountSet};
+///
+/// let mut team = Account::new("team-a", &["$200 per day"])?;
+/// team.parent = Some("org".to_owned());
+/// let set = AccountSet::new([team, Account::new("org", &["$5000 per month"])?])?;
+/// let names = |accounts: Vec<&Account>| accounts.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+/// assert_eq!(names(set.of_call(&["team-a"], "anthropic", "claude-opus-4-5")), ["org", "team-a"]);
+/// # Ok::<(), endstop_runtime::account::AccountError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct AccountSet {
+    accounts: BTreeMap<String, Account>,
+}
+
+impl AccountSet {
+    /// The set of some accounts. Of two with one name, the limits of both hold, and the rest is the first one's.
+    ///
+    /// # Errors
+    /// If a parent is missing, an account is above itself, or there are too many.
+    pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, AccountError> {
+        let mut set = Self::default();
+        for account in accounts {
+            set.add(account);
+        }
+        for account in set.accounts.values() {
+            let failed = |why| AccountError { account: account.name.clone(), why };
+            let mut seen = 0;
+            let mut next = account.parent.as_ref();
+            while let Some(parent) = next {
+                let Some(above) = set.accounts.get(parent) else {
+                    return Err(failed(AccountProblem::NoParent(parent.clone())));
+                };
+                seen += 1;
+                if seen > set.accounts.len() {
+                    return Err(failed(AccountProblem::Cycle));
+                }
+                next = above.parent.as_ref();
+            }
+            if account.limits.len() > MAX_ACCOUNT_LIMITS {
+                return Err(failed(AccountProblem::TooManyLimits));
+            }
+            if set.accounts.len() > MAX_ACCOUNTS {
+                return Err(failed(AccountProblem::TooMany));
+            }
+        }
+        Ok(set)
+    }
+
+    fn add(&mut self, account: Account) {
+        let Some(first) = self.accounts.get_mut(&account.name) else {
+            self.accounts.insert(account.name.clone(), account);
+            return;
+        };
+        for limit in account.limits {
+            if !first.limits.contains(&limit) {
+                first.limits.push(limit);
+            }
+        }
+        first.parent = first.parent.take().or(account.parent);
+        first.warn = first.warn.or(account.warn);
+    }
+
+    /// All accounts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.values()
+    }
+
+    /// One account.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Account> {
+        self.accounts.get(name)
+    }
+
+    /// Whether no account is defined.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
+    /// The accounts that a call draws on: those of its run by name, those of its model, and all parents. By name, each
+    /// once.
+    #[must_use]
+    pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
+        let mut found: BTreeMap<&str, &Account> = BTreeMap::new();
+        let of_run = of_run.iter().filter_map(|name| self.accounts.get(*name));
+        let of_model = self.accounts.values().filter(|it| it.takes(provider, model));
+        for account in of_run.chain(of_model) {
+            let mut next = Some(account);
+            while let Some(account) = next {
+                if found.insert(&account.name, account).is_some() {
+                    break;
+                }
+                next = account.parent.as_ref().and_then(|parent| self.accounts.get(parent));
+            }
+        }
+        found.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

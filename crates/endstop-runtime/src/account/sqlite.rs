@@ -1,0 +1,153 @@
+//! Accounts in one SQLite file, shared by all processes of a user.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use endstop_core::units::WallTime;
+use rusqlite::{Connection, TransactionBehavior};
+
+use self::rows::SqliteRows;
+use super::counters;
+use super::spec::Account;
+use super::store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms};
+use crate::clock::{WallClock, system_wall_time};
+use crate::ledger::Amounts;
+use crate::store::disk;
+
+mod rows;
+
+/// Accounts in one SQLite file (SQLite is built in). Any number of handles and processes may use it at a time; it has to be
+/// on a local disk.
+///
+/// An operation that returned has happened, whatever kills the process. A loss of power can take the last second back:
+/// waiting for the disk at every call would cost more than the call.
+///
+/// ```
+/// use endstop_runtime::account::{Account, BudgetStore, HoldTerms, SqliteBudgetStore};
+/// use endstop_runtime::ledger::Amounts;
+/// use std::time::Duration;
+///
+/// # let directory = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let store = SqliteBudgetStore::open(directory.join("budgets.sqlite"))?;
+/// let me = Account::new("me", &["1000 steps per day"])?;
+/// let steps = |steps| Amounts { steps, ..Amounts::ZERO };
+/// store.reserve(&[&me], steps(2), &HoldTerms { id: "a", owner: "run-1", ttl: Duration::from_secs(60) })?;
+///
+/// // Another process sees it.
+/// let other = SqliteBudgetStore::open(directory.join("budgets.sqlite"))?;
+/// assert_eq!(other.read(&[&me])?[0].limits[0].held, 2);
+/// # drop((store, other));
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SqliteBudgetStore {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+    wall: WallClock,
+}
+
+impl SqliteBudgetStore {
+    /// The store in a file, which is created if it is missing, with its directory.
+    ///
+    /// # Errors
+    /// If the file cannot be created, belongs to another program, or was written by a later version.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
+        Self::open_with_clock(file, Arc::new(system_wall_time))
+    }
+
+    /// Like [`SqliteBudgetStore::open`], with a clock.
+    ///
+    /// # Errors
+    /// Like [`SqliteBudgetStore::open`].
+    pub fn open_with_clock(
+        file: impl AsRef<Path>,
+        wall: WallClock,
+    ) -> Result<Self, BudgetStoreError> {
+        let path = file.as_ref().to_owned();
+        let failed = |error: std::io::Error| BudgetStoreError::Failed {
+            doing: "open the store of budgets",
+            path: path.clone(),
+            why: error.to_string(),
+        };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
+        {
+            disk::create_directory(directory).map_err(failed)?;
+        }
+        // SQLite gives the files that it creates beside this one the same permissions.
+        disk::create_file(&path).map_err(failed)?;
+        let connection = rows::open(&path, wall().0)?;
+        Ok(Self { path, connection: Mutex::new(connection), wall })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one operation in a transaction, which is taken back if the operation fails.
+    fn write(
+        &self,
+        doing: &'static str,
+        operation: impl FnOnce(&mut SqliteRows<'_>, WallTime) -> Result<(), BudgetStoreError>,
+    ) -> Result<(), BudgetStoreError> {
+        let failed = |error| rows::failed(doing, &self.path, &error);
+        let mut connection = self.locked();
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        // Read once all others have written: time does not run backwards because one waited.
+        let wall = (self.wall)();
+        operation(&mut SqliteRows::new(&transaction, doing, &self.path), wall)?;
+        transaction.commit().map_err(failed)
+    }
+}
+
+impl fmt::Debug for SqliteBudgetStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBudgetStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl BudgetStore for SqliteBudgetStore {
+    fn reserve(
+        &self,
+        accounts: &[&Account],
+        amounts: Amounts,
+        terms: &HoldTerms<'_>,
+    ) -> Result<(), BudgetStoreError> {
+        self.write("reserve on a budget", |rows, wall| {
+            counters::reserve(rows, wall, accounts, &amounts, terms)
+        })
+    }
+
+    fn grow(
+        &self,
+        accounts: &[&Account],
+        id: &str,
+        by: Amounts,
+        ttl: Duration,
+    ) -> Result<(), BudgetStoreError> {
+        self.write("extend a hold", |rows, wall| counters::grow(rows, wall, accounts, id, &by, ttl))
+    }
+
+    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError> {
+        self.write("settle a hold", |rows, wall| counters::settle(rows, wall, id, &actual))
+    }
+
+    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
+        let doing = "read the budgets";
+        let failed = |error| rows::failed(doing, &self.path, &error);
+        let mut connection = self.locked();
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(failed)?;
+        let mut rows = SqliteRows::new(&transaction, doing, &self.path);
+        counters::read(&mut rows, (self.wall)(), accounts)
+    }
+
+    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
+        self.write("correct a budget", |rows, wall| counters::adjust(rows, wall, adjustment))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! Tables and statements of accounts.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, TransactionBehavior, params};
+
+use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
+use super::super::store::{Adjustment, BudgetStoreError};
+use crate::clock::millis;
+use crate::limits::REMEMBER_HOLDS;
+
+/// The version of the tables that is written, and the last that is read.
+const SCHEMA_VERSION: i64 = 1;
+
+/// What tells the file from other programs' databases: `endb` in ASCII.
+const APPLICATION_ID: i64 = 0x656e_6462;
+
+/// How long one waits for other processes: a commit takes microseconds, so this long means that something hangs.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// How long to wait before the journal is asked for again, while others open the same new file.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Windows that are over are kept so long, for people who look back.
+const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
+
+const SCHEMA: &str = "
+CREATE TABLE clock (latest INTEGER NOT NULL) STRICT;
+INSERT INTO clock (latest) VALUES (0);
+CREATE TABLE counter (
+    account TEXT NOT NULL, kind TEXT NOT NULL, ended INTEGER NOT NULL, begun INTEGER NOT NULL,
+    settled_steps INTEGER NOT NULL, settled_tokens INTEGER NOT NULL, settled_picos INTEGER NOT NULL,
+    held_steps INTEGER NOT NULL, held_tokens INTEGER NOT NULL, held_picos INTEGER NOT NULL,
+    unconfirmed_steps INTEGER NOT NULL, unconfirmed_tokens INTEGER NOT NULL,
+    unconfirmed_picos INTEGER NOT NULL,
+    PRIMARY KEY (account, kind, ended, begun)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE hold (
+    id TEXT PRIMARY KEY NOT NULL, owner TEXT NOT NULL, expires INTEGER NOT NULL, state INTEGER NOT NULL,
+    steps INTEGER NOT NULL, tokens INTEGER NOT NULL, picos INTEGER NOT NULL, places TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX held ON hold (expires) WHERE state = 0;
+CREATE TABLE adjustment (
+    id TEXT PRIMARY KEY NOT NULL, at INTEGER NOT NULL, account TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL,
+    spent TEXT NOT NULL, returned TEXT NOT NULL
+) STRICT;
+";
+
+const COUNTERS: &str = "
+SELECT ended, begun, settled_steps, settled_tokens, settled_picos, held_steps, held_tokens, held_picos,
+    unconfirmed_steps, unconfirmed_tokens, unconfirmed_picos
+FROM counter WHERE account = ?1 AND kind = ?2 AND ended > ?3 ORDER BY ended, begun";
+
+const ADD: &str = "
+INSERT INTO counter VALUES (?1, ?2, ?3, ?4, max(?5, 0), max(?6, 0), max(?7, 0), max(?8, 0), max(?9, 0),
+    max(?10, 0), max(?11, 0), max(?12, 0), max(?13, 0))
+ON CONFLICT DO UPDATE SET
+    settled_steps = min(max(settled_steps + ?5, 0), ?14),
+    settled_tokens = min(max(settled_tokens + ?6, 0), ?14),
+    settled_picos = min(max(settled_picos + ?7, 0), ?14),
+    held_steps = min(max(held_steps + ?8, 0), ?14),
+    held_tokens = min(max(held_tokens + ?9, 0), ?14),
+    held_picos = min(max(held_picos + ?10, 0), ?14),
+    unconfirmed_steps = min(max(unconfirmed_steps + ?11, 0), ?14),
+    unconfirmed_tokens = min(max(unconfirmed_tokens + ?12, 0), ?14),
+    unconfirmed_picos = min(max(unconfirmed_picos + ?13, 0), ?14)";
+
+const HOLD: &str =
+    "SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE id = ?1";
+
+const EXPIRED: &str = "
+SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE state = 0 AND expires <= ?1";
+
+/// Opens the file, with tables, and forgets what is old.
+pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
+    let failed = |error| failed("open the store of budgets", path, &error);
+    let mut connection = Connection::open(path).map_err(failed)?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    check_owner(path, &connection)?;
+    keep_a_log(&connection).map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+    create_tables(&mut connection).map_err(failed)?;
+    forget(&connection, now).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Refuses what this program may not change.
+fn check_owner(path: &Path, connection: &Connection) -> Result<(), BudgetStoreError> {
+    let failed = |error| failed("open the store of budgets", path, &error);
+    let owner = number(connection, "application_id").map_err(failed)?;
+    let version = number(connection, "user_version").map_err(failed)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
+        .map_err(failed)?;
+    if owner != APPLICATION_ID && (tables > 0 || owner != 0 || version != 0) {
+        let why = "it is a database of another program".to_owned();
+        return Err(BudgetStoreError::Damaged { path: path.to_owned(), why });
+    }
+    if version > SCHEMA_VERSION {
+        return Err(BudgetStoreError::Newer {
+            path: path.to_owned(),
+            found: unsigned(version),
+            known: unsigned(SCHEMA_VERSION),
+        });
+    }
+    Ok(())
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+/// Turns write-ahead logging on. SQLite does not wait for this by itself.
+fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if is_busy(&error) && begun.elapsed() < BUSY => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
+    if number(connection, "user_version")? != 0 {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Others may have been first.
+    if number(&transaction, "user_version")? == 0 {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    transaction.commit()
+}
+
+/// Removes holds that ended, and windows that were over, long ago.
+fn forget(connection: &Connection, now: u64) -> rusqlite::Result<()> {
+    let ago = |length| signed(now.saturating_sub(millis(length)));
+    let old_holds = "SELECT EXISTS (SELECT 1 FROM hold WHERE state = 2 AND expires < ?1)";
+    let has_old: bool = connection.query_row(old_holds, [ago(REMEMBER_HOLDS)], |row| row.get(0))?;
+    if has_old {
+        let remove = "DELETE FROM hold WHERE state = 2 AND expires < ?1";
+        connection.execute(remove, [ago(REMEMBER_HOLDS)])?;
+        connection.execute("DELETE FROM counter WHERE ended < ?1", [ago(KEEP_COUNTERS)])?;
+    }
+    Ok(())
+}
+
+/// The rows within one transaction.
+#[derive(Clone, Copy)]
+pub(super) struct SqliteRows<'c> {
+    connection: &'c Connection,
+    doing: &'static str,
+    path: &'c Path,
+}
+
+impl<'c> SqliteRows<'c> {
+    pub(super) const fn new(
+        connection: &'c Connection,
+        doing: &'static str,
+        path: &'c Path,
+    ) -> Self {
+        Self { connection, doing, path }
+    }
+
+    fn done<T>(&self, result: rusqlite::Result<T>) -> Result<T, BudgetStoreError> {
+        result.map_err(|error| failed(self.doing, self.path, &error))
+    }
+
+    fn execute(&self, sql: &str, values: impl rusqlite::Params) -> Result<usize, BudgetStoreError> {
+        let run = || self.connection.prepare_cached(sql)?.execute(values);
+        self.done(run())
+    }
+}
+
+impl Rows for SqliteRows<'_> {
+    fn latest(&mut self) -> Result<u64, BudgetStoreError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached("SELECT latest FROM clock")?;
+            select.query_row((), |row| row.get(0)).map(unsigned)
+        };
+        self.done(read())
+    }
+
+    fn set_latest(&mut self, now: u64) -> Result<(), BudgetStoreError> {
+        self.execute("UPDATE clock SET latest = ?1", [signed(now)]).map(|_| ())
+    }
+
+    fn counters(
+        &mut self,
+        account: &str,
+        kind: &str,
+        after: u64,
+    ) -> Result<Vec<(Place, Counter)>, BudgetStoreError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached(COUNTERS)?;
+            let rows = select.query_map(params![account, kind, signed(after)], |row| {
+                let place = Place {
+                    account: account.to_owned(),
+                    kind: kind.to_owned(),
+                    end: unsigned(row.get(0)?),
+                    start: unsigned(row.get(1)?),
+                };
+                let three = |at: usize| -> rusqlite::Result<[i64; 3]> {
+                    Ok([row.get(at)?, row.get(at + 1)?, row.get(at + 2)?])
+                };
+                let (settled, held, unconfirmed) = (three(2)?, three(5)?, three(8)?);
+                Ok((place, Counter { settled, held, unconfirmed }))
+            })?;
+            rows.collect()
+        };
+        self.done(read())
+    }
+
+    fn add(&mut self, place: &Place, delta: &Counter) -> Result<(), BudgetStoreError> {
+        let Counter { settled: [a, b, c], held: [d, e, f], unconfirmed: [g, h, i] } = delta;
+        let (end, start) = (signed(place.end), signed(place.start));
+        let (account, kind) = (&place.account, &place.kind);
+        let values = params![account, kind, end, start, a, b, c, d, e, f, g, h, i, FULL];
+        self.execute(ADD, values).map(|_| ())
+    }
+
+    fn hold(&mut self, id: &str) -> Result<Option<StoredHold>, BudgetStoreError> {
+        let read = || self.connection.prepare_cached(HOLD)?.query_row([id], stored_hold).optional();
+        self.done(read())
+    }
+
+    fn put_hold(&mut self, hold: &StoredHold) -> Result<(), BudgetStoreError> {
+        let StoredHold { id, owner, expires, state, amounts: [steps, tokens, picos], places } =
+            hold;
+        // Texts and numbers always become JSON.
+        let places = serde_json::to_string(places).unwrap_or_default();
+        let values =
+            params![id, owner, signed(*expires), *state as i64, steps, tokens, picos, places];
+        let put = "INSERT OR REPLACE INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        self.execute(put, values).map(|_| ())
+    }
+
+    fn expired(&mut self, now: u64) -> Result<Vec<StoredHold>, BudgetStoreError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached(EXPIRED)?;
+            select.query_map([signed(now)], stored_hold)?.collect()
+        };
+        self.done(read())
+    }
+
+    fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
+        let Adjustment { id, account, spent, returned, who, why } = adjustment;
+        let text = |amounts| serde_json::to_string(amounts).unwrap_or_default();
+        let values = params![id, signed(now), account.name, who, why, text(spent), text(returned)];
+        let note = "INSERT OR IGNORE INTO adjustment VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        self.execute(note, values).map(|changed| changed > 0)
+    }
+}
+
+fn stored_hold(row: &Row<'_>) -> rusqlite::Result<StoredHold> {
+    let places: String = row.get(7)?;
+    let places = serde_json::from_str(&places)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(7, Type::Text, error.into()))?;
+    Ok(StoredHold {
+        id: row.get(0)?,
+        owner: row.get(1)?,
+        expires: unsigned(row.get(2)?),
+        state: match row.get(3)? {
+            0i64 => HoldState::Held,
+            1 => HoldState::Expired,
+            _ => HoldState::Settled,
+        },
+        amounts: [row.get(4)?, row.get(5)?, row.get(6)?],
+        places,
+    })
+}
+
+/// What an error of the database means for the caller.
+pub(super) fn failed(
+    doing: &'static str,
+    path: &Path,
+    error: &rusqlite::Error,
+) -> BudgetStoreError {
+    let path = path.to_owned();
+    let is_damaged = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    );
+    if is_damaged {
+        return BudgetStoreError::Damaged { path, why: error.to_string() };
+    }
+    BudgetStoreError::Failed { doing, path, why: error.to_string() }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

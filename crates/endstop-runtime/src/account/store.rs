@@ -1,0 +1,221 @@
+//! The trait of stores of accounts, and what they say.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use endstop_core::units::WallTime;
+use thiserror::Error;
+
+use super::limit::AccountLimit;
+use super::refused::{AccountRefused, time};
+use super::spec::Account;
+use crate::ledger::Amounts;
+
+/// The identity of a hold.
+///
+/// See the example of [the module](super).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldTerms<'h> {
+    /// The id, which no other hold has: 1 to 128 bytes.
+    pub id: &'h str,
+    /// Who settles it, for people.
+    pub owner: &'h str,
+    /// How long it lasts unless it is extended.
+    pub ttl: Duration,
+}
+
+/// A correction of an account by a person, or amounts from elsewhere.
+///
+/// See the example of [`BudgetStore::adjust`].
+#[derive(Clone, Copy, Debug)]
+pub struct Adjustment<'a> {
+    /// An id, so that a repeated correction counts once.
+    pub id: &'a str,
+    /// The account.
+    pub account: &'a Account,
+    /// Counts as spent in the window of each limit.
+    pub spent: Amounts,
+    /// Counts as given back; a counter does not fall below zero.
+    pub returned: Amounts,
+    /// Who corrects.
+    pub who: &'a str,
+    /// Why.
+    pub why: &'a str,
+}
+
+/// One limit of an account as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitState {
+    /// The limit.
+    pub limit: AccountLimit,
+    /// The settled amount in its window; unconfirmed amounts included.
+    pub settled: u64,
+    /// The part of it that no settlement confirmed: holds that expired.
+    pub unconfirmed: u64,
+    /// The held amount.
+    pub held: u64,
+    /// When the window ends; of a rolling one, when the first part of the spend leaves it. `None` if it does not.
+    pub resets_at: Option<WallTime>,
+    /// That time in the time zone of the account, for people.
+    pub resets_text: Option<String>,
+}
+
+impl LimitState {
+    /// What is left of the limit.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
+    }
+
+    pub(super) fn with_reset(self, account: &Account) -> Self {
+        let resets_text = self.resets_at.map(|at| time(at, &account.zone));
+        Self { resets_text, ..self }
+    }
+}
+
+/// An account as it stands.
+///
+/// See the example of [`BudgetStore::read`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountState {
+    /// The name.
+    pub account: String,
+    /// The time of the store.
+    pub now: WallTime,
+    /// How far the clock is behind the time of the store: it was set back, or had been ahead. Windows end later by that.
+    pub clock_behind: Duration,
+    /// Each limit.
+    pub limits: Vec<LimitState>,
+}
+
+/// Why a store of accounts did not do what it was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BudgetStoreError {
+    /// An account has too little left. Nothing is held.
+    #[error(transparent)]
+    Refused(Box<AccountRefused>),
+    /// The hold was settled or has expired: it cannot grow, and its id cannot be used again.
+    #[error("the hold `{0}` has ended")]
+    Ended(String),
+    /// Nobody reserved it, or it ended so long ago that it is forgotten.
+    #[error("no hold `{0}`")]
+    UnknownHold(String),
+    /// An id of no bytes or too many.
+    #[error("an id has 1 to 128 bytes, not {0}")]
+    Id(usize),
+    /// A later version of the program wrote the file.
+    #[error("`{}` has format {found}, and this program knows up to {known}; use a later version of it", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its format.
+        found: u64,
+        /// The last version that is known.
+        known: u64,
+    },
+    /// The file belongs to another program, or is damaged.
+    #[error("`{}` is no store of budgets: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The medium refused, or others kept it busy for too long.
+    #[error("cannot {doing} (`{}`): {why}", path.display())]
+    Failed {
+        /// What was asked.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system or the database said.
+        why: String,
+    },
+}
+
+/// Counters of accounts, changed by five operations.
+///
+/// Every operation is atomic over all accounts: it happens as a whole or not at all. If it returns an error, it has not
+/// happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it with the same
+/// id is safe in both cases. Operations block: some ten microseconds for a local file, and longer while other processes
+/// write.
+pub trait BudgetStore: Debug + Send + Sync {
+    /// Holds amounts on all accounts, in the current window of each of their limits, or on none.
+    ///
+    /// After a crash: if it happened, the hold counts until it expires, and is then settled in full. A repetition with the
+    /// same id holds nothing more.
+    ///
+    /// # Errors
+    /// [`BudgetStoreError::Refused`] if it does not fit. [`BudgetStoreError::Ended`] if the id was used.
+    fn reserve(
+        &self,
+        accounts: &[&Account],
+        amounts: Amounts,
+        terms: &HoldTerms<'_>,
+    ) -> Result<(), BudgetStoreError>;
+
+    /// Adds to a hold, in the windows in which it was reserved, and lets it last `ttl` from now. With nothing to add it is
+    /// the sign that the owner lives.
+    ///
+    /// After a crash: a growth that happened stays; unlike the others, this operation adds again if it is repeated.
+    ///
+    /// # Errors
+    /// [`BudgetStoreError::Refused`] if it does not fit: the hold is as before. [`BudgetStoreError::Ended`] if it is no
+    /// longer held.
+    fn grow(
+        &self,
+        accounts: &[&Account],
+        id: &str,
+        by: Amounts,
+        ttl: Duration,
+    ) -> Result<(), BudgetStoreError>;
+
+    /// Ends a hold with the actual amounts, in the windows in which it was reserved; more than was held counts in full. A
+    /// hold that expired is corrected.
+    ///
+    /// After a crash: a repetition counts once. A hold that nobody settles expires, so an actual amount can be counted too
+    /// high, and never too low.
+    ///
+    /// # Errors
+    /// [`BudgetStoreError::UnknownHold`]; never because of an amount.
+    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError>;
+
+    /// Reads accounts. Nothing changes.
+    ///
+    /// ```
+    /// use endstop_runtime::account::{Account, BudgetStore, MemoryBudgetStore};
+    ///
+    /// let me = Account::new("me", &["$5 per day"])?;
+    /// let state = MemoryBudgetStore::new().read(&[&me])?;
+    /// assert_eq!(state[0].limits[0].left(), 5_000_000_000_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError>;
+
+    /// Corrects an account, and notes who did it and why.
+    ///
+    /// After a crash: a repetition with the same id counts once.
+    ///
+    /// ```
+    /// use endstop_core::units::Money;
+    /// use endstop_runtime::account::{Account, Adjustment, BudgetStore, MemoryBudgetStore};
+    /// use endstop_runtime::ledger::Amounts;
+    ///
+    /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
+    /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
+    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let why = "spent elsewhere";
+    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// assert_eq!(store.read(&[&me])?[0].limits[0].settled, 2_000_000_000_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError>;
+}

@@ -1,0 +1,93 @@
+//! Calls on accounts: held before the call is fitted and without the locks of the run, because a store may wait for other
+//! processes.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::OnUnpriced;
+use endstop_core::units::Cost;
+
+use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
+use crate::clock::system_wall_time;
+use crate::ledger::Amounts;
+use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK};
+use crate::run::{CancelOn, RunHandle, StopReach, Waited};
+
+impl RunHandle {
+    /// Holds the worst case of a call on its accounts, as far as they leave room. `None` if it draws on none.
+    pub(super) fn reserve_on_accounts(
+        &self,
+        plan: &PlannedCall<'_>,
+        counts_step: bool,
+    ) -> Result<Option<AccountHold>, NotAdmitted> {
+        let Some(accounts) = self.node().accounts() else { return Ok(None) };
+        let (least, wanted) = (plan.least_output(), plan.max_output());
+        if is_untold_money(accounts, plan) {
+            return Err(NotAdmitted::Unpriced);
+        }
+        let amounts = |output| {
+            let amounts = plan.amounts(plan.worst(output));
+            Amounts { steps: u64::from(counts_step), ..amounts }
+        };
+        let (provider, model) = (plan.provider(), plan.model());
+        let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
+        held.map_err(NotAdmitted::Account)
+    }
+
+    /// Whether an account refuses even the least of a call: then nothing is to begin of it, its step neither.
+    pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
+        let Some(accounts) = self.node().accounts() else { return Ok(()) };
+        // The run's own rules come first.
+        if !self.would_admit(&EventKind::StepBegin) {
+            return Ok(());
+        }
+        let planned = self.planned(plan);
+        if is_untold_money(accounts, &planned) {
+            return Err(NotAdmitted::Unpriced);
+        }
+        let least = planned.amounts(planned.worst(planned.least_output()));
+        let least = Amounts { steps: 1, ..least };
+        let checked = accounts.check(planned.provider(), planned.model(), &least);
+        checked.map_err(NotAdmitted::Account)
+    }
+
+    /// Waits until it is worth asking an account again ([`NotBegun::AwaitsAccount`](crate::NotBegun::AwaitsAccount)): a
+    /// moment if calls of others are in flight, and at most a second at a time until its window resets, so that a run
+    /// continues within a second of it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing changes.
+    pub async fn wait_for_account(&self, wait: &AccountWait) -> Waited<()> {
+        let pause = wait.until.map_or(ACCOUNT_RECHECK, |until| {
+            let left = until.0.saturating_sub(system_wall_time().0);
+            Duration::from_millis(left).clamp(ACCOUNT_RECHECK, RESET_RECHECK)
+        });
+        let mut moment = pin!(tokio::time::sleep(pause));
+        self.wait(&mut moment, CancelOn::Any).await
+    }
+
+    /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.
+    pub(super) fn refused_by_account(&self, refused: &AccountRefused, is_by_model: bool) {
+        let signal = refused.signal();
+        if self.node().reach() == StopReach::Tree && !is_by_model {
+            let mut owner = self.node();
+            while let Some(parent) = &owner.parent {
+                owner = parent;
+            }
+            if !std::sync::Arc::ptr_eq(owner, self.node()) {
+                Self::of(std::sync::Arc::clone(owner)).raise(&signal);
+            }
+        }
+        self.raise(&signal);
+    }
+}
+
+/// Whether an account limits money that nobody can tell.
+fn is_untold_money(accounts: &RunAccounts, plan: &PlannedCall<'_>) -> bool {
+    plan.unpriced() == OnUnpriced::Stop
+        && accounts.limits_money(plan.provider(), plan.model())
+        && plan.worst(0).cost == Cost::Unpriced
+}

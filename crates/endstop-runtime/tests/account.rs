@@ -1,0 +1,18 @@
+//! Stores of accounts: one contract for all, generated schedules, and what `kill -9` leaves.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the helpers of these tests fail as their tests do"
+)]
+
+#[path = "account/contract.rs"]
+mod contract;
+#[cfg(all(unix, feature = "sqlite"))]
+#[path = "account/kill.rs"]
+mod kill;
+#[path = "account/schedule.rs"]
+mod schedule;
+#[path = "account/stores.rs"]
+mod stores;

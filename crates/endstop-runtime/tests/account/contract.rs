@@ -1,0 +1,264 @@
+//! What every store does.
+
+use std::time::Duration;
+
+use endstop_core::units::Money;
+use endstop_runtime::account::{Adjustment, BudgetStoreError, OnFull};
+use endstop_runtime::ledger::Amounts;
+
+use super::stores::*;
+
+/// Runs a test on all stores, each with a clock of its own that starts at a quarter past 10 in the morning.
+fn on_all(test: impl Fn(&Pair, &Clock)) {
+    let clock = Clock::at(0);
+    for pair in Pair::all(&clock) {
+        clock.set(MIDNIGHT + 10 * HOUR + HOUR / 4);
+        test(&pair, &clock);
+    }
+}
+
+#[test]
+fn a_limit_is_shared_by_all_handles() {
+    on_all(|pair, _| {
+        let [one, other] = &pair.handles;
+        let me = account("me", &["$1 per day"]);
+        one.reserve(&[&me], cents(60), &terms("a")).unwrap();
+        let refusal = refused(other.reserve(&[&me], cents(60), &terms("b")));
+        assert!(refusal.is_only_held() && refusal.left() == 400_000_000_000, "{}", pair.name);
+        one.settle("a", cents(35)).unwrap();
+        other.reserve(&[&me], cents(65), &terms("b")).unwrap();
+        assert_eq!(committed(&**one, &me), (35, 65));
+    });
+}
+
+#[test]
+fn a_refusal_says_account_window_rest_and_reset() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let team = account("team-a", &["$5 per day"]);
+        store.reserve(&[&team], cents(488), &terms("a")).unwrap();
+        store.settle("a", cents(488)).unwrap();
+        let refusal = refused(store.reserve(&[&team], cents(30), &terms("b")));
+        assert_eq!(
+            refusal.to_string(),
+            "budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in \
+             13h45m, at 2026-11-26 00:00 UTC"
+        );
+        assert_eq!(refusal.on_full, OnFull::Refuse);
+        let never = refused(store.reserve(&[&team], cents(501), &terms("c")));
+        assert!(!never.fits_after_reset() && !never.is_only_held());
+    });
+}
+
+#[test]
+fn every_operation_counts_once() {
+    on_all(|pair, _| {
+        let [one, other] = &pair.handles;
+        let me = account("me", &["$1 per day"]);
+        for store in [one, other, one] {
+            store.reserve(&[&me], cents(60), &terms("a")).unwrap();
+        }
+        assert_eq!(committed(&**one, &me), (0, 60));
+        for store in [one, other, one] {
+            store.settle("a", cents(10)).unwrap();
+        }
+        assert_eq!(committed(&**one, &me), (10, 0));
+        let again = one.reserve(&[&me], cents(1), &terms("a"));
+        assert!(matches!(again, Err(BudgetStoreError::Ended(_))), "{}: {again:?}", pair.name);
+        assert!(matches!(one.settle("x", cents(1)), Err(BudgetStoreError::UnknownHold(_))));
+        assert!(matches!(one.reserve(&[&me], cents(1), &terms("")), Err(BudgetStoreError::Id(0))));
+    });
+}
+
+#[test]
+fn all_accounts_or_none() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let org = account("org", &["$1 per month"]);
+        let mut team = account("team", &["$5 per day"]);
+        team.parent = Some("org".to_owned());
+        let refusal = refused(store.reserve(&[&org, &team], cents(101), &terms("a")));
+        assert_eq!(refusal.account, "org");
+        assert_eq!(committed(&**store, &team), (0, 0));
+        store.reserve(&[&org, &team], cents(100), &terms("a")).unwrap();
+        assert_eq!((committed(&**store, &org), committed(&**store, &team)), ((0, 100), (0, 100)));
+        // Of several that refuse, the outermost says so.
+        let refusal = refused(store.reserve(&[&team, &org], cents(600), &terms("b")));
+        assert_eq!(refusal.account, "org", "{}", pair.name);
+    });
+}
+
+#[test]
+fn an_expired_hold_is_charged_and_a_late_settlement_corrects_it() {
+    on_all(|pair, clock| {
+        let [one, other] = &pair.handles;
+        let me = account("me", &["$1 per day"]);
+        one.reserve(&[&me], cents(60), &terms("a")).unwrap();
+        clock.set(clock.now() + 61_000);
+        // Any operation of anybody expires it.
+        other.reserve(&[&me], cents(10), &terms("b")).unwrap();
+        assert_eq!(committed(&**one, &me), (60, 10));
+        assert_eq!(first(&**one, &me).unconfirmed, 600_000_000_000);
+        let late = one.grow(&[&me], "a", Amounts::ZERO, TTL);
+        assert!(matches!(late, Err(BudgetStoreError::Ended(_))), "{}: {late:?}", pair.name);
+        for _ in 0..2 {
+            one.settle("a", cents(20)).unwrap();
+        }
+        assert_eq!(committed(&**one, &me), (20, 10));
+        assert_eq!(first(&**one, &me).unconfirmed, 0);
+    });
+}
+
+#[test]
+fn a_heartbeat_keeps_a_hold_and_growth_is_checked() {
+    on_all(|pair, clock| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day", "$0.70 per rolling 5h"]);
+        store.reserve(&[&me], cents(60), &terms("a")).unwrap();
+        for _ in 0..5 {
+            clock.set(clock.now() + 50_000);
+            store.grow(&[&me], "a", Amounts::ZERO, TTL).unwrap();
+        }
+        assert_eq!(committed(&**store, &me), (0, 60));
+        let refusal = refused(store.grow(&[&me], "a", cents(11), TTL));
+        assert_eq!(refusal.limit.to_string(), "$0.70 per rolling 5h", "{}", pair.name);
+        store.grow(&[&me], "a", cents(10), TTL).unwrap();
+        assert_eq!(committed(&**store, &me), (0, 70));
+    });
+}
+
+#[test]
+fn a_window_resets_and_late_settlements_go_to_their_own() {
+    on_all(|pair, clock| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day"]);
+        clock.set(MIDNIGHT + 24 * HOUR - 1_000);
+        store.reserve(&[&me], cents(100), &terms("a")).unwrap();
+        assert_eq!(first(&**store, &me).resets_text.unwrap(), "2026-11-26 00:00 UTC");
+        clock.set(MIDNIGHT + 24 * HOUR);
+        store.reserve(&[&me], cents(100), &terms("b")).unwrap();
+        store.settle("a", cents(500)).unwrap();
+        assert_eq!(committed(&**store, &me), (0, 100), "{}", pair.name);
+    });
+}
+
+#[test]
+fn no_window_opens_again_when_the_clock_is_set_back() {
+    on_all(|pair, clock| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day"]);
+        store.reserve(&[&me], cents(100), &terms("a")).unwrap();
+        store.settle("a", cents(100)).unwrap();
+        // A jump of ten days opens one window; back again, it stays.
+        clock.set(MIDNIGHT + 240 * HOUR);
+        store.reserve(&[&me], cents(100), &terms("b")).unwrap();
+        store.settle("b", cents(100)).unwrap();
+        for days in [0, 1, 5, 10] {
+            clock.set(MIDNIGHT + days * 24 * HOUR);
+            refused(store.reserve(&[&me], cents(1), &terms("c")));
+        }
+        clock.set(MIDNIGHT);
+        let behind = store.read(&[&me]).unwrap()[0].clock_behind;
+        assert_eq!(behind, Duration::from_secs(240 * 3_600), "{}", pair.name);
+        clock.set(MIDNIGHT + 11 * 24 * HOUR);
+        store.reserve(&[&me], cents(1), &terms("c")).unwrap();
+    });
+}
+
+#[test]
+fn an_actual_amount_above_the_hold_counts_in_full() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day", "100 tokens", "2 steps"]);
+        store.reserve(&[&me], cents(10), &terms("a")).unwrap();
+        store.settle("a", cents(250)).unwrap();
+        assert_eq!(committed(&**store, &me), (250, 0));
+        // Not even what costs nothing is admitted.
+        refused(store.reserve(&[&me], Amounts { steps: 1, ..Amounts::ZERO }, &terms("b")));
+        store.settle("a", Amounts::ZERO).unwrap();
+        let most = Amounts { cost: Money::from_picos(u64::MAX), tokens: u64::MAX, ..Amounts::ZERO };
+        let you = account("you", &["100 tokens"]);
+        store.reserve(&[&you], cents(1), &terms("c")).unwrap();
+        store.settle("c", most).unwrap();
+        assert!(first(&**store, &you).settled > 1 << 60, "{}", pair.name);
+        refused(store.reserve(&[&you], Amounts { tokens: u64::MAX, ..Amounts::ZERO }, &terms("d")));
+    });
+}
+
+#[test]
+fn counts_admit_exactly_their_limit() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let me = account("me", &["3 steps per day"]);
+        let step = Amounts { steps: 1, ..Amounts::ZERO };
+        for id in ["a", "b", "c"] {
+            store.reserve(&[&me], step, &terms(id)).unwrap();
+            store.settle(id, step).unwrap();
+        }
+        let refusal = refused(store.reserve(&[&me], step, &terms("d")));
+        assert_eq!(refusal.left(), 0, "{}", pair.name);
+        let none = account("none", &["0 steps"]);
+        refused(store.reserve(&[&none], step, &terms("e")));
+    });
+}
+
+#[test]
+fn a_correction_counts_once() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day", "$9"]);
+        let adjust = |id, spent, returned| {
+            let (account, who, why) = (&me, "ann", "test");
+            store.adjust(&Adjustment { id, account, spent, returned, who, why }).unwrap();
+        };
+        adjust("1", cents(80), Amounts::ZERO);
+        adjust("1", cents(80), Amounts::ZERO);
+        assert_eq!(committed(&**store, &me), (80, 0));
+        adjust("2", Amounts::ZERO, cents(30));
+        assert_eq!(committed(&**store, &me), (50, 0));
+        adjust("3", Amounts::ZERO, cents(900));
+        assert_eq!(committed(&**store, &me), (0, 0), "{}", pair.name);
+    });
+}
+
+#[test]
+fn another_time_zone_gives_no_second_day() {
+    on_all(|pair, _| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per day"]);
+        store.reserve(&[&me], cents(100), &terms("a")).unwrap();
+        let mut moved = me.clone();
+        moved.zone = jiff::tz::TimeZone::get("Pacific/Auckland").unwrap();
+        refused(store.reserve(&[&moved], cents(1), &terms("b")));
+        assert_eq!(committed(&**store, &moved), (0, 100), "{}", pair.name);
+    });
+}
+
+#[test]
+fn threads_cannot_pass_a_limit_together() {
+    on_all(|pair, _| {
+        let me = account("me", &["$1 per day"]);
+        let admitted: usize = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8)
+                .map(|thread| {
+                    let (store, me) = (&pair.handles[thread % 2], &me);
+                    scope.spawn(move || {
+                        let id = |call| format!("{thread}-{call}");
+                        let all = (0..20).map(id).filter(|id| {
+                            let begun = store.reserve(&[me], cents(3), &terms(id)).is_ok();
+                            if begun {
+                                store.settle(id, cents(2)).unwrap();
+                            }
+                            begun
+                        });
+                        all.count()
+                    })
+                })
+                .collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let (settled, held) = committed(&*pair.handles[0], &me);
+        assert_eq!((settled, held), (2 * admitted as u64, 0), "{}", pair.name);
+        assert!(settled <= 100 && settled > 90, "{settled}");
+    });
+}

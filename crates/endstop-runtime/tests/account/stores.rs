@@ -1,0 +1,116 @@
+//! The stores under test, with a clock that the test sets.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use endstop_core::units::{Money, WallTime};
+use endstop_runtime::account::{
+    Account, AccountRefused, BudgetStore, BudgetStoreError, HoldTerms, LimitState,
+    MemoryBudgetStore,
+};
+use endstop_runtime::clock::WallClock;
+use endstop_runtime::ledger::Amounts;
+
+/// 2026-11-25 00:00 UTC, a Wednesday.
+pub(super) const MIDNIGHT: u64 = 1_795_564_800_000;
+pub(super) const HOUR: u64 = 3_600_000;
+pub(super) const TTL: Duration = Duration::from_secs(60);
+
+/// A clock that the test sets, in milliseconds since 1970.
+#[derive(Clone, Default)]
+pub(super) struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    pub(super) fn at(millis: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(millis)))
+    }
+
+    pub(super) fn set(&self, millis: u64) {
+        self.0.store(millis, Ordering::SeqCst);
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wall(&self) -> WallClock {
+        let clock = self.clone();
+        Arc::new(move || WallTime(clock.now()))
+    }
+}
+
+/// Two handles of one store, as two processes have them.
+pub(super) struct Pair {
+    pub(super) name: &'static str,
+    pub(super) handles: [Box<dyn BudgetStore>; 2],
+    directory: Option<PathBuf>,
+}
+
+impl Pair {
+    pub(super) fn memory(clock: &Clock) -> Self {
+        let store = MemoryBudgetStore::with_clock(clock.wall());
+        let handles: [Box<dyn BudgetStore>; 2] = [Box::new(store.clone()), Box::new(store)];
+        Self { name: "memory", handles, directory: None }
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(super) fn sqlite(clock: &Clock) -> Self {
+        use endstop_runtime::account::SqliteBudgetStore;
+        let directory = std::env::temp_dir()
+            .join(format!("endstop-accounts-{}", endstop_runtime::store::RunId::new()));
+        let open = || -> Box<dyn BudgetStore> {
+            let file = directory.join("budgets.sqlite");
+            Box::new(SqliteBudgetStore::open_with_clock(file, clock.wall()).unwrap())
+        };
+        Self { name: "sqlite", handles: [open(), open()], directory: Some(directory.clone()) }
+    }
+
+    pub(super) fn all(clock: &Clock) -> Vec<Self> {
+        vec![
+            Self::memory(clock),
+            #[cfg(feature = "sqlite")]
+            Self::sqlite(clock),
+        ]
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            // The file stays where it is in use; nothing depends on it.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+pub(super) fn cents(cents: u64) -> Amounts {
+    Amounts { cost: Money::from_picos(cents * 10_000_000_000), ..Amounts::ZERO }
+}
+
+pub(super) fn account(name: &str, limits: &[&str]) -> Account {
+    Account::new(name, limits).unwrap()
+}
+
+pub(super) fn terms(id: &str) -> HoldTerms<'_> {
+    HoldTerms { id, owner: "test", ttl: TTL }
+}
+
+pub(super) fn refused(result: Result<(), BudgetStoreError>) -> AccountRefused {
+    match result {
+        Err(BudgetStoreError::Refused(refused)) => *refused,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The first limit of an account.
+pub(super) fn first(store: &dyn BudgetStore, account: &Account) -> LimitState {
+    store.read(&[account]).unwrap()[0].limits[0].clone()
+}
+
+/// Settled and held cents of the first limit.
+pub(super) fn committed(store: &dyn BudgetStore, account: &Account) -> (u64, u64) {
+    let LimitState { settled, held, .. } = first(store, account);
+    (settled / 10_000_000_000, held / 10_000_000_000)
+}

@@ -1,0 +1,384 @@
+//! Calls of runs on accounts: what is held, settled and refused, and waits for room.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of these tests fail as their tests do"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use endstop_core::condition::named::max_steps;
+use endstop_core::policy::{OnUnpriced, Policy};
+use endstop_core::probe::Probes;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, TokenUsage, WallTime};
+use endstop_core::{Program, Status};
+use endstop_price::PriceTable;
+use endstop_runtime::account::{
+    Account, AccountSet, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms,
+    LimitState, MemoryBudgetStore, OnFull, RunAccounts,
+};
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::observe::RunInfo;
+use endstop_runtime::store::RunId;
+use endstop_runtime::{
+    CallPlan, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle, Waited,
+};
+
+/// 2026-11-25 12:00 UTC.
+const NOON: u64 = 1_795_608_000_000;
+
+fn pricing() -> Pricing {
+    Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded())
+}
+
+/// A call of 1,000 input tokens (at most $0.00375, if they are written to a cache) and up to 1,000 output tokens ($0.015).
+fn plan(pricing: &Pricing) -> CallPlan<'_> {
+    CallPlan {
+        pricing,
+        input: 1_000,
+        tool_input: 0,
+        told: 0,
+        max_output: 1_000,
+        min_output: 16,
+        is_wrap_up: false,
+        is_final: true,
+        takes_share: false,
+    }
+}
+
+fn policy() -> Policy {
+    Policy { on_unpriced: Some(OnUnpriced::Stop), ..Policy::from(max_steps(99)) }
+}
+
+fn run(accounts: &RunAccounts) -> RunHandle {
+    let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+    let id = RunId::new();
+    let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+    let program = Arc::new(Program::new(&policy(), &Probes::new()).unwrap());
+    let accounts = Some(accounts.clone());
+    let run =
+        RunHandle::root(info, program, RunEnvironment { accounts, ..RunEnvironment::default() });
+    run.begin();
+    run
+}
+
+fn accounts(store: impl BudgetStore + 'static, account: Account) -> RunAccounts {
+    let name = account.name.clone();
+    RunAccounts::new(Arc::new(store), AccountSet::new([account]).unwrap(), &[&name], "test")
+}
+
+fn me(limits: &[&str]) -> Account {
+    Account::new("me", limits).unwrap()
+}
+
+fn first(accounts: &RunAccounts) -> LimitState {
+    accounts.read().unwrap().remove(0).limits.remove(0)
+}
+
+fn begin(run: &RunHandle) -> Result<OpenCall, NotBegun> {
+    let pricing = pricing();
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits(), "{:?}", run.status());
+    run.begin_call(&plan)
+}
+
+/// $0.003 + $0.0015.
+fn reply(call: OpenCall) {
+    let usage = TokenUsage { input: 1_000, output: 100, ..TokenUsage::default() };
+    call.replied(&Outcome { usage, ..Outcome::default() });
+}
+
+fn signal(run: &RunHandle) -> StopSignal {
+    run.look(|run| run.last_stop_signal().cloned()).unwrap()
+}
+
+#[test]
+fn a_call_holds_its_worst_case_and_settles_at_its_cost() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1 per day", "9 steps", "1M tokens"]));
+    let run = run(&accounts);
+    let call = begin(&run).unwrap();
+    let states = accounts.read().unwrap().remove(0).limits;
+    let held: Vec<u64> = states.iter().map(|limit| limit.held).collect();
+    assert_eq!(held, [18_750_000_000, 1, 2_000]);
+    reply(call);
+    let states = accounts.read().unwrap().remove(0).limits;
+    let both: Vec<_> = states.iter().map(|limit| (limit.settled, limit.held)).collect();
+    assert_eq!(both, [(4_500_000_000, 0), (1, 0), (1_100, 0)]);
+    assert_eq!(run.cost(), Cost::Known("0.0045".parse().unwrap()));
+}
+
+#[test]
+fn a_retry_is_no_second_step() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["9 steps"]));
+    let run = run(&accounts);
+    let pricing = pricing();
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits());
+    for _ in 0..3 {
+        reply(run.begin_call(&plan).unwrap());
+    }
+    assert_eq!(first(&accounts).settled, 1);
+}
+
+#[test]
+fn the_output_cap_is_lowered_to_what_the_account_leaves() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.0105 per day"]));
+    let run = run(&accounts);
+    let call = begin(&run).unwrap();
+    assert_eq!(call.output_cap(), Some(450));
+    assert_eq!(call.lowered_by(), Some(StopReason::CostLimitReached));
+    reply(call);
+    // $0.006 are left: 150 more output tokens.
+    let call = begin(&run).unwrap();
+    assert_eq!(call.output_cap(), Some(150));
+    reply(call);
+    assert_eq!(first(&accounts).settled, 9_000_000_000);
+}
+
+#[test]
+fn a_full_account_stops_the_run_before_its_step() {
+    let store = MemoryBudgetStore::with_clock(Arc::new(|| WallTime(NOON)));
+    let accounts = accounts(store, me(&["$0.005 per day"]));
+    let run = run(&accounts);
+    reply(begin(&run).unwrap());
+    let pricing = pricing();
+    assert!(!run.begin_step(&plan(&pricing)).admits());
+    let signal = signal(&run);
+    assert_eq!(signal.reason, StopReason::CostLimitReached);
+    assert_eq!(signal.source.as_deref(), Some("budget:me"));
+    assert_eq!(
+        signal.message,
+        "budget me: $0.0005 left of $0.005 per day ($0.0045 spent, $0.00 held), $0.00399 needed; resets in 12h, \
+         at 2026-11-26 00:00 UTC"
+    );
+    assert_eq!(run.look(|run| run.step_count()), 1);
+    assert!(run.is_out_of_budget());
+    // Another run is refused at its first call.
+    let other = self::run(&accounts);
+    assert!(!other.begin_step(&plan(&pricing)).admits());
+    assert_eq!(first(&accounts).settled, 4_500_000_000);
+}
+
+#[test]
+fn each_unit_has_its_stop_reason() {
+    for (limit, reason) in [
+        ("0 steps", StopReason::StepsLimitReached),
+        ("900 tokens", StopReason::TokenLimitReached),
+        ("$0", StopReason::CostLimitReached),
+    ] {
+        let accounts = accounts(MemoryBudgetStore::new(), me(&[limit]));
+        let run = run(&accounts);
+        assert!(!run.begin_step(&plan(&pricing())).admits());
+        assert_eq!((signal(&run).reason, run.status()), (reason, Status::Stopped), "{limit}");
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_counts_its_worst_case() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1"]));
+    let run = run(&accounts);
+    drop(begin(&run).unwrap());
+    assert_eq!((first(&accounts).settled, first(&accounts).held), (18_750_000_000, 0));
+}
+
+#[test]
+fn the_rules_of_the_run_refuse_without_a_trace_on_the_account() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1"]));
+    let run = run(&accounts);
+    let pricing = pricing();
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits());
+    run.raise(&StopSignal::new(StopReason::StopRequested));
+    assert!(matches!(run.begin_call(&plan), Err(NotBegun::Over(Status::Stopped))));
+    assert_eq!((first(&accounts).settled, first(&accounts).held), (0, 0));
+}
+
+#[test]
+fn a_model_without_a_price_is_refused_where_an_account_limits_money() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1"]));
+    let run = run(&accounts);
+    let pricing = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
+    assert!(!run.begin_step(&plan(&pricing)).admits());
+    assert!(signal(&run).message.contains("`no-such-model` has no price"), "{:?}", signal(&run));
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_calls_of_others() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.02"]));
+    let (one, other) = (run(&accounts), run(&accounts));
+    let call = begin(&one).unwrap();
+    let pricing = pricing();
+    let plan = plan(&pricing);
+    assert!(other.begin_step(&plan).admits());
+    let wait = match other.begin_call(&plan) {
+        Err(NotBegun::AwaitsAccount(wait)) => wait,
+        begun => panic!("{begun:?}"),
+    };
+    assert!(wait.until.is_none());
+    assert_eq!(other.wait_for_account(&wait).await, Waited::Done(()));
+    reply(call);
+    reply(other.begin_call(&plan).unwrap());
+    assert_eq!(first(&accounts).settled, 9_000_000_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_reset_continues_by_itself() {
+    let clock = Arc::new(AtomicU64::new(NOON));
+    let wall = Arc::clone(&clock);
+    let store =
+        MemoryBudgetStore::with_clock(Arc::new(move || WallTime(wall.load(Ordering::SeqCst))));
+    let mut account = me(&["$0.02 per day"]);
+    account.on_full = OnFull::Pause;
+    let accounts = accounts(store, account);
+    let run = run(&accounts);
+    for _ in 0..4 {
+        reply(begin(&run).unwrap());
+    }
+    let pricing = pricing();
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits());
+    let mut waits = 0;
+    let call = loop {
+        match run.begin_call(&plan) {
+            Ok(call) => break call,
+            Err(NotBegun::AwaitsAccount(wait)) => {
+                assert_eq!(wait.until, Some(WallTime(NOON + 12 * 3_600_000)));
+                let begun = tokio::time::Instant::now();
+                assert_eq!(run.wait_for_account(&wait).await, Waited::Done(()));
+                assert!(begun.elapsed() <= Duration::from_secs(1), "asked again in time");
+                waits += 1;
+                if waits == 5 {
+                    clock.store(NOON + 12 * 3_600_000, Ordering::SeqCst);
+                }
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    reply(call);
+    assert_eq!((waits, first(&accounts).settled), (5, 4_500_000_000));
+    // A person ends the wait.
+    run.token().cancel(
+        StopSignal::new(StopReason::UserRequested),
+        endstop_runtime::cancel::Urgency::Graceful,
+    );
+}
+
+#[test]
+fn accounts_of_models_are_drawn_on_by_their_calls_alone() {
+    let mut opus = Account::new("opus", &["$0.001"]).unwrap();
+    opus.models = vec!["claude-opus-*".to_owned()];
+    let set = AccountSet::new([me(&["$1"]), opus]).unwrap();
+    let accounts = RunAccounts::new(Arc::new(MemoryBudgetStore::new()), set, &["me"], "test");
+    let run = run(&accounts);
+    reply(begin(&run).unwrap());
+    let opus = Pricing::new("anthropic", "claude-opus-4-5", PriceTable::embedded());
+    assert!(!run.begin_step(&plan(&opus)).admits());
+    assert_eq!(signal(&run).source.as_deref(), Some("budget:opus"));
+}
+
+#[test]
+fn a_threshold_warns_once_per_window() {
+    let mut account = me(&["$0.01 per day"]);
+    account.warn = Some(80);
+    let warned = Arc::new(Mutex::new(Vec::new()));
+    let said = Arc::clone(&warned);
+    let accounts = accounts(MemoryBudgetStore::new(), account)
+        .with_warnings(move |text| said.lock().unwrap().push(text.to_owned()));
+    let run = run(&accounts);
+    for _ in 0..2 {
+        reply(begin(&run).unwrap());
+    }
+    run.begin_step(&plan(&pricing()));
+    let warned = warned.lock().unwrap();
+    assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (80%)"]);
+}
+
+/// A store that fails while it is told to.
+#[derive(Debug, Default)]
+struct Flaky {
+    store: MemoryBudgetStore,
+    fails: AtomicBool,
+}
+
+impl Flaky {
+    fn step(&self) -> Result<(), BudgetStoreError> {
+        match self.fails.load(Ordering::SeqCst) {
+            true => Err(BudgetStoreError::UnknownHold("fails on purpose".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Shared(Arc<Flaky>);
+
+impl BudgetStore for Shared {
+    fn reserve(
+        &self,
+        accounts: &[&Account],
+        amounts: Amounts,
+        terms: &HoldTerms<'_>,
+    ) -> Result<(), BudgetStoreError> {
+        self.0.step()?;
+        self.0.store.reserve(accounts, amounts, terms)
+    }
+
+    fn grow(
+        &self,
+        accounts: &[&Account],
+        id: &str,
+        by: Amounts,
+        ttl: Duration,
+    ) -> Result<(), BudgetStoreError> {
+        self.0.step()?;
+        self.0.store.grow(accounts, id, by, ttl)
+    }
+
+    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError> {
+        let failed = |_| BudgetStoreError::Failed {
+            doing: "settle",
+            path: "test".into(),
+            why: "fails on purpose".to_owned(),
+        };
+        self.0.step().map_err(failed)?;
+        self.0.store.settle(id, actual)
+    }
+
+    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
+        self.0.step()?;
+        self.0.store.read(accounts)
+    }
+
+    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
+        self.0.step()?;
+        self.0.store.adjust(adjustment)
+    }
+}
+
+#[test]
+fn nothing_is_sent_that_no_store_can_count() {
+    let flaky = Shared(Arc::default());
+    let accounts = accounts(flaky.clone(), me(&["$1"]));
+    let run = run(&accounts);
+    flaky.0.fails.store(true, Ordering::SeqCst);
+    assert!(!run.begin_step(&plan(&pricing())).admits());
+    assert_eq!((signal(&run).reason, run.status()), (StopReason::ErrorForbade, Status::Failed));
+}
+
+#[test]
+fn a_settlement_that_the_store_does_not_take_is_repeated() {
+    let flaky = Shared(Arc::default());
+    let accounts = accounts(flaky.clone(), me(&["$1"]));
+    let run = run(&accounts);
+    let call = begin(&run).unwrap();
+    flaky.0.fails.store(true, Ordering::SeqCst);
+    reply(call);
+    flaky.0.fails.store(false, Ordering::SeqCst);
+    assert_eq!(first(&accounts).held, 18_750_000_000);
+    reply(begin(&run).unwrap());
+    assert_eq!((first(&accounts).settled, first(&accounts).held), (9_000_000_000, 0));
+}
