@@ -5,6 +5,8 @@ pub mod budget;
 pub mod check;
 pub mod completions;
 pub mod config;
+#[cfg(unix)]
+pub mod control;
 mod control_files;
 pub mod convert;
 #[cfg(unix)]
@@ -25,6 +27,7 @@ pub mod run;
 pub mod run_refused;
 pub mod serve;
 pub mod sim;
+pub mod spend;
 mod trip;
 
 use std::io::Write;
@@ -64,10 +67,36 @@ pub enum Command {
     Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
+    /// List the live runs of this user, and what each waits for
+    #[cfg(unix)]
+    Ps(control::PsArgs),
+    /// Print a live run with its report, as JSON
+    #[cfg(unix)]
+    Show(control::ShowArgs),
+    /// Stop a live run; its calls in flight end by themselves
+    #[cfg(unix)]
+    Cancel(control::ActArgs),
+    /// Stop a live run, or all of them, and abort their calls in flight
+    #[cfg(unix)]
+    Kill(control::KillArgs),
+    /// Hold the calls of a live run
+    #[cfg(unix)]
+    Pause(control::ActArgs),
+    /// Let the calls of a run continue that was paused by `endstop pause`
+    #[cfg(unix)]
+    Resume(control::ResumeArgs),
+    /// Let a run continue that a pause rule holds
+    #[cfg(unix)]
+    Approve(control::ApproveArgs),
+    /// Set an external signal of a live run
+    #[cfg(unix)]
+    Signal(control::SignalArgs),
     /// Show budgets over time: limit, spent, held, left, reset
     Budget(budget::BudgetArgs),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
+    /// Print what the recorded runs of this machine cost, by day, model, project, run or tool
+    Spend(spend::SpendArgs),
     /// Show what a policy says and its bounds; exit 1 if it is unbounded
     Check(check::CheckArgs),
     /// Show the trip record of a recorded run: which condition, which value, what was left
@@ -108,8 +137,25 @@ impl Command {
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
+            #[cfg(unix)]
+            Self::Ps(args) => control::ps(args, out),
+            #[cfg(unix)]
+            Self::Show(args) => control::show(args, out),
+            #[cfg(unix)]
+            Self::Cancel(args) => control::cancel(args, out),
+            #[cfg(unix)]
+            Self::Kill(args) => control::kill(args, out),
+            #[cfg(unix)]
+            Self::Pause(args) => control::pause(args, out),
+            #[cfg(unix)]
+            Self::Resume(args) => control::resume(args, out),
+            #[cfg(unix)]
+            Self::Approve(args) => control::approve(args, out),
+            #[cfg(unix)]
+            Self::Signal(args) => control::signal(args, out),
             Self::Budget(args) => budget::run(args, out),
             Self::Replay(args) => replay::run(args, out),
+            Self::Spend(args) => spend::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),

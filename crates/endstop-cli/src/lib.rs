@@ -39,6 +39,8 @@ pub mod defaults;
 pub mod error;
 mod input;
 mod limits;
+#[cfg(unix)]
+mod live;
 pub mod output;
 pub mod policy_source;
 
@@ -61,6 +63,7 @@ Examples:
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
+  endstop ps
   endstop explain session.jsonl --policy policy.toml
   endstop convert session.jsonl --to atif
   endstop price claude-sonnet-4-5 --input 12000 --output 800

@@ -71,3 +71,23 @@ pub(crate) const MAX_RETRY_SPAN: std::time::Duration = std::time::Duration::from
 /// The most time between two refused connections of one series of attempts: clients wait 30 s at most before they try again.
 #[cfg(unix)]
 pub(crate) const MAX_RETRY_GAP: std::time::Duration = std::time::Duration::from_secs(40);
+
+/// The longest entry of a live process that is read, in bytes: a command line and limits.
+#[cfg(unix)]
+pub(crate) const MAX_LIVE_BYTES: usize = 1 << 20;
+
+/// The longest path of a unix socket, in bytes: Linux takes 107, macOS 103.
+#[cfg(unix)]
+pub(crate) const MAX_SOCKET_PATH: usize = 100;
+
+/// The longest answer of the control API that is read, in bytes: a list of ten thousand runs has about two megabytes.
+#[cfg(unix)]
+pub(crate) const MAX_CONTROL_BYTES: usize = 16 << 20;
+
+/// The longest wait for an answer of the control API: it answers from memory.
+#[cfg(unix)]
+pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The most characters of a command line that the registry of live processes keeps: `ps` shows one line.
+#[cfg(unix)]
+pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;

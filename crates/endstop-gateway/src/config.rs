@@ -12,6 +12,7 @@ use std::time::Duration;
 use endstop_core::Program;
 use endstop_price::PriceTable;
 use endstop_runtime::RunEnvironment;
+use endstop_runtime::cancel::{KillSwitch, MemoryKillSwitch};
 use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
@@ -119,6 +120,26 @@ impl Config {
             tunnels: Tunnels::Off,
             direct_hosts: Vec::new(),
         }
+    }
+
+    /// The same with one more kill switch for every run.
+    pub(crate) fn with_kill_switch(mut self, of_control: MemoryKillSwitch) -> Arc<Self> {
+        let given = self.environment.kill.take();
+        self.environment.kill = Some(Arc::new(EitherSwitch { given, of_control }));
+        Arc::new(self)
+    }
+}
+
+/// The kill switch of the configuration, and that of the control API.
+#[derive(Debug)]
+struct EitherSwitch {
+    given: Option<Arc<dyn KillSwitch>>,
+    of_control: MemoryKillSwitch,
+}
+
+impl KillSwitch for EitherSwitch {
+    fn on(&self) -> Option<String> {
+        self.of_control.on().or_else(|| self.given.as_ref()?.on())
     }
 }
 

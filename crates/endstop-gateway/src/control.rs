@@ -1,4 +1,4 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/total` and `/endstop/health`, on separate listeners.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on separate listeners.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use endstop_core::units::Money;
-use endstop_runtime::cancel::Urgency;
+use endstop_runtime::cancel::{MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -34,6 +34,9 @@ const NO_MESSAGE: &str = "cancelled by the control interface";
 
 /// The path that shows whether a listener takes connections. It shows and changes nothing.
 const HEALTH_PATH: &str = "/endstop/health";
+
+/// The path of the kill switch of this gateway.
+const KILL_PATH: &str = "/endstop/v1/kill";
 
 /// The path of the total of all runs.
 const TOTAL_PATH: &str = "/endstop/v1/total";
@@ -84,6 +87,8 @@ fn health() -> Response<Body> {
 #[derive(Debug)]
 pub(crate) struct ControlService {
     pub(crate) registry: Arc<Registry>,
+    /// The switch that stops all runs of this gateway, also those that would begin.
+    pub(crate) kill: MemoryKillSwitch,
     /// The token that requests need. `None` on a socket that only its user can open.
     pub(crate) token: Option<Key>,
     /// Whether pages of web sites could reach it through the user's browser.
@@ -98,29 +103,42 @@ impl ControlService {
         {
             return refuse(&foreign);
         }
-        answer(self.token.as_ref(), &self.registry, request).await
+        answer(self, request).await
+    }
+
+    /// Stops every run, and admits no call any more. What is in flight is aborted.
+    fn kill_all(&self, message: &str) -> Response<Body> {
+        // Admission looks at the switch under the locks of its run. A call that was admitted before is in a run that is
+        // cut here, or began while this went on, and the switch stops that one.
+        self.kill.turn_on(message);
+        let runs = self.registry.all();
+        for run in &runs {
+            run.kill(kill_signal(message));
+        }
+        reply(StatusCode::OK, &json!({ "killed": runs.len() }))
     }
 }
 
-async fn answer(
-    token: Option<&Key>,
-    registry: &Arc<Registry>,
-    request: Request<Incoming>,
-) -> Response<Body> {
+async fn answer(service: &ControlService, request: Request<Incoming>) -> Response<Body> {
+    let ControlService { registry, token, .. } = service;
     let (head, incoming) = request.into_parts();
     let path = head.uri.path();
     if path == HEALTH_PATH {
         return health();
     }
     let is_total = path == TOTAL_PATH;
-    let rest = if is_total { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
+    let is_kill = path == KILL_PATH;
+    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
-    if token.is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
+    if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
         let why = "the control interface needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
+    }
+    if is_kill {
+        return kill(service, &head.method, incoming).await;
     }
     if is_total {
         return total(registry, &head.method, incoming).await;
@@ -171,6 +189,20 @@ pub(crate) fn refuse(why: &ForeignRequest) -> Response<Body> {
     reply(StatusCode::FORBIDDEN, &json!({ "error": { "message": why.to_string() } }))
 }
 
+/// Turns the kill switch on. It stays on until the process ends.
+async fn kill(service: &ControlService, method: &Method, incoming: Incoming) -> Response<Body> {
+    if method != Method::POST {
+        return not_allowed();
+    }
+    let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
+        return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
+    };
+    match parsed(&body) {
+        Ok(command) => service.kill_all(command.message.as_deref().unwrap_or(NO_MESSAGE)),
+        Err(error) => reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
+    }
+}
+
 /// Answers with the total of all runs, and replaces its limit if the request has one.
 async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Response<Body> {
     let bad = |error: String| reply(StatusCode::BAD_REQUEST, &json!({ "error": error }));
@@ -201,10 +233,16 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
     reply(StatusCode::OK, &value)
 }
 
+/// A command's body, which may be empty.
+fn parsed(body: &[u8]) -> serde_json::Result<Command> {
+    if body.is_empty() {
+        return Ok(Command::default());
+    }
+    serde_json::from_slice(body)
+}
+
 fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
-    let command =
-        if body.is_empty() { Ok(Command::default()) } else { serde_json::from_slice(body) };
-    let command = match command {
+    let command = match parsed(body) {
         Ok(command) => command,
         Err(error) => return (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })),
     };

@@ -8,7 +8,9 @@ use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
-use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, poll_kill_switch};
+use endstop_runtime::cancel::{
+    CancelToken, KillSwitch, MemoryKillSwitch, Urgency, poll_kill_switch,
+};
 use endstop_runtime::store::RunId;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -129,7 +131,8 @@ impl Gateway {
         let addr = listener.local_addr().map_err(|error| StartError::Listen { addr, error })?;
         let bounds = config.bounds;
         let kill = config.environment.kill.clone();
-        let config = Arc::new(config);
+        let of_control = MemoryKillSwitch::new();
+        let config = config.with_kill_switch(of_control.clone());
         let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
             let directory = config.stored_runs.clone().unwrap_or_default();
             StartError::Store { directory, why: why.to_string() }
@@ -142,7 +145,7 @@ impl Gateway {
         let tunnels = Arc::new(tunnels.map_err(|error| StartError::Authority(error.to_string()))?);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
-        let control = ControlServers::start(&config.control, &registry).await?;
+        let control = ControlServers::start(&config.control, &registry, &of_control).await?;
         let service = Arc::new(Service {
             calls,
             control_hint: control.hint(is_local),
@@ -341,7 +344,11 @@ struct ControlServers {
 }
 
 impl ControlServers {
-    async fn start(config: &Control, registry: &Arc<Registry>) -> Result<Self, ControlError> {
+    async fn start(
+        config: &Control,
+        registry: &Arc<Registry>,
+        kill: &MemoryKillSwitch,
+    ) -> Result<Self, ControlError> {
         let mut all = Self {
             addr: None,
             #[cfg(unix)]
@@ -360,13 +367,19 @@ impl ControlServers {
             all.addr = Some(addr);
             let is_local = addr.ip().is_loopback();
             let registry = Arc::clone(registry);
-            all.serve(listener, ControlService { registry, token: Some(token), is_local });
+            all.serve(
+                listener,
+                ControlService { registry, kill: kill.clone(), token: Some(token), is_local },
+            );
         }
         #[cfg(unix)]
         if let Some((listener, file)) = unix {
             all.socket = Some(file);
             let registry = Arc::clone(registry);
-            all.serve(listener, ControlService { registry, token: None, is_local: false });
+            all.serve(
+                listener,
+                ControlService { registry, kill: kill.clone(), token: None, is_local: false },
+            );
         }
         Ok(all)
     }

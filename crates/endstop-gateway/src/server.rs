@@ -123,9 +123,21 @@ impl Accept for UnixListener {
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<(UnixStream, PeerInfo)> {
-        let (stream, _) = Self::accept(self).await?;
-        Ok((stream, PeerInfo::default()))
+        loop {
+            let (stream, _) = Self::accept(self).await?;
+            if is_of_this_user(&stream) {
+                return Ok((stream, PeerInfo::default()));
+            }
+        }
     }
+}
+
+/// Whether the process at the other end is of the user of this one, or of root. The directory of the socket keeps others out;
+/// this holds also if somebody opens the directory.
+#[cfg(unix)]
+fn is_of_this_user(stream: &UnixStream) -> bool {
+    let own = nix::unistd::Uid::effective();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own.as_raw() || peer.uid() == 0)
 }
 
 /// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are

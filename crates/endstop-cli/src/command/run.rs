@@ -35,9 +35,10 @@ use nix::sys::signal::Signal;
 use super::control_files::{ControlFiles, OutsideAct};
 use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
+use super::redact;
 use super::replay::input::with_prices;
 use crate::error::{CliError, ExitMeaning};
-use crate::output;
+use crate::{live, output};
 use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
@@ -195,7 +196,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         policy: if args.dry_run { unbounded(&chosen.policy) } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
         environment,
-        control: Control::default(),
+        control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,
         direct_hosts: args.guard.direct_hosts(),
@@ -203,6 +204,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
+    let limits = in_words(chosen.policy.rules.iter());
+    let _live =
+        live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();

@@ -54,6 +54,7 @@ Authorization: Bearer. The address of clients does not have it. It answers whate
   POST /endstop/v1/runs/RUN/signal   set an external signal (JSON: name)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort what is in flight
+  POST /endstop/v1/kill              stop every run, and admit no call any more (JSON: message)
 
 With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
 it was, and --total-usd counts what all stored runs have spent. A call that was aborted is charged its \
@@ -151,6 +152,11 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
+    #[cfg(unix)]
+    let _live = {
+        let command = format!("serve on {}", open.gateway.addr());
+        crate::live::enter("serve", &command, limits.clone(), &open.gateway)
+    };
     let addr = open.gateway.addr();
     if !addr.ip().is_loopback() {
         output::warn(&format!(

@@ -1,0 +1,408 @@
+//! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
+
+mod client;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use endstop::core::expr::did_you_mean;
+use endstop::core::units::Money;
+use serde_json::{Value, json};
+
+use super::limits::usd;
+use crate::error::{CliError, ExitMeaning};
+use crate::live::{self, LiveProcess};
+use crate::output;
+use client::Gateway;
+
+const PS_HELP: &str = "\
+Examples:
+  endstop ps
+  endstop ps --json
+  endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
+
+It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
+`endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+
+/// Where the runs are.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// Ask the control API of a gateway at this address, instead of the processes of this machine
+    #[arg(long, value_name = "URL", requires = "token_env")]
+    server: Option<String>,
+    /// With --server: the environment variable that holds its token
+    #[arg(long, value_name = "VAR")]
+    token_env: Option<String>,
+}
+
+/// Arguments of `endstop ps`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = PS_HELP)]
+pub struct PsArgs {
+    #[command(flatten)]
+    at: Where,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `endstop show`.
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// The run, or the beginning of its name
+    run: String,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// Arguments of `endstop cancel` and `endstop pause`.
+#[derive(Debug, clap::Args)]
+pub struct ActArgs {
+    /// The run, or the beginning of its name
+    run: String,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// Arguments of `endstop kill`.
+#[derive(Debug, clap::Args)]
+pub struct KillArgs {
+    /// The run, or the beginning of its name
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    run: Option<String>,
+    /// Stop every run of every process, and let none begin
+    #[arg(long)]
+    all: bool,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// Arguments of `endstop resume`.
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    /// The run, or the beginning of its name
+    run: String,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// Arguments of `endstop approve`.
+#[derive(Debug, clap::Args)]
+pub struct ApproveArgs {
+    /// The run, or the beginning of its name
+    run: String,
+    /// The pause rule; without it, every rule that is met
+    rule: Option<String>,
+    /// Pause again at this many US dollars, if the rule compares money
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    usd: Option<Money>,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// Arguments of `endstop signal`.
+#[derive(Debug, clap::Args)]
+pub struct SignalArgs {
+    /// The run, or the beginning of its name
+    run: String,
+    /// The signal
+    name: String,
+    #[command(flatten)]
+    at: Where,
+}
+
+/// A run, and the gateway that has it.
+struct LiveRun {
+    gateway: usize,
+    id: String,
+    value: Value,
+}
+
+/// Every gateway that was asked, and its runs.
+struct Fleet {
+    gateways: Vec<Gateway>,
+    runs: Vec<LiveRun>,
+}
+
+impl Where {
+    /// The gateways: that of --server, or those of the registry.
+    fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
+        if let Some(url) = &self.server {
+            let variable = self.token_env.as_deref().unwrap_or_default();
+            let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
+            let token = token.ok_or_else(|| {
+                CliError::new(format!("the environment variable `{variable}` holds no token"))
+            })?;
+            return Ok(vec![Gateway::remote(url, token.trim())?]);
+        }
+        let found = live::look();
+        for pid in found.dead {
+            output::note(&format!("process {pid} has died; its entry is removed"));
+        }
+        Ok(found.live.into_iter().map(Gateway::local).collect())
+    }
+
+    /// The gateways with their runs. A process that ends meanwhile has none.
+    fn fleet(&self) -> Result<Fleet, CliError> {
+        let gateways = self.gateways()?;
+        let mut runs = Vec::new();
+        for (index, gateway) in gateways.iter().enumerate() {
+            let listed = match gateway.get("/endstop/v1/runs") {
+                Ok(listed) => listed,
+                Err(error) if gateway.process().is_none() => return Err(error),
+                Err(error) => {
+                    output::warn(&error.message);
+                    continue;
+                }
+            };
+            let all = listed.get("runs").and_then(Value::as_array).cloned().unwrap_or_default();
+            for value in all {
+                let id = text(&value, "/run").to_owned();
+                runs.push(LiveRun { gateway: index, id, value });
+            }
+        }
+        Ok(Fleet { gateways, runs })
+    }
+}
+
+impl Fleet {
+    /// The run of a name or of the beginning of one.
+    fn find(&self, name: &str) -> Result<(&Gateway, &LiveRun), CliError> {
+        let exact: Vec<&LiveRun> = self.runs.iter().filter(|run| run.id == name).collect();
+        let found = match exact.is_empty() {
+            true => self.runs.iter().filter(|run| run.id.starts_with(name)).collect(),
+            false => exact,
+        };
+        match found.as_slice() {
+            [run] => match self.gateways.get(run.gateway) {
+                Some(gateway) => Ok((gateway, run)),
+                None => Err(CliError::new(format!("no run `{name}`"))),
+            },
+            [] => {
+                let hint = did_you_mean(name, self.runs.iter().map(|run| run.id.as_str()));
+                let hint = hint.unwrap_or_else(|| match self.runs.is_empty() {
+                    true => "no run is live; `endstop ps` lists them".to_owned(),
+                    false => "`endstop ps` lists the live runs".to_owned(),
+                });
+                Err(CliError::new(format!("no live run `{name}`")).with_hint(hint))
+            }
+            several => {
+                let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
+                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                    .with_hint(format!("write more of it: {}", names.join(", "))))
+            }
+        }
+    }
+}
+
+/// A text of a JSON value; empty if it is not there.
+fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Who acts: the user's name and this process.
+fn who() -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
+    let name = user.map_or_else(|| nix::unistd::Uid::current().to_string(), |user| user.name);
+    format!("{name} (endstop, process {})", std::process::id())
+}
+
+/// A reason with who acts.
+fn reason(act: &str, why: Option<&str>) -> String {
+    match why.filter(|why| !why.is_empty()) {
+        Some(why) => format!("{why} ({act} by {})", who()),
+        None => format!("{act} by {}", who()),
+    }
+}
+
+/// Lists the live runs.
+///
+/// # Errors
+/// If the gateway of --server cannot be asked.
+pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let fleet = args.at.fleet()?;
+    let mut rows = Vec::new();
+    for run in &fleet.runs {
+        let Some(gateway) = fleet.gateways.get(run.gateway) else { continue };
+        // A stored run is not read back for this.
+        let is_stored = text(&run.value, "/status") == "stored";
+        let detail = if is_stored { run.value.clone() } else { gateway.one(&run.id)? };
+        rows.push((gateway.process(), run, detail));
+    }
+    if args.json {
+        let runs: Vec<Value> = rows.iter().map(|row| as_json(row.0, row.1, &row.2)).collect();
+        writeln!(out, "{:#}", json!({ "version": 1, "runs": runs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        writeln!(out, "no run is live")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table =
+        output::table(&["run", "pid", "status", "steps", "cost", "command"], &[1, 3, 4])
+            .unbroken(0);
+    for (process, run, detail) in &rows {
+        let steps = detail.pointer("/report/totals/steps").and_then(Value::as_u64);
+        let cost = text(detail, "/report/spend/usd").parse::<Money>();
+        let status = match waits_for(detail) {
+            Some(why) => format!("{}: {why}", text(detail, "/status")),
+            None => text(detail, "/status").to_owned(),
+        };
+        table.add_row([
+            run.id.clone(),
+            process.map(|process| process.pid.to_string()).unwrap_or_default(),
+            status,
+            steps.map(output::count).unwrap_or_default(),
+            cost.map(output::money).unwrap_or_default(),
+            process.map(|process| process.command.clone()).unwrap_or_default(),
+        ]);
+    }
+    writeln!(out, "{}", output::shown(&table.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Value {
+    json!({
+        "run": run.id,
+        "status": detail.get("status"),
+        "waits_for": waits_for(detail),
+        "steps": detail.pointer("/report/totals/steps"),
+        "tokens": detail.pointer("/report/totals/tokens"),
+        "cost_usd": detail.pointer("/report/spend/usd"),
+        "pid": process.map(|process| process.pid),
+        "kind": process.map(|process| process.kind.as_str()),
+        "command": process.map(|process| process.command.as_str()),
+        "limits": process.map(|process| process.limits.as_str()),
+        "started": process.map(|process| process.started.as_str()),
+    })
+}
+
+/// What a run waits for: a pause from outside, or rules that pause it.
+fn waits_for(detail: &Value) -> Option<String> {
+    if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
+        let by = text(detail, "/pause/by");
+        return Some(match text(detail, "/pause/why") {
+            "" => format!("by {by}"),
+            why => format!("by {by}: {why}"),
+        });
+    }
+    if text(detail, "/status") != "paused" {
+        return None;
+    }
+    let rules = detail.pointer("/report/verdict/rules").and_then(Value::as_array)?;
+    let trips = rules.iter().filter(|rule| {
+        text(rule, "/action") == "pause" && rule.get("trips").and_then(Value::as_bool) == Some(true)
+    });
+    let words = trips.map(|rule| format!("{} ({})", text(rule, "/id"), text(rule, "/tree/text")));
+    Some(words.collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
+}
+
+/// Prints one run as JSON, with its report.
+///
+/// # Errors
+/// If there is no such run.
+pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let fleet = args.at.fleet()?;
+    let (gateway, run) = fleet.find(&args.run)?;
+    let detail = gateway.one(&run.id)?;
+    writeln!(out, "{detail:#}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a command to one run, and prints its new status.
+fn act(
+    at: &Where,
+    name: &str,
+    command: &str,
+    body: &Value,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
+    let fleet = at.fleet()?;
+    let (gateway, run) = fleet.find(name)?;
+    let detail = gateway.post(&format!("/endstop/v1/runs/{}/{command}", run.id), body)?;
+    writeln!(out, "{}: {}", run.id, text(&detail, "/status"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops a run; its calls in flight end by themselves.
+///
+/// # Errors
+/// If there is no such run.
+pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let body = json!({ "message": reason("cancelled", args.why.as_deref()) });
+    act(&args.at, &args.run, "cancel", &body, out)
+}
+
+/// Stops a run, or all of them, and aborts the calls in flight.
+///
+/// # Errors
+/// If there is no such run, or a process does not confirm.
+pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let body = json!({ "message": reason("killed", args.why.as_deref()) });
+    if let Some(run) = &args.run {
+        return act(&args.at, run, "kill", &body, out);
+    }
+    let gateways = args.at.gateways()?;
+    let (mut stopped, mut failed) = (0, 0);
+    for gateway in &gateways {
+        match gateway.post("/endstop/v1/kill", &body) {
+            Ok(_) => stopped += 1,
+            Err(error) => {
+                output::warn(&error.message);
+                failed += 1;
+            }
+        }
+    }
+    writeln!(
+        out,
+        "killed the runs of {}; no call is admitted there",
+        output::counted(stopped, "gateway")
+    )?;
+    if failed > 0 {
+        let text = format!("{} did not confirm", output::counted(failed, "gateway"));
+        return Err(CliError::new(text)
+            .with_hint("`endstop ps` shows whether they live")
+            .with_exit(ExitMeaning::AnswerIsNo));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Holds the calls of a run.
+///
+/// # Errors
+/// If there is no such run, or it is paused or stopped.
+pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let body = json!({ "by": who(), "message": args.why.as_deref().unwrap_or_default() });
+    act(&args.at, &args.run, "pause", &body, out)
+}
+
+/// Lets the calls of a run continue.
+///
+/// # Errors
+/// If there is no such run, or it is not paused from outside.
+pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    act(&args.at, &args.run, "resume", &json!({ "by": who() }), out)
+}
+
+/// Approves a paused run.
+///
+/// # Errors
+/// If there is no such run, or no rule pauses it.
+pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let body = json!({ "rule": args.rule, "limit": args.usd.map(Money::to_decimal) });
+    act(&args.at, &args.run, "approve", &body, out)
+}
+
+/// Sets an external signal of a run.
+///
+/// # Errors
+/// If there is no such run.
+pub fn signal(args: &SignalArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    act(&args.at, &args.run, "signal", &json!({ "name": args.name }), out)
+}

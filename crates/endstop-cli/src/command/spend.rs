@@ -1,0 +1,359 @@
+//! `endstop spend`: the recorded runs of this machine as a bill, by day, model, project, run or tool.
+
+mod tally;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use endstop_price::PriceTable;
+use endstop_transcript::Transcript;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::{Offset, TimeZone};
+use serde_json::{Value, json};
+
+use super::replay::input::{nothing_read, prices, recordings, warn_folded};
+use crate::error::CliError;
+use crate::limits::MAX_NAMED_MODELS;
+use crate::output;
+use tally::{Amounts, Bill, Reader, RunCalls};
+
+const HELP: &str = "\
+Examples:
+  endstop spend
+  endstop spend --by model --since 7d
+  endstop spend --by project --since 2026-01-01 --json
+  endstop spend --by tool ~/.claude/projects
+
+It reads what the known tools left on this machine, or the paths that are named. A call that a resumed session copied from \
+an earlier one counts once. Days begin at midnight UTC, or in the zone of --timezone.";
+
+/// Arguments of `endstop spend`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct SpendArgs {
+    /// Transcripts, directories of them, or `-` for standard input; by default where the known tools keep theirs
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The rows of the table
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
+    by: By,
+    /// Count calls from this day on: a date such as `2026-01-31`, or days until today such as `7d`
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<Since>,
+    /// The zone of days, as an offset from UTC: `+02:00`
+    #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = offset,
+        allow_hyphen_values = true)]
+    timezone: Offset,
+    /// Print JSON with exact amounts
+    #[arg(long)]
+    json: bool,
+    /// Draw a bar for each row's cost
+    #[arg(long)]
+    chart: bool,
+    /// Prices to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+}
+
+/// The rows of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// The day of each call
+    Day,
+    /// The model that answered
+    Model,
+    /// The directory of the transcript
+    Project,
+    /// The run
+    Run,
+    /// The tool: its calls, failures and the bytes of its results
+    Tool,
+}
+
+/// The beginning of what counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    Date(Date),
+    Days(i64),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    match days {
+        Some(days) => Ok(Since::Days(days.into())),
+        None => text
+            .parse()
+            .map(Since::Date)
+            .map_err(|_| "write a date such as `2026-01-31`, or days such as `7d`".to_owned()),
+    }
+}
+
+fn offset(text: &str) -> Result<Offset, String> {
+    let wrong = || "write an offset such as `+02:00`".to_owned();
+    let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
+        (Some(rest), _) => (1, rest),
+        (_, Some(rest)) => (-1, rest),
+        _ => return Err(wrong()),
+    };
+    let (hours, minutes) = rest.split_once(':').ok_or_else(wrong)?;
+    let (hours, minutes): (i32, i32) =
+        (hours.parse().map_err(|_| wrong())?, minutes.parse().map_err(|_| wrong())?);
+    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
+        return Err(wrong());
+    }
+    Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).map_err(|_| wrong())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If paths are named and no run is in them, or the prices cannot be read.
+pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let table = prices(args.prices.as_deref())?;
+    let table = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
+    let mut found = recordings(&args.paths);
+    if found.is_sample {
+        found.transcripts.clear();
+    }
+    let begin = args.begin();
+    let runs = read_all(&found.transcripts, table);
+    let mut warnings = found.warnings;
+    let mut bill = Bill::default();
+    for file in runs {
+        warnings.extend(file.warnings);
+        for run in file.runs {
+            bill.add(&run, begin, |call| args.key(&run, call));
+        }
+    }
+    if bill.runs == 0 {
+        warn_folded(&warnings);
+        return match args.paths.is_empty() {
+            false => Err(nothing_read(&args.paths)),
+            true => Err(CliError::new("no transcripts where the known tools keep theirs")
+                .with_hint("name files or directories of transcripts")),
+        };
+    }
+    match args.json {
+        true => writeln!(out, "{:#}", args.to_json(&bill))?,
+        false => args.print(&bill, out)?,
+    }
+    out.flush()?;
+    tell_of_unpriced(&bill);
+    warn_folded(&warnings);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names the models without a price: their calls are in no amount.
+fn tell_of_unpriced(bill: &Bill) {
+    let calls: u64 = bill.unpriced.values().sum();
+    if calls == 0 {
+        return;
+    }
+    let names: Vec<&str> =
+        bill.unpriced.keys().take(MAX_NAMED_MODELS).map(String::as_str).collect();
+    output::warn(&format!(
+        "no price for {}, which cost nothing here: `{}`; --prices FILE adds prices",
+        output::counted(calls, "call"),
+        names.join("`, `")
+    ));
+}
+
+/// The calls of each transcript, in the order of the transcripts, read on every core.
+fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(transcripts.len()));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let bar = output::progress(transcripts.len() as u64, "files");
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(transcripts.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(transcript) = transcripts.get(index) else { return };
+                    let mut reader = Reader::default();
+                    transcript.read(table, &mut reader);
+                    bar.inc(1);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, reader));
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, reader)| reader).collect()
+}
+
+impl SpendArgs {
+    fn zone(&self) -> TimeZone {
+        TimeZone::fixed(self.timezone)
+    }
+
+    /// The first millisecond that counts.
+    fn begin(&self) -> Option<u64> {
+        let date = match self.since? {
+            Since::Date(date) => date,
+            Since::Days(days) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+                let now = Timestamp::from_second(i64::try_from(now.as_secs()).ok()?).ok()?;
+                let today = now.to_zoned(self.zone()).date();
+                // Today is one of the days.
+                let back = days.saturating_sub(1).max(0);
+                today.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?
+            }
+        };
+        let begin = date.to_zoned(self.zone()).ok()?.timestamp().as_millisecond();
+        Some(u64::try_from(begin).unwrap_or(0))
+    }
+
+    /// The row of a call.
+    fn key(&self, run: &RunCalls, call: &tally::Call) -> String {
+        match self.by {
+            By::Day => self.day(call.wall),
+            By::Model => call.model.clone(),
+            By::Project => run.project.clone(),
+            By::Run => run.id.clone(),
+            By::Tool => String::new(),
+        }
+    }
+
+    fn day(&self, wall: u64) -> String {
+        let time = i64::try_from(wall).ok().filter(|wall| *wall > 0);
+        let time = time.and_then(|wall| Timestamp::from_millisecond(wall).ok());
+        let day = time.map(|time| time.to_zoned(self.zone()).date().to_string());
+        day.unwrap_or_else(|| "(no time)".to_owned())
+    }
+
+    fn name(&self) -> &'static str {
+        match self.by {
+            By::Day => "day",
+            By::Model => "model",
+            By::Project => "project",
+            By::Run => "run",
+            By::Tool => "tool",
+        }
+    }
+
+    fn to_json(&self, bill: &Bill) -> Value {
+        let name = self.name();
+        let rows: Vec<Value> = match self.by {
+            By::Tool => bill
+                .tools
+                .iter()
+                .map(|(tool, used)| {
+                    json!({ name: tool, "calls": used.calls, "failed": used.failed,
+                        "result_bytes": used.result_bytes, "cost_usd": used.cost.to_decimal() })
+                })
+                .collect(),
+            _ => bill
+                .rows
+                .iter()
+                .map(|(key, amounts)| {
+                    let mut row = amounts.to_json();
+                    if let Some(row) = row.as_object_mut() {
+                        row.insert(name.to_owned(), json!(key));
+                    }
+                    row
+                })
+                .collect(),
+        };
+        json!({
+            "version": 1,
+            "by": name,
+            "rows": rows,
+            "total": bill.total.to_json(),
+            "runs": bill.runs,
+            "duplicates": bill.duplicates,
+            "unpriced_models": bill.unpriced,
+        })
+    }
+
+    fn print(&self, bill: &Bill, out: &mut dyn Write) -> Result<(), CliError> {
+        if self.by == By::Tool {
+            let mut table = output::table(&["tool", "calls", "failed", "result bytes"], &[1, 2, 3]);
+            for (tool, used) in &bill.tools {
+                table.add_row([
+                    tool.clone(),
+                    output::count(used.calls),
+                    output::count(used.failed),
+                    output::count(used.result_bytes),
+                ]);
+            }
+            writeln!(out, "{}", output::shown(&table.to_string()))?;
+        } else {
+            let mut header = vec![self.name(), "calls", "input", "cached", "output", "cost"];
+            if self.chart {
+                header.push("");
+            }
+            let mut table = output::table(&header, &[1, 2, 3, 4, 5]);
+            let most = bill.rows.values().map(|row| row.cost).max().unwrap_or_default();
+            for (key, row) in &bill.rows {
+                let mut cells = self.cells(key, row);
+                if self.chart {
+                    cells.push(bar(row.cost.picos(), most.picos()));
+                }
+                table.add_row(cells);
+            }
+            let mut cells = self.cells("total", &bill.total);
+            if self.chart {
+                cells.push(String::new());
+            }
+            table.add_row(cells);
+            writeln!(out, "{}", output::shown(&table.to_string()))?;
+        }
+        if bill.duplicates > 0 {
+            let calls = output::counted(bill.duplicates, "call");
+            writeln!(out, "{calls} of resumed sessions counted once")?;
+        }
+        Ok(())
+    }
+
+    fn cells(&self, key: &str, row: &Amounts) -> Vec<String> {
+        vec![
+            key.to_owned(),
+            output::count(row.calls),
+            output::short(row.input),
+            output::short(row.cached),
+            output::short(row.output),
+            output::money(row.cost),
+        ]
+    }
+}
+
+/// A bar of at most 20 signs.
+fn bar(part: u64, whole: u64) -> String {
+    let signs = u128::from(part) * 20 / u128::from(whole.max(1));
+    "#".repeat(usize::try_from(signs).unwrap_or(20).max(usize::from(part > 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_offsets_are_read() {
+        assert_eq!(since("7d"), Ok(Since::Days(7)));
+        assert!(matches!(since("2026-01-31"), Ok(Since::Date(_))));
+        for wrong in ["", "d", "-1d", "week", "2026-13-01"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(offset("-05:30").map(Offset::seconds), Ok(-19_800));
+        for wrong in ["", "2", "+25:00", "+02:61", "Europe/Berlin"] {
+            assert!(offset(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_bar_shows_that_something_was_spent() {
+        assert_eq!(
+            (bar(0, 9), bar(1, 900), bar(9, 9)),
+            (String::new(), "#".into(), "#".repeat(20))
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Calls of recorded runs, and what they add up to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use endstop::core::Event;
+use endstop::core::event::EventKind;
+use endstop::core::units::{Cost, Money, TokenUsage};
+use endstop_transcript::{RunFooter, RunHeader, RunSink, Wants, Warning};
+use serde_json::{Value, json};
+
+/// The name of a model that a transcript does not name.
+const UNNAMED: &str = "(unnamed)";
+
+/// A model call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    /// Milliseconds since 1970; 0 if the transcript has no times.
+    pub(super) wall: u64,
+    pub(super) model: String,
+    usage: Option<[u64; 4]>,
+    /// `None` without a price.
+    cost: Option<Money>,
+}
+
+/// A use of a tool.
+#[derive(Clone, Debug)]
+struct ToolUse {
+    wall: u64,
+    tool: String,
+    amounts: ToolAmounts,
+}
+
+/// The calls of one run.
+#[derive(Debug, Default)]
+pub(super) struct RunCalls {
+    pub(super) id: String,
+    pub(super) project: String,
+    calls: Vec<Call>,
+    tools: Vec<ToolUse>,
+}
+
+/// Reads the calls of all runs of a transcript.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    pub(super) runs: Vec<RunCalls>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Reader {
+    fn call(
+        &mut self,
+        wall: u64,
+        model: Option<&str>,
+        usage: Option<TokenUsage>,
+        cost: Option<Cost>,
+    ) {
+        let Some(run) = self.runs.last_mut() else { return };
+        let usage =
+            usage.map(|it| [it.total_input(), it.cache_read, it.output, u64::from(it.output > 0)]);
+        let cost = match cost {
+            Some(Cost::Known(money)) => Some(money),
+            _ => None,
+        };
+        run.calls.push(Call { wall, model: model.unwrap_or(UNNAMED).to_owned(), usage, cost });
+    }
+
+    fn tool(&mut self, wall: u64, tool: &str, amounts: ToolAmounts) {
+        if let Some(run) = self.runs.last_mut() {
+            run.tools.push(ToolUse { wall, tool: tool.to_owned(), amounts });
+        }
+    }
+}
+
+impl RunSink for Reader {
+    fn begin(&mut self, run: &RunHeader<'_>) {
+        let project = Path::new(run.file).parent().and_then(Path::file_name);
+        let project = project.map(|name| name.to_string_lossy().into_owned());
+        self.runs.push(RunCalls {
+            id: run.id.to_owned(),
+            project: project.unwrap_or_else(|| run.format.to_owned()),
+            ..RunCalls::default()
+        });
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let wall = event.wall.0;
+        match &event.kind {
+            EventKind::Reply { model, usage, cost, .. } => self.call(wall, *model, *usage, *cost),
+            // One that cost nothing is no call of a bill.
+            EventKind::AttemptFailed { usage, cost } if usage.is_some() || cost.is_some() => {
+                self.call(wall, None, *usage, *cost);
+            }
+            EventKind::ToolEnd { tool, result, failed, .. } => {
+                let (failed, result_bytes) = (u64::from(*failed), result.len() as u64);
+                let amounts = ToolAmounts { calls: 1, failed, result_bytes, cost: Money::ZERO };
+                self.tool(wall, tool, amounts);
+            }
+            EventKind::ToolCost { tool, cost } => {
+                self.tool(wall, tool, ToolAmounts { cost: *cost, ..ToolAmounts::default() });
+            }
+            _ => {}
+        }
+    }
+
+    fn refused(&mut self, _: &Event<'_>) {}
+
+    fn end(&mut self, _: &RunFooter<'_>) {}
+
+    fn warn(&mut self, warning: Warning) {
+        self.warnings.push(warning);
+    }
+
+    fn wants(&self) -> Wants {
+        Wants { words: false, results: false }
+    }
+}
+
+/// What calls add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amounts {
+    pub(super) calls: u64,
+    /// Tokens of the input, cached ones included.
+    pub(super) input: u64,
+    pub(super) cached: u64,
+    pub(super) output: u64,
+    pub(super) cost: Money,
+    unpriced_calls: u64,
+}
+
+impl Amounts {
+    fn add(&mut self, call: &Call) {
+        let [input, cached, output, _] = call.usage.unwrap_or_default();
+        self.calls = self.calls.saturating_add(1);
+        self.input = self.input.saturating_add(input);
+        self.cached = self.cached.saturating_add(cached);
+        self.output = self.output.saturating_add(output);
+        self.unpriced_calls = self.unpriced_calls.saturating_add(u64::from(call.cost.is_none()));
+        let cost = call.cost.unwrap_or_default();
+        self.cost = self.cost.checked_add(cost).unwrap_or(self.cost);
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "calls": self.calls,
+            "input_tokens": self.input,
+            "cached_tokens": self.cached,
+            "output_tokens": self.output,
+            "tokens": self.input.saturating_add(self.output),
+            "cost_usd": self.cost.to_decimal(),
+            "unpriced_calls": self.unpriced_calls,
+        })
+    }
+}
+
+/// What uses of a tool add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ToolAmounts {
+    pub(super) calls: u64,
+    pub(super) failed: u64,
+    /// Bytes of all results: what later requests carry along.
+    pub(super) result_bytes: u64,
+    /// Money of the tool's own.
+    pub(super) cost: Money,
+}
+
+/// The bill of all runs.
+#[derive(Debug, Default)]
+pub(super) struct Bill {
+    pub(super) rows: BTreeMap<String, Amounts>,
+    pub(super) tools: BTreeMap<String, ToolAmounts>,
+    pub(super) total: Amounts,
+    /// Runs that were read.
+    pub(super) runs: u64,
+    /// Calls that another run had before.
+    pub(super) duplicates: u64,
+    /// Calls without a price, by model.
+    pub(super) unpriced: BTreeMap<String, u64>,
+    /// The run that had a call first. A session that is resumed copies the calls of the one before with their times, so a
+    /// call of the same millisecond, model and tokens in another run is the same call.
+    first: HashMap<Call, u64>,
+}
+
+impl Bill {
+    /// Adds the calls of a run that were made at `begin` or later.
+    pub(super) fn add(
+        &mut self,
+        run: &RunCalls,
+        begin: Option<u64>,
+        key: impl Fn(&Call) -> String,
+    ) {
+        self.runs = self.runs.saturating_add(1);
+        let is_late = |wall: u64| begin.is_none_or(|begin| wall >= begin);
+        for call in run.calls.iter().filter(|call| is_late(call.wall)) {
+            let is_comparable = call.wall > 0 && call.usage.is_some();
+            if is_comparable && *self.first.entry(call.clone()).or_insert(self.runs) != self.runs {
+                self.duplicates = self.duplicates.saturating_add(1);
+                continue;
+            }
+            self.rows.entry(key(call)).or_default().add(call);
+            self.total.add(call);
+            if call.cost.is_none() {
+                *self.unpriced.entry(call.model.clone()).or_default() += 1;
+            }
+        }
+        for used in run.tools.iter().filter(|used| is_late(used.wall)) {
+            let tool = self.tools.entry(used.tool.clone()).or_default();
+            tool.calls = tool.calls.saturating_add(used.amounts.calls);
+            tool.failed = tool.failed.saturating_add(used.amounts.failed);
+            tool.result_bytes = tool.result_bytes.saturating_add(used.amounts.result_bytes);
+            tool.cost = tool.cost.checked_add(used.amounts.cost).unwrap_or(tool.cost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str, calls: &[(u64, &str, u64, Option<&str>)]) -> RunCalls {
+        let calls = calls.iter().map(|(wall, model, input, cost)| Call {
+            wall: *wall,
+            model: (*model).to_owned(),
+            usage: Some([*input, 0, 1, 1]),
+            cost: cost.map(|cost| cost.parse().unwrap()),
+        });
+        RunCalls { id: id.to_owned(), calls: calls.collect(), ..RunCalls::default() }
+    }
+
+    #[test]
+    fn a_call_that_a_resumed_session_copied_counts_once() {
+        let mut bill = Bill::default();
+        let key = |call: &Call| call.model.clone();
+        let twice = [(5, "a", 10, Some("0.1")), (5, "a", 10, Some("0.1"))];
+        bill.add(&run("one", &twice), None, key);
+        bill.add(&run("two", &[twice[0], (6, "a", 10, Some("0.2")), (7, "b", 3, None)]), None, key);
+        assert_eq!((bill.total.calls, bill.duplicates), (4, 1), "two of one run are two");
+        assert_eq!(bill.total.cost.to_decimal(), "0.4");
+        assert_eq!(bill.unpriced, BTreeMap::from([("b".to_owned(), 1)]));
+        // Without times nothing tells two calls apart from one.
+        bill.add(&run("three", &[(0, "a", 1, None)]), None, key);
+        bill.add(&run("four", &[(0, "a", 1, None)]), None, key);
+        assert_eq!(bill.rows["a"].calls, 5);
+    }
+
+    #[test]
+    fn earlier_calls_are_left_out() {
+        let mut bill = Bill::default();
+        let calls = [(5, "a", 10, Some("0.1")), (6, "a", 10, Some("0.2"))];
+        bill.add(&run("one", &calls), Some(6), |_| String::new());
+        assert_eq!(bill.total.cost.to_decimal(), "0.2");
+    }
+}

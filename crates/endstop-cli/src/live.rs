@@ -1,0 +1,237 @@
+//! The registry of live processes: a file and a unix socket for each `endstop run` and `endstop serve` of the user.
+//!
+//! Both are in a directory that only the user can open. A process that was killed leaves its file behind; the next
+//! look at the registry finds its socket dead and removes both.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use endstop::store::private_file;
+use endstop_gateway::Gateway;
+use jiff::Timestamp;
+use nix::unistd::Uid;
+use serde_json::{Value, json};
+
+use crate::input::read_text;
+use crate::limits::{MAX_LIVE_BYTES, MAX_LIVE_COMMAND, MAX_SOCKET_PATH};
+
+/// The version of a file of the registry.
+const VERSION: u64 = 1;
+/// How files of the registry end.
+const SUFFIX: &str = "live.json";
+
+/// A process that can be controlled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LiveProcess {
+    pub(crate) pid: u32,
+    /// `run` or `serve`.
+    pub(crate) kind: String,
+    /// Its command line, with keys replaced.
+    pub(crate) command: String,
+    pub(crate) limits: String,
+    pub(crate) started: String,
+    pub(crate) socket: PathBuf,
+}
+
+/// What was found in the registry.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// In order of their process ids.
+    pub(crate) live: Vec<LiveProcess>,
+    /// Processes that ended without leaving the registry. They have been removed from it.
+    pub(crate) dead: Vec<u32>,
+}
+
+/// This process in the registry, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    file: PathBuf,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // The next look at the registry removes what stays.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+/// The user's directory: in the runtime directory, else one for temporary files.
+fn directory() -> PathBuf {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match of_user.filter(|path| path.is_absolute() && path.is_dir()) {
+        Some(directory) => directory.join("endstop"),
+        None => std::env::temp_dir().join(format!("endstop-live-{}", Uid::effective())),
+    }
+}
+
+/// Whether a directory is the user's alone.
+fn is_private(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|data| {
+        data.is_dir() && data.uid() == Uid::effective().as_raw() && data.mode() & 0o077 == 0
+    })
+}
+
+/// A path for the socket of this process; `None` if there is no place for one that only the user can open.
+pub(crate) fn socket_path() -> Option<PathBuf> {
+    let directory = directory();
+    let made = fs::DirBuilder::new().mode(0o700).create(&directory);
+    let is_there = match made {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
+    };
+    let path = directory.join(format!("run-{}.sock", std::process::id()));
+    (is_there && is_private(&directory) && path.as_os_str().len() < MAX_SOCKET_PATH).then_some(path)
+}
+
+/// Enters this process with the control socket of its gateway. Without a socket or a place for
+/// the entry, the process runs as usual, and `endstop ps` does not list it.
+pub(crate) fn enter(
+    kind: &str,
+    command: &str,
+    limits: String,
+    gateway: &Gateway,
+) -> Option<Registration> {
+    let now = i64::try_from(wall_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let process = LiveProcess {
+        pid: std::process::id(),
+        kind: kind.to_owned(),
+        command: command.chars().take(MAX_LIVE_COMMAND).collect(),
+        limits,
+        started: now.map(|now| now.to_string()).unwrap_or_default(),
+        socket: gateway.control_socket()?.to_owned(),
+    };
+    register(&process).ok()
+}
+
+/// Milliseconds since 1970.
+fn wall_ms() -> u128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map(|since| since.as_millis()).unwrap_or_default()
+}
+
+/// Enters a process.
+///
+/// # Errors
+/// If the directory is not the user's alone, or cannot be written to.
+fn register(process: &LiveProcess) -> io::Result<Registration> {
+    let directory = directory();
+    if !directory.exists() {
+        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+    }
+    if !is_private(&directory) {
+        let text = format!("`{}` is open to other users", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    let text = json!({
+        "version": VERSION,
+        "pid": process.pid,
+        "kind": process.kind,
+        "command": process.command,
+        "limits": process.limits,
+        "started": process.started,
+        "socket": process.socket,
+    });
+    let file = directory.join(format!("{}.{SUFFIX}", process.pid));
+    // Whole or not at all: a reader never sees half of it.
+    let draft = directory.join(format!("{}.draft", process.pid));
+    private_file()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&draft)?
+        .write_all(text.to_string().as_bytes())?;
+    fs::rename(&draft, &file)?;
+    Ok(Registration { file })
+}
+
+/// Looks at every process of the registry, and removes those that have died.
+pub(crate) fn look() -> Found {
+    look_in(&directory())
+}
+
+fn look_in(directory: &Path) -> Found {
+    let mut found = Found::default();
+    if !is_private(directory) {
+        return found;
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
+        let path = entry.path();
+        let is_ours = path.to_str().is_some_and(|path| path.ends_with(SUFFIX));
+        let process = is_ours.then(|| read(&path)).flatten();
+        let Some(process) = process else { continue };
+        match UnixStream::connect(&process.socket) {
+            Ok(_) => found.live.push(process),
+            Err(error) if is_dead(&error) => {
+                let _ = fs::remove_file(&path);
+                if process.socket.parent() == Some(directory) {
+                    let _ = fs::remove_file(&process.socket);
+                }
+                found.dead.push(process.pid);
+            }
+            // It lives, and has too many connections just now.
+            Err(_) => found.live.push(process),
+        }
+    }
+    found.live.sort_unstable_by_key(|process| process.pid);
+    found.dead.sort_unstable();
+    found
+}
+
+fn is_dead(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+fn read(path: &Path) -> Option<LiveProcess> {
+    let text = read_text(path, "entry of a live process", MAX_LIVE_BYTES).ok()?;
+    let value: Value = serde_json::from_str(&text).ok()?;
+    if value.get("version").and_then(Value::as_u64) != Some(VERSION) {
+        return None;
+    }
+    let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());
+    Some(LiveProcess {
+        pid: u32::try_from(value.get("pid")?.as_u64()?).ok()?,
+        kind: text("kind")?,
+        command: text("command")?,
+        limits: text("limits")?,
+        started: text("started")?,
+        socket: text("socket")?.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_dead_process_is_removed_and_a_live_one_stays() {
+        let directory = std::env::temp_dir().join(format!("endstop-l{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+        let enter = |pid: u32| {
+            let socket = directory.join(format!("{pid}.sock"));
+            let text = json!({ "version": 1, "pid": pid, "kind": "run", "command": "agent",
+                "limits": "steps >= 1", "started": "2026-01-01T00:00:00Z", "socket": socket });
+            fs::write(directory.join(format!("{pid}.{SUFFIX}")), text.to_string()).unwrap();
+            UnixListener::bind(&socket).unwrap()
+        };
+        let live = enter(1);
+        drop(enter(2));
+        fs::write(directory.join("3.live.json"), "{\"version\":9}").unwrap();
+        let found = look_in(&directory);
+        let pids: Vec<u32> = found.live.iter().map(|process| process.pid).collect();
+        assert_eq!((pids, found.dead), (vec![1], vec![2]));
+        assert!(!directory.join("2.sock").exists());
+        assert_eq!(look_in(&directory).dead, [0_u32; 0]);
+        fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        assert!(look_in(&directory).live.is_empty(), "others could have put it there");
+        drop(live);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,207 @@
+//! `endstop ps`, `kill`, `pause`, `approve` and the like, on processes that run.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A user's runtime directory for one test. Its path is short, because it holds sockets.
+struct User(PathBuf);
+
+impl User {
+    fn new(test: &str) -> Self {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path = std::env::temp_dir().join(format!("endstop-{test}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        command.env("XDG_RUNTIME_DIR", &self.0).env("ENDSTOP_CONFIG", "");
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code(), text(stdout), text(stderr))
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}\n{stdout}\n{stderr}");
+        stdout
+    }
+
+    /// The live runs.
+    fn runs(&self) -> Vec<Value> {
+        let all: Value = serde_json::from_str(&self.succeeds(&["ps", "--json"])).unwrap();
+        all["runs"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the only live run is as wanted.
+    fn run_that(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let runs = self.runs();
+            if let [run] = runs.as_slice()
+                && is_so(run)
+            {
+                return run.clone();
+            }
+            assert!(Instant::now() < until, "no run {what}: {runs:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts the demo's agent in a loop without an end of its own.
+    fn agent(&self, options: &[&str]) -> Child {
+        let mut command = self.command(&["run", "--upstream", "sim", "--steps", "100000"]);
+        let endstop = snapbox::cmd::cargo_bin!("endstop");
+        command.args(options).arg("--").arg(endstop);
+        command.args(["demo-agent", "--iterations", "100000", "--pause", "10ms"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_run_is_listed_paused_resumed_and_killed_with_who_and_why() {
+    let user = User::new("act");
+    assert_eq!(user.succeeds(&["ps"]), "no run is live\n");
+    let trace = user.0.join("trace.jsonl");
+    let mut child = user.agent(&["--usd", "1000", "--trace", trace.to_str().unwrap()]);
+    let run = user.run_that("with steps", |run| run["steps"].as_u64() > Some(2));
+    assert_eq!((run["pid"].as_u64(), run["kind"].as_str()), (Some(child.id().into()), Some("run")));
+    assert!(run["command"].as_str().unwrap().contains("demo-agent --iterations"));
+    let id = run["run"].as_str().unwrap();
+    let prefix = &id[..id.len() - 2];
+
+    user.succeeds(&["pause", prefix, "--why", "lunch"]);
+    let held = user.run_that("paused", |run| !run["waits_for"].is_null());
+    assert!(held["waits_for"].as_str().unwrap().ends_with("): lunch"), "{held}");
+    assert!(user.succeeds(&["ps"]).contains("lunch"));
+    let (code, _, error) = user.run(&["pause", id]);
+    assert_eq!(code, Some(2), "{error}");
+    user.succeeds(&["resume", id]);
+    let steps = held["steps"].as_u64();
+    user.run_that("that goes on", |run| run["steps"].as_u64() > steps.map(|it| it + 2));
+
+    user.succeeds(&["kill", id, "--why", "enough"]);
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    let trace = std::fs::read_to_string(trace).unwrap();
+    for said in ["\"why\":\"lunch\"", "(endstop, process ", "enough (killed by "] {
+        assert!(trace.contains(said), "{said}\n{trace}");
+    }
+    assert!(user.runs().is_empty());
+}
+
+#[test]
+fn a_rule_that_pauses_shows_in_ps_and_goes_on_where_it_was_once_approved() {
+    let user = User::new("approve");
+    let policy = user.0.join("policy.toml");
+    std::fs::write(&policy, "[stop]\nend = 'steps >= 9'\n[pause]\nask = 'steps >= 4'\n").unwrap();
+    let mut command = user.command(&["run", "--upstream", "sim", "--policy"]);
+    command.arg(&policy).arg("--").arg(snapbox::cmd::cargo_bin!("endstop"));
+    command.args(["demo-agent", "--iterations", "100000"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = user.run_that("paused", |run| !run["waits_for"].is_null());
+    assert_eq!(run["waits_for"], "ask (steps >= 4)");
+    assert_eq!(run["steps"], 4);
+    let id = run["run"].as_str().unwrap();
+    assert_eq!(user.run(&["approve", id, "asc"]).0, Some(2));
+    user.succeeds(&["approve", id, "ask"]);
+    assert_eq!(child.wait().unwrap().code(), Some(124), "the stop rule is reached");
+}
+
+#[test]
+fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
+    let user = User::new("dead");
+    let mut children: Vec<Child> = (0..3).map(|_| user.agent(&["--usd", "1000"])).collect();
+    let until = Instant::now() + PATIENCE;
+    while user.runs().len() < 3 {
+        assert!(Instant::now() < until, "{:?}", user.runs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let runs = user.runs();
+    let id = runs[0]["run"].as_str().unwrap();
+    let (code, _, error) = user.run(&["cancel", "0"]);
+    assert!(code == Some(2) && error.contains("is the beginning of 3 runs"), "{error}");
+    let mistyped = format!("{}x", &id[..id.len() - 1]);
+    let (code, _, error) = user.run(&["cancel", &mistyped]);
+    assert!(code == Some(2) && error.contains("did you mean `"), "{error}");
+
+    // A process that is killed leaves its entry and its socket; its command ends by itself without a gateway.
+    let dead = children.remove(0);
+    let pid = dead.id().to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    let mut dead = dead;
+    dead.wait().unwrap();
+    let (code, out, said) = user.run(&["ps"]);
+    assert!(code == Some(0) && said.contains(&format!("process {pid} has died")), "{out}{said}");
+    assert!(!user.run(&["ps"]).2.contains("has died"), "it is said once");
+    assert_eq!(user.runs().len(), 2);
+
+    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed the runs of 2 gateways;"));
+    for mut child in children {
+        assert_eq!(child.wait().unwrap().code(), Some(124));
+    }
+}
+
+#[test]
+fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
+    let user = User::new("all");
+    let mut serve = user.command(&["serve", "--upstream", "sim", "--listen", "127.0.0.1:0"]);
+    serve.args(["--control", "127.0.0.1:0", "--control-token-env", "ENDSTOP_TEST_TOKEN"]);
+    serve.env("ENDSTOP_TEST_TOKEN", "secret").args(["--json", "--steps", "100"]);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(serve.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let listening: Value = serde_json::from_str(&line).unwrap();
+    let base = listening["address"].as_str().unwrap();
+    let agent = |run: &str| {
+        let mut command = user.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/{run}")).output().unwrap()
+    };
+    agent("first");
+    let steps = |run: &Value| run["steps"].as_u64().unwrap();
+    assert!(steps(&user.run_that("begun", |run| run["run"] == "first")) > 0);
+
+    let server = listening["control_address"].as_str().unwrap();
+    let remote = ["--server", server, "--token-env", "ENDSTOP_TEST_TOKEN"];
+    let asked = |token: &str| {
+        let mut command = user.command(&[&["ps"][..], &remote].concat());
+        command.env("ENDSTOP_TEST_TOKEN", token).output().unwrap()
+    };
+    assert!(String::from_utf8(asked("secret").stdout).unwrap().contains("first"));
+    assert_eq!(asked("wrong").status.code(), Some(2));
+
+    assert!(
+        user.succeeds(&["kill", "--all", "--why", "bill"])
+            .starts_with("killed the runs of 1 gateway;")
+    );
+    agent("first");
+    agent("second");
+    for run in user.runs() {
+        let begun = if run["run"] == "first" { 1 } else { 0 };
+        assert!(steps(&run) >= begun && run["status"] == "stopped", "{run}");
+        assert!(run["run"] == "first" || steps(&run) == 0, "{run}");
+    }
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+}
