@@ -30,6 +30,8 @@ Tasks:
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
+  bench budgets
+           measure what budgets over time cost a call, and a burst against one
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),
+        ["bench", "budgets"] => report(bench::budgets(&root())),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
         ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {
