@@ -172,7 +172,7 @@ const AS_THE_TESTS: [&str; 7] =
     ["build", "--quiet", "--workspace", "--features", "endstop/otel", "--bins", "--examples"];
 
 /// Builds the binary; gives its path.
-fn build(root: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     let status = Command::new("cargo")
         .args(AS_THE_TESTS)
         .current_dir(root)

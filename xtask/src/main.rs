@@ -8,6 +8,7 @@
 mod bench;
 mod bench_gateway;
 mod clients;
+mod dist;
 mod page;
 mod prices;
 #[cfg(feature = "project")]
@@ -34,6 +35,9 @@ Tasks:
            measure what budgets over time cost a call, and a burst against one
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
+  dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
+           make what people install into target/dist: archive, wheel, npm, image; with --check install each
+           from loopback in a clean environment, and time it
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
   clients [--ci | --all [--write] | --programs [--write] | NAME..]
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         ["attack" | "tidy" | "docs" | "detection" | "shares", ..] => with_the_project(&words),
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
+        ["dist", words @ ..] => report(dist::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),
         ["bench", "budgets"] => report(bench::budgets(&root())),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),

@@ -37,15 +37,6 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// See a runaway agent with and without limits: real processes, offline, in seconds
-    #[cfg(unix)]
-    Demo(demo::DemoArgs),
-    /// See a runaway agent with and without limits (refused on this system)
-    #[cfg(not(unix))]
-    Demo(run_refused::RefusedArgs),
-    /// The agent of the demo
-    #[command(hide = true)]
-    DemoAgent(demo_agent::DemoAgentArgs),
     /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
     #[cfg(unix)]
     Run(Box<run::RunArgs>),
@@ -58,6 +49,15 @@ pub enum Command {
     /// Show whether `run` can limit a command here (refused on this system)
     #[cfg(not(unix))]
     Doctor(run_refused::RefusedArgs),
+    /// See a runaway agent with and without limits: real processes, offline, in seconds
+    #[cfg(unix)]
+    Demo(demo::DemoArgs),
+    /// See a runaway agent with and without limits (refused on this system)
+    #[cfg(not(unix))]
+    Demo(run_refused::RefusedArgs),
+    /// The agent of the demo
+    #[command(hide = true)]
+    DemoAgent(demo_agent::DemoAgentArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::ServeArgs>),
     /// Serve a scripted model, without a key and without a network

@@ -27,7 +27,7 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/choosing-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
@@ -46,6 +46,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
@@ -55,8 +56,8 @@ use crate::output::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
-  endstop demo
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
+  endstop demo
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
@@ -147,10 +148,51 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     })
 }
 
+/// Options of other programs, and what they are called here.
+const GUESSES: &[(&[&str], &str)] = &[
+    (
+        &[
+            "--max-usd",
+            "--max-cost",
+            "--cost",
+            "--budget",
+            "--max-budget",
+            "--max-budget-usd",
+            "--dollars",
+        ],
+        "--usd 2",
+    ),
+    (
+        &[
+            "--max-steps",
+            "--max-turns",
+            "--max-iterations",
+            "--max-iter",
+            "--recursion-limit",
+            "--turns",
+        ],
+        "--steps 50",
+    ),
+    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens 200k"),
+    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout 10m"),
+];
+
+/// What to write instead of an option that is not there.
+fn guessed(error: &clap::Error) -> Option<&'static str> {
+    let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let mut known = GUESSES.iter().filter(|_| is_unknown);
+    known.find(|(names, _)| names.contains(&option.as_str())).map(|(_, right)| *right)
+}
+
 /// Prints what the argument parser answers: help and version on standard output, errors on standard error.
 fn usage_answer(answer: &clap::Error, misused: ExitMeaning) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
+        let text = match guessed(answer) {
+            Some(right) => format!("{}\nhint: write `{right}`\n", text.trim_end()),
+            None => text,
+        };
         // There is nowhere left to report a standard error that cannot be written.
         let _ = anstream::stderr().write_all(text.as_bytes());
         return ExitCode::from(misused.code());
@@ -206,6 +248,19 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_other_programs_are_guessed() {
+        for (names, right) in GUESSES {
+            for name in *names {
+                let line = ["endstop", "run", name, "2", "--", "true"];
+                let error = command().try_get_matches_from(line).unwrap_err();
+                assert_eq!(guessed(&error), Some(*right), "{name}: {error}");
+            }
+        }
+        let error = command().try_get_matches_from(["endstop", "run", "--nope"]).unwrap_err();
+        assert_eq!(guessed(&error), None);
     }
 
     #[test]

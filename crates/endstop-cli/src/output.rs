@@ -1,7 +1,7 @@
-//! What goes to the terminal: numbers for people, tables, progress, and a standard output that knows
+//! What goes to the terminal: tables, progress, and a standard output that knows
 //! when its reader is gone.
 //!
-//! Numbers here are rounded for reading. Whatever a program reads (`--json`) takes exact values.
+//! Numbers are those of `endstop::core::human`, rounded for reading. Whatever a program reads (`--json`) takes exact values.
 
 mod grid;
 
@@ -13,11 +13,11 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use endstop::core::units::{Millis, Money, PICOS_PER_DOLLAR};
 use endstop::observe::clean_lines;
 use endstop::store::private_file;
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub use endstop::core::human::{count, counted, duration, money, short, tokens};
 pub use grid::Grid;
 
 /// Below this many columns a table is drawn in ASCII, whose borders take less room.
@@ -214,84 +214,6 @@ pub fn progress(total: u64, unit: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} {msg} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style).with_message(unit)
-}
-
-/// A whole number with separators: `1,234`.
-#[must_use]
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number and its noun, which takes an `s` unless the number is 1: `1 run`, `1,234 runs`.
-#[must_use]
-pub fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(number))
-}
-
-/// A large number in at most four digits: `999`, `12.3k`, `4.6M`. Rounded half up.
-#[must_use]
-pub fn short(number: u64) -> String {
-    let scales: [(u64, &str); 4] =
-        [(1_000, "k"), (1_000_000, "M"), (1_000_000_000, "G"), (1_000_000_000_000, "T")];
-    if number < 1_000 {
-        return number.to_string();
-    }
-    for (scale, letter) in scales {
-        let tenths = (u128::from(number) * 10 + u128::from(scale / 2)) / u128::from(scale);
-        if tenths < 10_000 {
-            return format!("{}.{}{letter}", tenths / 10, tenths % 10);
-        }
-    }
-    count(number)
-}
-
-/// Tokens for people: `12.3k tokens`.
-#[must_use]
-pub fn tokens(number: u64) -> String {
-    format!("{} token{}", short(number), if number == 1 { "" } else { "s" })
-}
-
-/// Money for people: `$19.50`, `$1,234.00`; below a cent, two digits that say something: `$0.0046`.
-/// Rounded half up. Exact is `Money`'s own text.
-#[must_use]
-pub fn money(amount: Money) -> String {
-    let picos = u128::from(amount.picos());
-    let dollar = u128::from(PICOS_PER_DOLLAR);
-    let cent = dollar / 100;
-    let mut step = cent;
-    if picos > 0 && picos < cent {
-        // One digit less than the leading one, and never finer than a pico-dollar.
-        step = 1;
-        while step * 100 <= picos {
-            step *= 10;
-        }
-    }
-    let rounded = (picos + step / 2) / step * step;
-    let whole = u64::try_from(rounded / dollar).unwrap_or(u64::MAX);
-    let decimals = format!("{:012}", rounded % dollar);
-    let shown = decimals.trim_end_matches('0').len().max(2);
-    format!("${}.{}", count(whole), decimals.get(..shown).unwrap_or("00"))
-}
-
-/// A duration for people, in its two largest units: `850ms`, `12s`, `1m30s`, `2h5m`. Cut, not rounded.
-#[must_use]
-pub fn duration(span: Millis) -> String {
-    let fine = match span.0 {
-        0..1_000 => 1,
-        1_000..3_600_000 => 1_000,
-        3_600_000..86_400_000 => 60_000,
-        _ => 3_600_000,
-    };
-    Millis(span.0 / fine * fine).to_string()
 }
 
 #[cfg(test)]

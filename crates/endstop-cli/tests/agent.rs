@@ -25,8 +25,8 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
         stderr,
         str![[r#"
 warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
-model scripted, limits steps >= 50, active >= 10m (the default; --steps, --usd,
-  --tokens, --timeout, --stop and --policy set others)
+model scripted, stops at 50 steps or 10m (the default; set others with --usd,
+  --steps, --tokens, --timeout, --stop or --policy)
 completed · 1 step · 46 tokens · cost unknown · [..] · run [..]
 
 "#]]
@@ -45,7 +45,7 @@ fn a_limit_ends_with_124_and_the_trip_record() {
     assert_data_eq!(
         stderr,
         str![[r#"
-model scripted:loop, limits tokens >= 200k, steps >= 3
+model scripted:loop, stops at 3 steps or 200k tokens
 
 stopped: steps_limit: steps is 3 (limit 3)
 after 3 steps, [..] tokens, unknown cost
@@ -107,8 +107,8 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
     let unbounded = place.file("unbounded.toml", "[stop]\nsaid = 'said(\"done\")'\n");
     let cases: &[(&[&str], &str)] = &[
         (&["x"], "hint: try it offline: `endstop agent --model scripted \"hello\"`"),
-        (&["-m", "scripted"], "error: there is no prompt"),
-        (&["-m", "scripted", "  "], "error: there is no prompt"),
+        (&["-m", "scripted"], "error: missing prompt"),
+        (&["-m", "scripted", "  "], "error: missing prompt"),
         (&["-m", "scripted:fast", "x"], "error: there is no model `scripted:fast`"),
         (&["-m", "nobody/x", "x"], "error: unknown provider `nobody`"),
         (&["-m", "replay:nowhere.jsonl", "x"], "nowhere.jsonl"),

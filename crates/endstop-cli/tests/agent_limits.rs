@@ -37,7 +37,7 @@ fn flags_tighten_stored_limits_and_only_a_policy_replaces_them() {
     let other = Place::new("resume-replaced");
     paused(&other, "steps >= 2");
     let (_, stderr) = other.ends_with(124, &["--resume", "last", "--stop", "steps >= 5"]);
-    assert!(stderr.contains("limits steps >= 5 (instead of those"), "{stderr}");
+    assert!(stderr.contains("stops at 5 steps (instead of those"), "{stderr}");
     assert!(stderr.contains("stopped (steps_limit) · 5 steps"), "{stderr}");
 }
 

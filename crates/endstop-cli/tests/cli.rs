@@ -158,10 +158,10 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn the_readme_has_the_table_of_exit_codes() {
-    let readme = include_str!("../../../README.md");
+fn the_guide_to_ci_has_the_table_of_exit_codes() {
+    let page = include_str!("../../../docs/guide/ci.md");
     for meaning in endstop_cli::error::ExitMeaning::ALL {
         let row = format!("| {} | {} |", meaning.code(), meaning.text());
-        assert!(readme.contains(&row), "README.md lacks the row `{row}`");
+        assert!(page.contains(&row), "docs/guide/ci.md lacks the row `{row}`");
     }
 }

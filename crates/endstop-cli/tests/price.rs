@@ -72,7 +72,7 @@ fn a_usage_object_needs_the_model_only() {
 fn an_unknown_model_is_an_error_and_not_free() {
     let (out, error, code) = price(&["claude-sonet-4-5", "--input=5"], "");
     assert_eq!((out.as_str(), code), ("", Some(1)));
-    assert!(error.starts_with("error: no price is known for the model `claude-sonet-4-5`\nhint: "));
+    assert!(error.starts_with("error: no price for model `claude-sonet-4-5`\nhint: "));
     assert!(error.contains("`anthropic/claude-sonnet-4-5`"), "{error}");
 }
 

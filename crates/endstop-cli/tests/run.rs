@@ -185,7 +185,7 @@ fn an_upstream_that_never_answers_is_given_up() {
 fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
     let error = text(&run(&[], "exit 0").stderr);
     let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(error.contains("endstop: limits steps >= 100, cost >= $5.00 (the default;"), "{error}");
+    assert!(error.contains("endstop: stops at $5.00 or 100 steps (the default;"), "{error}");
     assert!(error.contains("no model call came through the gateway"), "{error}");
 }
 

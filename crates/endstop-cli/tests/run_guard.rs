@@ -17,11 +17,13 @@ use serde_json::Value;
 /// Opens a tunnel through the proxy of the environment, as clients do, and says how it was answered. Then it sends
 /// the bytes that a second argument names, and prints what comes back.
 const CONNECT: &str = r#"
-import os, socket, sys, urllib.parse
+import base64, os, socket, sys, urllib.parse
 proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])
 assert os.environ['https_proxy'] == os.environ['HTTPS_PROXY'] and os.environ['NODE_USE_ENV_PROXY'] == '1'
 stream = socket.create_connection((proxy.hostname, proxy.port))
-stream.sendall(f'CONNECT {sys.argv[1]} HTTP/1.1\r\nHost: {sys.argv[1]}\r\n\r\n'.encode())
+password = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode()).decode()
+who = '' if 'NOBODY' in os.environ else f'Proxy-Authorization: Basic {password}\r\n'
+stream.sendall(f'CONNECT {sys.argv[1]} HTTP/1.1\r\nHost: {sys.argv[1]}\r\n{who}\r\n'.encode())
 head = b''
 while not head.endswith(b'\r\n\r\n'):
     byte = stream.recv(1)
@@ -225,6 +227,28 @@ fn direct_connections_that_are_allowed_are_counted_and_go_through_the_users_own_
         assert!(heads.iter().all(|head| head.contains("Basic bWU6c2VjcmV0")), "{heads:?}");
         assert!(!stderr.contains("secret") && !run.told.to_string().contains("secret"));
     }
+}
+
+#[test]
+fn direct_connections_to_a_host_that_is_named_pass_and_others_are_refused() {
+    let (proxy, heads) = proxy();
+    let script = "connect api.openai.com:443 16; connect api.anthropic.com:443";
+    let flags = ["-q", "--allow-direct=api.openai.com"];
+    let run = run("named", &flags, script, Some(&proxy));
+    assert_eq!(run.stdout(), "status 200\nback 16\nstatus 403\n", "{}", run.stderr());
+    let guard = &run.told["guard"];
+    assert_eq!((&guard["mode"], &guard["direct"]["api.openai.com"]), (&"refuse".into(), &1.into()));
+    assert_eq!(guard["refused"]["api.anthropic.com"], 1);
+    assert_eq!(heads.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_program_without_the_password_of_the_proxy_gets_no_tunnel_and_that_is_said() {
+    let port = echo();
+    let run = run("password", &["-q"], &format!("NOBODY=1 connect 127.0.0.1:{port} 16"), None);
+    assert!(run.stdout().starts_with("status 407\n"), "{}", run.stdout());
+    assert!(run.stderr().contains("lacked the password of HTTPS_PROXY"), "{}", run.stderr());
+    assert_eq!(run.told["guard"]["other_tunnels"], 0);
 }
 
 #[test]

@@ -31,10 +31,11 @@ fn the_command_has_the_terminal_and_is_in_its_foreground() {
 
 #[test]
 fn a_refused_connection_is_said_at_once_and_stands_on_the_status_line() {
-    let connect = "import os, socket, urllib.parse\n\
+    let connect = "import base64, os, socket, urllib.parse\n\
         proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])\n\
         stream = socket.create_connection((proxy.hostname, proxy.port))\n\
-        stream.sendall(b'CONNECT api.openai.com:443 HTTP/1.1\\r\\n\\r\\n')\n\
+        who = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode())\n\
+        stream.sendall(b'CONNECT api.openai.com:443 HTTP/1.1\\r\\nProxy-Authorization: Basic ' + who + b'\\r\\n\\r\\n')\n\
         stream.recv(999)\n";
     let script = format!("python3 -c \"{connect}\"; exec sleep 600");
     let endstop = snapbox::cmd::cargo_bin!("endstop");

@@ -58,6 +58,12 @@ impl Display for Amount {
             Unit::Duration => write!(f, "{}", Millis(self.value)),
             Unit::WallTime => f.write_str(&quoted(&wall_text(WallTime(self.value)))),
             Unit::Percent => write!(f, "{}", Percent(self.value)),
+            Unit::Tokens if self.value >= 1_000_000 && self.value.is_multiple_of(100_000) => {
+                match (self.value / 1_000_000, self.value / 100_000 % 10) {
+                    (millions, 0) => write!(f, "{millions}M"),
+                    (millions, tenth) => write!(f, "{millions}.{tenth}M"),
+                }
+            }
             Unit::Tokens if self.value > 0 && self.value.is_multiple_of(1_000) => {
                 write!(f, "{}k", self.value / 1_000)
             }

@@ -46,6 +46,7 @@ mod diagnostic;
 mod directive;
 pub mod event;
 pub mod expr;
+pub mod human;
 pub mod limits;
 mod meter;
 mod near_duplicate;

@@ -90,6 +90,9 @@ pub struct Config {
     /// Whether clients can use the gateway as their proxy for HTTPS (`CONNECT`). Only on a loopback address; on others it
     /// is off.
     pub tunnels: Tunnels,
+    /// Hosts of model providers that are tunnelled although [`Config::tunnels`] refuses the others: names, or patterns such as
+    /// `*.openai.azure.com`. Calls there are counted as connections, and not limited.
+    pub direct_hosts: Vec<String>,
 }
 
 impl Config {
@@ -114,6 +117,7 @@ impl Config {
             refusals: None,
             stored_runs: None,
             tunnels: Tunnels::Off,
+            direct_hosts: Vec::new(),
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::{Bounds, Config, Control, Tunnels};
+use crate::config::{Bounds, Config, Control, Key, Tunnels};
 use crate::control::{self, ControlError, ControlService};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry, RunOrigin};
@@ -99,7 +99,7 @@ pub struct Gateway {
     config: Arc<Config>,
     registry: Arc<Registry>,
     drains: Arc<Drains>,
-    tunnels: Arc<TunnelService>,
+    pub(crate) tunnels: Arc<TunnelService>,
     stop: CancelToken,
     server: JoinHandle<()>,
     control: ControlServers,
@@ -134,7 +134,7 @@ impl Gateway {
         let registry = Arc::new(registry);
         let is_local = addr.ip().is_loopback();
         let mode = if is_local { config.tunnels } else { Tunnels::Off };
-        let tunnels = Arc::new(TunnelService::new(mode, client.clone(), &config.upstreams));
+        let tunnels = Arc::new(TunnelService::new(mode, client.clone(), &config));
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
         let control = ControlServers::start(&config.control, &registry).await?;
@@ -228,6 +228,13 @@ impl Gateway {
     #[must_use]
     pub fn tunnels(&self) -> watch::Receiver<TunnelReport> {
         self.tunnels.report()
+    }
+
+    /// The address of the gateway as a proxy, for `HTTPS_PROXY`: with a user and a password, without which there is no tunnel
+    /// (407). `None` without tunnels.
+    #[must_use]
+    pub fn proxy_address(&self) -> Option<String> {
+        self.tunnels.address(self.addr)
     }
 
     /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
@@ -330,24 +337,37 @@ impl ControlServers {
             servers: Vec::new(),
             stop: CancelToken::new(),
         };
-        if let Some(addr) = config.listen {
-            let token = config.token.clone().ok_or(ControlError::NoToken(addr))?;
-            let failed = |error| ControlError::Listen { at: addr.to_string(), error };
-            let listener = tokio::net::TcpListener::bind(addr).await.map_err(failed)?;
-            let addr = listener.local_addr().map_err(failed)?;
+        // Nothing is served before both are bound: a start that fails leaves nothing behind.
+        let tcp = match config.listen {
+            Some(addr) => Some(ControlServers::bind(addr, config.token.clone()).await?),
+            None => None,
+        };
+        #[cfg(unix)]
+        let unix = config.socket.as_ref().map(|path| control::bind(path)).transpose()?;
+        if let Some((listener, addr, token)) = tcp {
             all.addr = Some(addr);
             let is_local = addr.ip().is_loopback();
             let registry = Arc::clone(registry);
             all.serve(listener, ControlService { registry, token: Some(token), is_local });
         }
         #[cfg(unix)]
-        if let Some(path) = &config.socket {
-            let (listener, file) = control::bind(path)?;
+        if let Some((listener, file)) = unix {
             all.socket = Some(file);
             let registry = Arc::clone(registry);
             all.serve(listener, ControlService { registry, token: None, is_local: false });
         }
         Ok(all)
+    }
+
+    async fn bind(
+        addr: SocketAddr,
+        token: Option<Key>,
+    ) -> Result<(tokio::net::TcpListener, SocketAddr, Key), ControlError> {
+        let token = token.ok_or(ControlError::NoToken(addr))?;
+        let failed = |error| ControlError::Listen { at: addr.to_string(), error };
+        let listener = tokio::net::TcpListener::bind(addr).await.map_err(failed)?;
+        let addr = listener.local_addr().map_err(failed)?;
+        Ok((listener, addr, token))
     }
 
     fn serve(&mut self, listener: impl Accept + Sync + 'static, service: ControlService) {

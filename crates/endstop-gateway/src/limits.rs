@@ -30,6 +30,8 @@ pub(crate) const MAX_METHOD: usize = 32;
 /// Tunnels of one gateway at the same time. Each has two descriptors, so these are half of what a process usually may
 /// have; package managers open some dozens.
 pub(crate) const MAX_TUNNELS: usize = 256;
+/// Random bytes of the proxy's password: nobody guesses 128 bits.
+pub(crate) const PROXY_PASSWORD_BYTES: usize = 16;
 /// How long a tunnel may be silent in both directions: longer than the usual servers keep a silent connection.
 pub(crate) const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
 /// Bytes of a tunnel that are read at once, in each direction: what a TLS record has.

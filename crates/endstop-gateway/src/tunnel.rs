@@ -7,13 +7,15 @@
 
 mod hosts;
 mod pass;
+mod password;
 mod report;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN, PROXY_AUTHENTICATE};
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -23,12 +25,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::body::Body;
-use crate::config::{Tunnels, Upstreams};
+use crate::config::{Config, Tunnels};
 use crate::limits::{MAX_TUNNELS, TUNNEL_IDLE};
 use crate::upstream::HttpClient;
 pub use hosts::model_hosts;
 pub use report::{DirectConnections, TunnelReport};
 
+use password::ProxyPassword;
 use report::ModelHost;
 
 /// Why a tunnel is refused.
@@ -36,6 +39,10 @@ use report::ModelHost;
 enum TunnelError {
     #[error("tunnels are for programs, not for web pages")]
     WebPage,
+    #[error(
+        "tunnels need the user and password of HTTPS_PROXY, which `endstop run` gives to its command"
+    )]
+    NoPassword,
     #[error("`CONNECT` needs a host and a port")]
     NoTarget,
     #[error(
@@ -53,6 +60,7 @@ impl TunnelError {
     const fn status(&self) -> StatusCode {
         match self {
             Self::WebPage | Self::ModelHost { .. } => StatusCode::FORBIDDEN,
+            Self::NoPassword => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Self::NoTarget => StatusCode::BAD_REQUEST,
             Self::TooMany => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable { .. } => StatusCode::BAD_GATEWAY,
@@ -67,6 +75,10 @@ impl TunnelError {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        if matches!(self, Self::NoPassword) {
+            let asks = HeaderValue::from_static("Basic realm=\"endstop\"");
+            headers.insert(PROXY_AUTHENTICATE, asks);
+        }
         response
     }
 }
@@ -75,6 +87,9 @@ impl TunnelError {
 #[derive(Debug)]
 pub(crate) struct TunnelService {
     mode: Tunnels,
+    /// Hosts of model providers that are tunnelled, whatever the mode.
+    direct_hosts: Vec<String>,
+    password: ProxyPassword,
     client: HttpClient,
     /// The hosts that the gateway itself sends calls to.
     upstreams: Vec<String>,
@@ -84,12 +99,15 @@ pub(crate) struct TunnelService {
 }
 
 impl TunnelService {
-    pub(crate) fn new(mode: Tunnels, client: HttpClient, upstreams: &Upstreams) -> Self {
+    pub(crate) fn new(mode: Tunnels, client: HttpClient, config: &Config) -> Self {
+        let upstreams = &config.upstreams;
         let bases = [&upstreams.openai, &upstreams.anthropic, &upstreams.gemini];
         let hosts = bases.into_iter().filter_map(Uri::host).map(hosts::normalized);
         let is_local = |host: &str| host == "localhost" || host.parse::<std::net::IpAddr>().is_ok();
         Self {
             mode,
+            direct_hosts: config.direct_hosts.iter().map(|host| hosts::normalized(host)).collect(),
+            password: ProxyPassword::new(),
             client,
             upstreams: hosts.filter(|host| !is_local(host)).collect(),
             room: Arc::new(Semaphore::new(MAX_TUNNELS)),
@@ -101,6 +119,11 @@ impl TunnelService {
     /// Returns the report, and notifies of changes.
     pub(crate) fn report(&self) -> watch::Receiver<TunnelReport> {
         self.report.subscribe()
+    }
+
+    /// The address that clients put into `HTTPS_PROXY`, with its password. `None` if there are no tunnels.
+    pub(crate) fn address(&self, at: SocketAddr) -> Option<String> {
+        (self.mode != Tunnels::Off).then(|| self.password.address(at))
     }
 
     /// Closes all tunnels. None is opened afterwards.
@@ -121,12 +144,17 @@ impl TunnelService {
         if request.headers().contains_key(ORIGIN) {
             return Err(TunnelError::WebPage);
         }
+        if !self.password.is_sent_in(request.headers()) {
+            self.report.send_modify(|report| report.without_password += 1);
+            return Err(TunnelError::NoPassword);
+        }
         let target = request.uri().authority().filter(|it| !it.as_str().contains('@'));
         let target = target.and_then(|it| Some((it.host().to_owned(), it.port_u16()?)));
         let (host, port) = target.ok_or(TunnelError::NoTarget)?;
         let model_host = self.model_host(&host);
         if let Some(model_host) = &model_host
             && self.mode != Tunnels::All
+            && !self.is_direct(model_host)
         {
             self.report.send_modify(|report| report.refuse(model_host));
             return Err(TunnelError::ModelHost { host, provider: model_host.provider });
@@ -151,6 +179,11 @@ impl TunnelService {
             drop(permit);
         });
         Ok(())
+    }
+
+    /// Whether connections to a host of a model provider may bypass the gateway.
+    fn is_direct(&self, host: &ModelHost) -> bool {
+        self.direct_hosts.iter().any(|direct| hosts::matches(direct, &host.name))
     }
 
     /// The row of a host of a model provider. The upstreams of the gateway are among them.

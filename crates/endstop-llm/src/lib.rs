@@ -94,4 +94,3 @@ pub use request::{
 };
 pub use response::{CallResponse, EventContent, ToolCall};
 pub use stream_splitter::StreamSplitter;
-pub use usage::ReportedUsage;

@@ -1,7 +1,8 @@
 //! Model responses, as they are read.
 
+use endstop_price::ReportedUsage;
+
 use crate::limits::{MAX_CALLS, MAX_TEXT};
-use crate::usage::ReportedUsage;
 
 /// What a response said.
 ///

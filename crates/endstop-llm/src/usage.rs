@@ -1,64 +1,13 @@
 //! Usage that a provider reports, at once or piece by piece.
 
-use endstop_core::units::{Money, TokenUsage};
 use endstop_price::{
-    CallContext, MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
+    MAX_COUNT, ReportedUsage, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
     read_usage,
 };
 use serde_json::{Map, Value};
 
 use crate::json::Raw;
 use crate::limits::MAX_USAGE_REPORT;
-
-/// Usage as a provider counted it.
-///
-/// ```
-/// use endstop_core::units::TokenUsage;
-/// use endstop_llm::ReportedUsage;
-///
-/// let tokens = TokenUsage { input: 30, ..TokenUsage::default() };
-/// let told = ReportedUsage::default().with_tokens(&tokens);
-/// assert!(told.is_whole(0));
-/// assert!(!told.is_whole(400), "400 bytes came, and no output is counted");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ReportedUsage {
-    /// All that was counted, for exact prices.
-    pub counts: UsageCounts,
-    /// In the core's classes.
-    pub tokens: TokenUsage,
-    /// Service tier, speed, batch.
-    pub context: CallContext,
-    /// Output tokens that were reasoning.
-    pub reasoning: Option<u64>,
-    /// What the provider says that it billed, where it does: it wins over a computed price.
-    pub billed: Option<Money>,
-    /// It was told before the output was made.
-    pub is_preliminary: bool,
-}
-
-impl ReportedUsage {
-    /// Whether it tells all of a response with this many bytes of output: neither input nor output is left out.
-    #[must_use]
-    pub const fn is_whole(&self, output_bytes: u64) -> bool {
-        let (input, output) = (self.tokens.total_input(), self.tokens.output);
-        let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
-        has_output && (input > 0 || output == 0)
-    }
-
-    /// The report with these tokens, where it leaves some out; what it counts beside them stands.
-    #[must_use]
-    pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
-        let mut told = self.clone();
-        let all = [("input_tokens", tokens.total_input()), ("output_tokens", tokens.output)];
-        for (unit, count) in all {
-            // Beyond what can be counted it stays as it was reported.
-            let _ = Unit::named(unit).map(|unit| told.counts.set(unit, count));
-        }
-        told.tokens = *tokens;
-        told
-    }
-}
 
 /// The reports of one response so far.
 #[derive(Debug)]

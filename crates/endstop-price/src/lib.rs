@@ -41,6 +41,7 @@ mod file;
 mod limits;
 mod lookup;
 mod rates;
+mod reported_usage;
 mod shape;
 mod unit;
 mod unpriced_model;
@@ -59,6 +60,7 @@ pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};
 pub use limits::{MAX_COUNT, TOOL_INSTRUCTION_TOKENS};
 pub use lookup::RESELLER;
+pub use reported_usage::ReportedUsage;
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };

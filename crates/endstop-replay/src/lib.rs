@@ -33,7 +33,7 @@
 //!
 //! # Where next
 //!
-//! `docs/choosing-limits.md` of the repository is the guide. The command is `endstop replay`. The minimum Rust version
+//! `docs/guide/find-limits.md` of the repository is the guide. The command is `endstop replay`. The minimum Rust version
 //! is 1.95.
 
 mod compare;

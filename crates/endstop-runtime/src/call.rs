@@ -11,7 +11,7 @@ mod step;
 mod tool;
 
 pub use fit::CallRoom;
-pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received};
+pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, ResponseReport};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};

@@ -55,7 +55,7 @@ pub mod trace;
 pub use call::{
     BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, CostReport, DEFAULT_MAX_OUTPUT_TOKENS,
     MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, OpenToolCall, Outcome, Pricing, Received,
-    ToolNotBegun, WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
+    ResponseReport, ToolNotBegun, WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
 pub use provider_api::{PROVIDER_APIS, ProviderApi};

@@ -33,7 +33,6 @@ pub(crate) use cost_uncertainty::Unconfirmed;
 pub use cost_uncertainty::{CostUncertainty, UnconfirmedCause};
 pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
-pub(crate) use text::counted;
 pub use text::{clean, clean_lines};
 
 /// What is fixed about a run.

@@ -60,7 +60,10 @@ fn unlimited_is_the_default_and_admits_until_it_cannot_be_counted() {
     budget.reserve(steps(i64::MAX as u64)).unwrap().release();
     let refused = budget.reserve(steps(i64::MAX as u64 + 1)).unwrap_err();
     assert_eq!((refused.limit, refused.asked), (u64::MAX, i64::MAX as u64 + 1));
-    assert_eq!(refused.to_string(), "steps: 9223372036854775808 asked, more than can be counted");
+    assert_eq!(
+        refused.to_string(),
+        "steps: 9,223,372,036,854,775,808 asked, more than can be counted"
+    );
     assert_eq!(budget.room(), Limits::unlimited());
     assert!(!budget.is_overflowed());
 }

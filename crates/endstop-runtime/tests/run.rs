@@ -15,7 +15,7 @@ use endstop_core::run::{Directive, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal, StopSignals};
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
-use endstop_price::PriceTable;
+use endstop_price::{PriceTable, ReportedUsage};
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCertainty};
@@ -23,7 +23,7 @@ use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
     CallPlan, CancelOn, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind,
-    Outcome, Pricing, Received, RunEnvironment, RunHandle, Waited,
+    Outcome, Pricing, Received, ResponseReport, RunEnvironment, RunHandle, Waited,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -148,11 +148,12 @@ fn a_call_whose_input_was_reported_is_charged_with_the_rest_that_was_reserved() 
     let (run, plain) = (root("tokens >= 1_000_000"), pricing());
     let searching = plain.clone().with_searches(3);
     let told = TokenUsage { input: 100, cache_read: 900, ..TokenUsage::default() };
-    let received = Received { usage: Some(told), ..Received::default() };
+    let reported = ReportedUsage::from(told);
+    let report = ResponseReport { usage: Some(&reported), ..ResponseReport::default() };
     let cut = |plan: &CallPlan<'_>| {
         assert!(run.begin_step(plan).admits());
         let open = run.begin_call(plan).expect("a call that fits");
-        let charge = open.most(&received);
+        let charge = open.charge(&Received::default(), &report);
         open.failed_at(&ModelError::new(ModelErrorKind::Truncated, "cut"), charge);
         charge
     };
@@ -620,4 +621,58 @@ async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends()
     child.tick();
     let of = |gauge: &str| child.look(|run| run.gauge(gauge));
     assert_eq!((of("active"), of("elapsed")), (Some(3_000), Some(10_000)));
+}
+
+#[test]
+fn a_response_is_charged_by_all_of_its_report() {
+    let table = PriceTable::embedded();
+    let usage = |input: u64, output: u64| {
+        ReportedUsage::from(TokenUsage { input, output, ..TokenUsage::default() })
+    };
+    let cost_of = |provider: &str, model: &str, report: Option<ReportedUsage>, is_complete| {
+        let of_openai = if provider == "openrouter" { "openai/" } else { "" };
+        let pricing = Pricing::new(provider, &format!("{of_openai}gpt-4o-mini"), table);
+        let run = root("cost >= $10.00");
+        assert!(run.begin_step(&call(&pricing, 1_000, 100)).admits());
+        let open = run.begin_call(&call(&pricing, 1_000, 100)).expect("it begins");
+        let received = Received { output_bytes: 300, ..Received::default() };
+        let report = ResponseReport { usage: report.as_ref(), model: Some(model), is_complete };
+        let charge = open.charge(&received, &report);
+        let Cost::Known(cost) = charge.cost else { panic!("a price") };
+        (cost, charge.is_estimate)
+    };
+    let price = |model: &str, input: u64, output: u64| {
+        let tokens = TokenUsage { input, output, ..TokenUsage::default() };
+        match Pricing::new("openai", model, table).cost(&tokens, WallTime(0)) {
+            Cost::Known(cost) => cost,
+            Cost::Unpriced => panic!("a price"),
+        }
+    };
+    let billed = "$0.50".parse::<Money>().expect("money");
+    let with = |billed: Money, report: ReportedUsage| {
+        Some(ReportedUsage { billed: Some(billed), ..report })
+    };
+    let dear = "gpt-4";
+    // The dearer model counts, whether its usage is reported, reported in part, or not at all.
+    assert_eq!(
+        cost_of("openai", dear, Some(usage(1_000, 100)), true),
+        (price(dear, 1_000, 100), false)
+    );
+    for report in [Some(usage(1_000, 0)), None] {
+        for is_complete in [true, false] {
+            let charged = cost_of("openai", dear, report.clone(), is_complete);
+            assert_eq!(charged, (price(dear, 1_000, 100), true), "{report:?}");
+        }
+    }
+    // A report of the cost counts if it is higher.
+    let higher = cost_of("openai", "gpt-4o-mini", with(billed, usage(1_000, 100)), true);
+    assert_eq!(higher, (billed, false));
+    let cent = "$0.000001".parse::<Money>().expect("money");
+    let lower = cost_of("openai", "gpt-4o-mini", with(cent, usage(1_000, 100)), true);
+    assert_eq!(lower, (price("gpt-4o-mini", 1_000, 100), false));
+    // That of OpenRouter always does, also if it reports nothing else; but not before the end of the response.
+    for report in [usage(1_000, 100), usage(1_000, 0), ReportedUsage::default()] {
+        assert_eq!(cost_of("openrouter", dear, with(cent, report), true).0, cent);
+    }
+    assert!(cost_of("openrouter", dear, with(cent, usage(1_000, 0)), false).0 > cent);
 }

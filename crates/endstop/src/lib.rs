@@ -93,10 +93,15 @@ pub mod prelude {
     pub use crate::tool::{FunctionTool, Tool, ToolContext, ToolError, ToolOutput};
 }
 
-/// Runs the Rust examples of the README.
+/// Runs the Rust examples of the guide to the agent loop.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct ReadmeDoctests;
+#[doc = include_str!("../../../docs/guide/rust-agent.md")]
+pub struct AgentGuideDoctests;
+
+/// Runs the Rust examples of the guide to the decision core.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust-core.md")]
+pub struct CoreGuideDoctests;
 
 /// Runs the Rust examples of the page on agents.
 #[cfg(doctest)]

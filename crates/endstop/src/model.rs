@@ -18,7 +18,6 @@ mod timeouts;
 
 use std::fmt;
 
-use endstop_core::units::{Money, TokenUsage};
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 
@@ -28,6 +27,7 @@ use crate::tool::ToolSpec;
 pub use crate::limits::MAX_REMEMBERED;
 #[cfg(feature = "transcripts")]
 pub use crate::limits::MAX_REPLIES;
+pub use endstop_price::ReportedUsage;
 pub use endstop_runtime::{ErrorBilling, ModelError, ModelErrorKind, ProviderApi};
 pub use names::{KnownProvider, PROVIDERS, known_provider};
 pub use open::{OpenOptions, open};
@@ -102,30 +102,11 @@ pub enum ModelEvent {
     Reasoning(String),
     /// A whole tool call.
     ToolCall(ToolCall),
-    /// Tokens as far as the provider has reported them, such as the input at the start of a stream. The last report counts,
+    /// Usage as far as the provider has reported it, such as the input at the start of a stream. The last report counts,
     /// and only if the answer does not come to its end.
-    Usage(ReportedTokens),
+    Usage(ReportedUsage),
     /// The answer is complete. Nothing follows.
     End(ModelEnd),
-}
-
-/// Tokens that a provider reports before an answer is complete.
-///
-/// ```
-/// use endstop::core::units::TokenUsage;
-/// use endstop::model::{ModelEvent, ReportedTokens};
-///
-/// // Anthropic reports the input first.
-/// let tokens = TokenUsage { input: 2_000, ..TokenUsage::default() };
-/// let event = ModelEvent::Usage(ReportedTokens { tokens, is_output_final: false });
-/// # assert!(matches!(event, ModelEvent::Usage(told) if told.tokens.input == 2_000));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReportedTokens {
-    /// The tokens.
-    pub tokens: TokenUsage,
-    /// Whether the output that is reported is all of it.
-    pub is_output_final: bool,
 }
 
 /// How an answer ended.
@@ -135,13 +116,9 @@ pub struct ReportedTokens {
 pub struct ModelEnd {
     /// The model that answered, as the provider names it (`gen_ai.response.model`).
     pub model: Option<String>,
-    /// Tokens; `None` where the provider does not tell: counted here, and marked as an estimate.
-    pub usage: Option<TokenUsage>,
-    /// Output tokens that were reasoning; contained in `usage.output`.
-    pub reasoning_tokens: Option<u64>,
-    /// The cost that the provider reports. It counts if it is higher than that of the price table, if the table lacks the
-    /// model, or if the provider is OpenRouter, which bills by it.
-    pub cost: Option<Money>,
+    /// Usage as the provider reported it, with the cost if it reports one. `None` or a report that leaves tokens out: the
+    /// call is charged as `docs/semantics.md` says ("Charging when usage is missing").
+    pub usage: Option<ReportedUsage>,
     /// The provider's finish reason, raw.
     pub finish: Option<String>,
     /// What the provider wants back unchanged with the reply.

@@ -56,7 +56,8 @@ async fn replies_come_in_order_and_end_in_an_error() {
         .reply(Reply::text("three").finish("length").opaque(json!({ "signature": "x" })));
     let first = ask(&model, &[]).await;
     assert_eq!(text(&first), ["one"]);
-    assert_eq!(end(&first).usage, Some(TokenUsage { input: 10, output: 2, ..<_>::default() }));
+    let used = TokenUsage { input: 10, output: 2, ..<_>::default() };
+    assert_eq!(end(&first).usage, Some(used.into()));
     assert_eq!(end(&first).finish.as_deref(), Some("stop"));
 
     let second = ask(&model, &[]).await;
@@ -68,7 +69,7 @@ async fn replies_come_in_order_and_end_in_an_error() {
     assert_eq!(second[0], Ok(ModelEvent::ToolCall(call("call_1", "{\"a\":1}"))));
     assert_eq!(second[1], Ok(ModelEvent::ToolCall(call("call_2", "{\"a\":2}"))));
     assert_eq!(end(&second).finish.as_deref(), Some("tool_calls"));
-    assert_eq!(end(&second).cost, Some(Money::from_picos(7)));
+    assert_eq!(end(&second).usage.and_then(|usage| usage.billed), Some(Money::from_picos(7)));
     assert_eq!(end(&second).model.as_deref(), Some("m-1"));
 
     let third = ask(&model, &[]).await;
@@ -116,7 +117,8 @@ async fn without_a_usage_the_bytes_are_counted() {
         .reply(Reply::default())
         .reply(Reply::text("silent").without_usage().without_finish());
     let messages = [Message::user("1234")];
-    let used = |events: &[_]| end(events).usage.map(|usage| (usage.input, usage.output));
+    let used =
+        |events: &[_]| end(events).usage.map(|usage| (usage.tokens.input, usage.tokens.output));
     assert_eq!(used(&ask(&model, &messages).await), Some((3, 2)), "8 + 4 bytes asked, 8 answered");
     assert_eq!(used(&ask(&model, &[]).await), Some((2, 1)), "never less than one");
     let silent = ask(&model, &[]).await;

@@ -44,6 +44,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
+    Step { name: "channels", depth: Depth::Nightly, plan: channels },
     Step { name: "public API", depth: Depth::Nightly, plan: public_api },
     Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
 ];
@@ -208,6 +209,11 @@ fn packages(_: &Path) -> Plan {
     one(
         "cargo package --workspace --exclude xtask --allow-dirty --quiet --target-dir target/package-build",
     )
+}
+
+/// Everything that people install, with the debug binary. The task reports what it skips.
+fn channels(_: &Path) -> Plan {
+    one("cargo xtask dist --check --debug")
 }
 
 /// Compares what each crate exports with the newest version that has a tag.

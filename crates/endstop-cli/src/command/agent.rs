@@ -275,8 +275,8 @@ fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliEr
         None => String::new(),
     };
     if text.trim().is_empty() {
-        return Err(CliError::new("there is no prompt")
-            .with_hint("write what to do in quotes, or `-` to read it from standard input"));
+        return Err(CliError::new("missing prompt")
+            .with_hint("pass it in quotes, or `-` for standard input"));
     }
     Ok(Some(text))
 }

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::account::Account;
+use endstop::core::condition::gauge::Unit;
+use endstop::core::human::amount;
 use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
 use endstop::core::units::{Millis, Money, WallTime};
 use serde_json::{Value, json};
@@ -102,20 +104,29 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
     warnings
 }
 
-/// The dimensions: a key for machines, a name for people, the bound and how its amounts are written.
-type Row<'a> = (&'static str, &'static str, Option<&'a Bound>, fn(u64) -> String);
+/// A dimension: a key for machines, a name and a unit for people, and the bound.
+type Row<'a> = (&'static str, &'static str, Unit, Option<&'a Bound>);
 
 fn rows(bounds: &Bounds) -> [Row<'_>; 4] {
     [
-        ("steps", "steps", bounds.steps.as_ref(), |n| n.to_string()),
-        ("cost_usd", "cost", bounds.cost.as_ref(), |n| Money::from_picos(n).to_decimal()),
-        ("tokens", "tokens", bounds.tokens.as_ref(), |n| n.to_string()),
-        ("time", "time", bounds.time.as_ref(), |n| Millis(n).to_string()),
+        ("steps", "steps", Unit::Count, bounds.steps.as_ref()),
+        ("cost_usd", "cost", Unit::Money, bounds.cost.as_ref()),
+        ("tokens", "tokens", Unit::Tokens, bounds.tokens.as_ref()),
+        ("time", "time", Unit::Duration, bounds.time.as_ref()),
     ]
 }
 
+/// An amount for machines: exact.
+fn exact(amount: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Money => Money::from_picos(amount).to_decimal(),
+        Unit::Duration => Millis(amount).to_string(),
+        _ => amount.to_string(),
+    }
+}
+
 fn deadline_text(at: WallTime) -> String {
-    endstop::core::expr::amount_text(at.0, endstop::core::condition::gauge::Unit::WallTime)
+    endstop::core::expr::amount_text(at.0, Unit::WallTime)
 }
 
 fn to_text(
@@ -126,16 +137,15 @@ fn to_text(
 ) -> String {
     let mut text = policy.explain();
     text.push_str("\nA run stops at the latest at\n");
-    for (_, name, bound, amount) in rows(bounds) {
-        let sign = if name == "cost" { "$" } else { "" };
+    for (_, name, unit, bound) in rows(bounds) {
         let line = match bound {
             Some(bound) if bound.with_overrides > bound.limit => format!(
-                "{sign}{} ({sign}{} with every override), by rule `{}`",
-                amount(bound.limit),
-                amount(bound.with_overrides),
+                "{} ({} with every override), by rule `{}`",
+                amount(bound.limit, unit),
+                amount(bound.with_overrides, unit),
                 bound.rule
             ),
-            Some(bound) => format!("{sign}{}, by rule `{}`", amount(bound.limit), bound.rule),
+            Some(bound) => format!("{}, by rule `{}`", amount(bound.limit, unit), bound.rule),
             None => "no bound".to_owned(),
         };
         // Writing to a string cannot fail.
@@ -171,11 +181,11 @@ fn to_json(
     (problems, warnings): (&[String], &[String]),
 ) -> Value {
     let mut dimensions = serde_json::Map::new();
-    for (key, _, bound, amount) in rows(bounds) {
+    for (key, _, unit, bound) in rows(bounds) {
         let value = bound.map(|bound| {
             json!({
-                "limit": amount(bound.limit),
-                "with_overrides": amount(bound.with_overrides),
+                "limit": exact(bound.limit, unit),
+                "with_overrides": exact(bound.with_overrides, unit),
                 "rule": bound.rule,
             })
         });

@@ -153,7 +153,7 @@ impl<'a> Diagnosis<'a> {
 
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
-        environment::variables(BASE, RUN, &[], true, |name| std::env::var(name).ok())
+        environment::variables(BASE, RUN, &[], Some(BASE), |name| std::env::var(name).ok())
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.

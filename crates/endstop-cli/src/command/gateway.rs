@@ -131,6 +131,8 @@ pub(super) struct GatewaySetup {
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) tunnels: Tunnels,
+    /// Hosts of model providers that are tunnelled in any case.
+    pub(super) direct_hosts: Vec<String>,
     /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
     /// precedence.
     pub(super) upstreams: BTreeMap<&'static str, String>,
@@ -195,6 +197,7 @@ impl GatewayArgs {
         config.stored_runs = setup.stored_runs;
         config.refusals = setup.refusals;
         config.tunnels = setup.tunnels;
+        config.direct_hosts = setup.direct_hosts;
         let gateway = Gateway::start(config).await.map_err(|error| not_started(&error))?;
         Ok(Open { gateway, sim })
     }

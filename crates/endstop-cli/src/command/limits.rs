@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use endstop::core::condition::GaugeId;
 use endstop::core::condition::gauge::Unit;
+use endstop::core::condition::{CompareOp, Comparison, Condition, GaugeId};
 use endstop::core::expr::parse;
+use endstop::core::human;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
 
@@ -85,11 +86,20 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'));
     match parse(&format!("tokens >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
+        _ if is_plain && is_in_millions(text) => Err(format!(
+            "millions are written with a large M; did you mean `{}`?",
+            text.replace('m', "M")
+        )),
         _ => match number(text) {
             Ok(_) => Err("that is too large".to_owned()),
             Err(error) => Err(error.replace("`50`", "`200000` or `200k`")),
         },
     }
+}
+
+/// Whether a text is tokens in millions, but for its small `m`, which is minutes.
+fn is_in_millions(text: &str) -> bool {
+    text.strip_suffix('m').is_some_and(|number| parse(&format!("tokens >= {number}M")).is_ok())
 }
 
 fn unpriced(text: &str) -> Result<OnUnpriced, String> {
@@ -227,9 +237,7 @@ impl Limits {
 fn unbounded(policy: &Policy) -> CliError {
     let limits_money = policy.rules.iter().any(|it| it.action == Action::Stop && names_money(it));
     if limits_money && policy.on_unpriced == Some(OnUnpriced::Ignore) {
-        let text = "only money is limited, and calls without a price are to count nothing \
-            (`ignore`): nothing bounds a run of such calls";
-        return CliError::new(text).with_hint(
+        return CliError::new("--usd alone bounds nothing with --unpriced ignore").with_hint(
             "add --steps, --tokens or --timeout, or give such calls a price: --unpriced 3,15",
         );
     }
@@ -290,13 +298,77 @@ pub(super) fn take_an_amount<'r>(
     })
 }
 
-/// The policy in few words: its stop rules as conditions, others with their action.
+/// Returns a policy as a sentence for people: `stops at $2.00 or 50 steps; pauses at $1.00`.
 pub(super) fn in_words<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
+    /// What each action does to a run, in the order in which the sentence names them.
+    const VERBS: [(Action, &str); 5] = [
+        (Action::Stop, "stops"),
+        (Action::Finish, "wraps up"),
+        (Action::Pause, "pauses"),
+        (Action::Retry, "retries"),
+        (Action::Warn, "warns"),
+    ];
+    let rules: Vec<&Rule> = rules.collect();
+    let phrases = VERBS.iter().filter_map(|(action, verb)| {
+        let mut limits: Vec<(u8, String)> = Vec::new();
+        for rule in rules.iter().filter(|rule| rule.action == *action) {
+            limit_words(&rule.condition, &mut limits);
+        }
+        // Money first: it is what people look for.
+        limits.sort_by_key(|(order, _)| *order);
+        let words: Vec<String> = limits.into_iter().map(|(_, words)| words).collect();
+        (!words.is_empty()).then(|| format!("{verb} at {}", listed(&words)))
+    });
+    let text = phrases.collect::<Vec<_>>().join("; ");
+    if text.is_empty() { "stops nothing".to_owned() } else { text }
+}
+
+/// Returns a policy as conditions for programs: `steps >= 50, pause at cost >= $1.00`.
+pub(super) fn as_conditions<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
     let words = rules.map(|rule| match rule.action {
         Action::Stop => rule.condition.to_string(),
         action => format!("{} at {}", action.name(), rule.condition),
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// The limits of a condition, each with its place in the sentence. What is no plain limit stands as it is written.
+/// Recursion is bounded by the depth that a policy may have.
+fn limit_words(condition: &Condition, limits: &mut Vec<(u8, String)>) {
+    let plain = |comparison: &Comparison| {
+        let is_limit = comparison.op == CompareOp::Ge && !comparison.gauge.own;
+        let amount = human::amount(comparison.value, comparison.gauge.row().unit);
+        let words = match comparison.gauge.id {
+            GaugeId::Cost => (0, amount),
+            GaugeId::Steps => (1, human::counted(comparison.value, "step")),
+            GaugeId::Tokens => (2, human::tokens(comparison.value)),
+            GaugeId::Active | GaugeId::Elapsed => (3, amount),
+            _ => return None,
+        };
+        is_limit.then_some(words)
+    };
+    match condition {
+        Condition::Or(parts) => parts.iter().for_each(|part| limit_words(part, limits)),
+        Condition::Compare(comparison) if plain(comparison).is_some() => {
+            limits.extend(plain(comparison));
+        }
+        Condition::Named(named) => match condition.parts().as_slice() {
+            [Condition::Compare(comparison)] if plain(comparison).is_some() => {
+                limits.extend(plain(comparison));
+            }
+            _ => limits.push((4, Condition::Named(named.clone()).to_string())),
+        },
+        other => limits.push((4, other.to_string())),
+    }
+}
+
+/// `$2.00, 50 steps or 10m`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
 }
 
 /// The limits where none are given. Calls without a price count nothing, so that models without one can be
@@ -329,6 +401,20 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_a_sentence() {
+        let words = |text: &str| in_words(Policy::from_toml(text).unwrap().rules.iter());
+        let both = "[stop]\nsteps = 'steps >= 50'\nusd = 'cost >= $2.00'\n";
+        assert_eq!(words(both), "stops at $2.00 or 50 steps");
+        let many = "[stop]\na = 'no_progress() or max_usd(1.5) or tokens >= 2000k or active >= 90m'\n\
+                    [pause]\nb = 'own.steps >= 3'\n[warn]\nc = 'steps >= 1'\n";
+        assert_eq!(
+            words(many),
+            "stops at $1.50, 2M tokens, 1h 30m or no_progress(); pauses at own.steps >= 3; warns at 1 step"
+        );
+        assert_eq!(words(""), "stops nothing");
+    }
+
+    #[test]
     fn what_is_too_large_is_told_so() {
         assert_eq!(usd("99999999999999").unwrap_err(), "that is too large");
         assert!(usd("much").unwrap_err().contains("an amount of dollars"));
@@ -346,6 +432,7 @@ mod tests {
             };
             assert_eq!(bound(text), bound(tokens));
         }
+        assert!(amount_of_tokens("1.5m").unwrap_err().ends_with("did you mean `1.5M`?"));
         for wrong in ["", "-1", "k", "200x", "$2", "5s", "5 or true", "99999999999999999999999"] {
             assert!(amount_of_tokens(wrong).is_err(), "{wrong}");
         }
@@ -373,7 +460,7 @@ mod tests {
             Limits { usd, unpriced, steps, ..no_limits() }.choose(None, OF_COMMAND)
         };
         let error = format!("{:?}", chosen(None).unwrap_err());
-        assert!(error.contains("only money is limited") && error.contains("`ignore`"), "{error}");
+        assert!(error.contains("--usd alone bounds nothing with --unpriced ignore"), "{error}");
         assert!(chosen(Some(9)).is_ok());
     }
 }

@@ -200,8 +200,10 @@ fn unknown_model(table: &PriceTable, provider: Option<&str>, model: &str) -> Cli
         (!names.is_empty()).then(|| format!("the nearest are `{}`", names.join("`, `")))
     };
     CliError {
-        message: format!("no price is known for the model `{model}`{at}"),
-        hint: elsewhere.or_else(near),
+        message: format!("no price for model `{model}`{at}"),
+        hint: elsewhere
+            .or_else(near)
+            .or_else(|| Some("pass --prices FILE, or `provider/model`".to_owned())),
         code: UNKNOWN_MODEL,
         details: None,
     }

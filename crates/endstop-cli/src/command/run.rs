@@ -178,6 +178,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control::default(),
         stored_runs: None,
         refusals: None,
+        direct_hosts: args.guard.direct_hosts(),
         tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
@@ -290,7 +291,7 @@ async fn supervised(
     observers: &RunObservers,
 ) -> Result<(Ended, GuardOutcome), CliError> {
     let has_guard = args.guard.is_on();
-    let start = adapted.prepare(open.gateway.addr(), id, has_guard, args.verbose)?;
+    let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
@@ -356,10 +357,10 @@ async fn close(open: Open, id: &RunId) -> Counts {
 
 /// Says which limits hold.
 fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
-    let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
+    let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
-            " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+            " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
         );
     }
     if let Some(budgets) = budgets {

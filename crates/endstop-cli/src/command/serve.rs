@@ -22,7 +22,7 @@ use endstop_gateway::{RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
-use super::limits::{Limits, OF_COMMAND, in_words, tell_of_signals, usd};
+use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
 use control::ControlArgs;
@@ -148,6 +148,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         stored_runs: args.keep.clone(),
         refusals,
         tunnels: Tunnels::Off,
+        direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();
@@ -163,13 +164,13 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
             "version": 1,
             "event": "listening",
             "address": format!("http://{addr}"),
-            "limits": limits,
+            "limits": as_conditions(chosen.policy.rules.iter()),
             "control_socket": open.gateway.control_socket(),
             "control_address": open.gateway.control_addr().map(|addr| format!("http://{addr}")),
         });
         writeln!(out, "{line}")?;
     } else {
-        writeln!(out, "listening on http://{addr}, limits of each run: {limits}")?;
+        writeln!(out, "listening on http://{addr}; each run {limits}")?;
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;

@@ -1,65 +1,6 @@
-//! Tests of the numbers and tables for people.
+//! Tests of the tables for people.
 
 use super::*;
-
-#[test]
-fn numbers_for_people() {
-    let counts = [(0, "0"), (999, "999"), (1_234, "1,234"), (1_234_567, "1,234,567")];
-    for (number, text) in counts {
-        assert_eq!(count(number), text);
-    }
-    assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
-    assert_eq!((counted(1, "run"), counted(1_234, "run")), ("1 run".into(), "1,234 runs".into()));
-    let shorts = [
-        (999, "999"),
-        (1_000, "1.0k"),
-        (12_345, "12.3k"),
-        (999_949, "999.9k"),
-        (999_950, "1.0M"),
-        (4_600_000_000, "4.6G"),
-    ];
-    for (number, text) in shorts {
-        assert_eq!(short(number), text);
-    }
-    assert_eq!(short(u64::MAX), "18,446,744,073,709,551,615");
-    assert_eq!(tokens(12_345), "12.3k tokens");
-    assert_eq!(tokens(1), "1 token");
-}
-
-#[test]
-fn money_for_people() {
-    let amounts = [
-        ("0", "$0.00"),
-        ("19.502722", "$19.50"),
-        ("1234.5", "$1,234.50"),
-        ("0.995", "$1.00"),
-        ("0.5", "$0.50"),
-        ("0.01", "$0.01"),
-        ("0.004596", "$0.0046"),
-        ("0.00999", "$0.01"),
-        ("0.000000000001", "$0.000000000001"),
-        ("0.000000000123", "$0.00000000012"),
-    ];
-    for (exact, text) in amounts {
-        assert_eq!(money(exact.parse::<Money>().unwrap()), text, "{exact}");
-    }
-    assert_eq!(money(Money::from_picos(u64::MAX)), "$18,446,744.07");
-}
-
-#[test]
-fn durations_for_people() {
-    let spans = [
-        (0, "0s"),
-        (850, "850ms"),
-        (12_345, "12s"),
-        (90_999, "1m30s"),
-        (7_500_000, "2h5m"),
-        (90_061_000, "1d1h"),
-    ];
-    for (millis, text) in spans {
-        assert_eq!(duration(Millis(millis)), text);
-    }
-}
 
 #[test]
 fn tables_are_ascii_unless_a_wide_terminal_shows_them() {

@@ -328,7 +328,7 @@ fn unknown_name(word: &str, span: Range<usize>) -> Diagnostic {
     let error = Diagnostic::new(format!("`{word}` is not known here"), span);
     match did_you_mean(word, known) {
         Some(suggestion) => error.with_help(suggestion),
-        None => error.with_help("known are gauges such as `steps`, facts such as `called(\"x\")`, and named conditions such as `max_steps(25)`"),
+        None => error.with_help("write a gauge with its limit (`steps >= 25`), a fact (`called(\"x\")`) or a named condition (`max_steps(25)`)"),
     }
 }
 

@@ -173,7 +173,7 @@ impl Policy {
                 0..0,
             ));
         }
-        let file: PolicyFile = toml::from_str(text).map_err(|error| toml_problem(&error))?;
+        let file: PolicyFile = toml::from_str(text).map_err(|error| toml_problem(text, &error))?;
         let mut policy =
             Self { name: file.name.clone(), unbounded: file.unbounded, ..Self::default() };
         let sections = [
@@ -347,10 +347,15 @@ fn rate(text: &str, span: &Range<usize>) -> Result<Money, Diagnostic> {
     text.strip_suffix("/M").ok_or_else(bad)?.trim().parse().map_err(|_| bad())
 }
 
-/// A TOML error, with a suggestion where a key is not known.
-fn toml_problem(error: &toml::de::Error) -> Diagnostic {
+/// A TOML error, with a suggestion if a key is not known or a section is written as a key.
+fn toml_problem(text: &str, error: &toml::de::Error) -> Diagnostic {
     let span = error.span().unwrap_or(0..0);
     let message = error.message().trim_end_matches('.').to_string();
+    if let Some(section) = section_as_key(text, &span) {
+        let written = text.get(span.clone()).unwrap_or("..");
+        return Diagnostic::new(format!("`{section}` is a section of rules"), span)
+            .with_help(format!("write `[{section}]`, and on the next line `limit = {written}`"));
+    }
     let mut names = message.split('`').skip(1).step_by(2);
     if !message.starts_with("unknown field") {
         return Diagnostic::new(message, span);
@@ -360,6 +365,18 @@ fn toml_problem(error: &toml::de::Error) -> Diagnostic {
     let help = did_you_mean(&found, known.iter().copied())
         .unwrap_or_else(|| format!("known here are {}", known.join(", ")));
     Diagnostic::new(format!("`{found}` is not a key here"), span).with_help(help)
+}
+
+/// The section of rules that a string at `span` is the value of, as in `stop = "steps >= 5"`.
+fn section_as_key<'t>(text: &'t str, span: &Range<usize>) -> Option<&'t str> {
+    let value = text.get(span.clone())?;
+    let line = text.get(..span.start)?.rsplit('\n').next()?;
+    let key = line.trim_end().strip_suffix('=')?.trim();
+    let is_section = Action::ALL.iter().any(|action| action.name() == key);
+    // Below a section the same word is the name of a rule.
+    let is_at_the_top =
+        !text.get(..span.start)?.lines().any(|line| line.trim_start().starts_with('['));
+    (value.starts_with(['"', '\'']) && is_section && is_at_the_top).then_some(key)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::{self, Display, Formatter};
 
 use crate::condition::gauge::Unit;
-use crate::condition::{CompareOp, Condition, Named, Temporal};
+use crate::condition::{CompareOp, Condition, Gauge, GaugeId, Named, Temporal};
 use crate::expr::Amount;
+use crate::human;
 use crate::limits::MAX_LEAVES_IN_MESSAGE;
 use crate::meter::{Reading, Sight};
 use crate::program::Node;
@@ -110,17 +112,44 @@ pub(crate) fn signal_of(sight: Sight<'_>, rule: RuleIx) -> StopSignal {
     if let Some(leaf) = primary.or(leaves.first()) {
         signal = signal.with_context("leaf", leaf.condition.to_string());
         if let Some(value) = observed(sight, leaf) {
-            signal = signal.with_context("observed", value);
+            signal = signal.with_context("observed", value.to_string());
         }
         if let Some(value) = projected(sight, leaf) {
-            signal = signal.with_context("projected", value);
+            signal = signal.with_context("projected", value.to_string());
         }
     }
     signal
 }
 
+/// A number that a leaf compares: an amount in the unit of its gauge, or not known.
+#[derive(Clone, Copy)]
+enum Measured {
+    Amount(Amount),
+    Unknown,
+}
+
+impl Measured {
+    /// For people.
+    fn for_people(self) -> String {
+        match self {
+            Self::Amount(Amount { unit, value }) => human::amount(value, unit),
+            Self::Unknown => "unknown".to_string(),
+        }
+    }
+}
+
+impl Display for Measured {
+    /// Exactly.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Amount(amount) => write!(f, "{amount}"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
 /// The number of a leaf that compares one.
-fn observed(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
+fn observed(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<Measured> {
     let gauge = sight.compare(leaf.node.leaf.compare()?).gauge;
     let value = sight.frame.number(gauge);
     let unit = match leaf.condition {
@@ -128,13 +157,13 @@ fn observed(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
         _ => Unit::Count,
     };
     Some(match sight.frame.reading(gauge) {
-        Reading::Unpriced => "unknown".to_string(),
-        _ => Amount { unit, value }.to_string(),
+        Reading::Unpriced => Measured::Unknown,
+        _ => Measured::Amount(Amount { unit, value }),
     })
 }
 
-/// What a leaf would read, where only that makes it true.
-fn projected(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
+/// The number of a leaf after the worst case, if only that makes it true.
+fn projected(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<Measured> {
     let Condition::Compare(comparison) = leaf.condition else { return None };
     let index = leaf.node.leaf.compare()?;
     let (reach, compare) = (sight.reach(index)?, sight.compare(index));
@@ -142,36 +171,55 @@ fn projected(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
         return None;
     }
     let unit = comparison.gauge.row().unit;
-    Some(reach.map_or_else(
-        || "unknown".to_string(),
-        |reach| Amount { unit, value: reach.whole }.to_string(),
-    ))
+    Some(
+        reach.map_or(Measured::Unknown, |reach| {
+            Measured::Amount(Amount { unit, value: reach.whole })
+        }),
+    )
 }
 
-/// A leaf in words: `cost is $2.01 (limit $2.00)`.
+/// A leaf in words: `cost is $2.01 (limit $2.00)`, `the next call could reach $2.07 (limit $2.00)`.
 fn told(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> String {
     let not = if leaf.node.negated { "not " } else { "" };
     let Some(observed) = observed(sight, leaf) else { return format!("{not}{}", leaf.condition) };
-    let (is, value) =
-        projected(sight, leaf).map_or(("is", observed), |projected| ("would be", projected));
-    if value == "unknown" {
+    let next = projected(sight, leaf);
+    let value = next.unwrap_or(observed);
+    let Measured::Amount(amount) = value else {
         return format!("{} needs a price, and a call has none", leaf.condition);
-    }
+    };
+    let gauge_says = |gauge: &Gauge, value: &str| match (next, gauge.id) {
+        (None, _) => format!("{gauge} is {value}"),
+        (Some(_), GaugeId::Cost | GaugeId::NextCost) => {
+            format!("the next call could reach {value}")
+        }
+        (Some(_), _) => format!("{gauge} could reach {value} with the next call"),
+    };
     match leaf.condition {
         Condition::Compare(comparison) if comparison.op == CompareOp::Ge && !leaf.node.negated => {
             let Some(index) = leaf.node.leaf.compare() else {
                 unreachable!("a comparison is compiled to one")
             };
-            let lowest = sight.compare(index).range.lo;
-            let limit = Amount { unit: comparison.gauge.row().unit, value: lowest };
-            format!("{} {is} {value} (limit {limit})", comparison.gauge)
+            let limit = Amount { unit: amount.unit, value: sight.compare(index).range.lo };
+            let (value, limit) = apart(amount, limit);
+            format!("{} (limit {limit})", gauge_says(&comparison.gauge, &value))
         }
         Condition::Compare(comparison) => {
-            format!("{} {is} {value} ({not}{})", comparison.gauge, leaf.condition)
+            let value = value.for_people();
+            format!("{} ({not}{})", gauge_says(&comparison.gauge, &value), leaf.condition)
         }
         Condition::Temporal(Temporal::Streak { .. } | Temporal::Count { .. }) => {
-            format!("{not}{}: it is {value}", leaf.condition)
+            format!("{not}{}: it is {}", leaf.condition, value.for_people())
         }
         _ => format!("{not}{}", leaf.condition),
     }
+}
+
+/// Two amounts of a unit for people; exactly, if rounding would make two different amounts one.
+fn apart(one: Amount, other: Amount) -> (String, String) {
+    let [rounded, rounded_other] =
+        [one, other].map(|amount| human::amount(amount.value, amount.unit));
+    if rounded == rounded_other && one != other {
+        return (one.to_string(), other.to_string());
+    }
+    (rounded, rounded_other)
 }

@@ -1,8 +1,15 @@
 //! The trip record for people.
 
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
 use core::fmt::{self, Display, Formatter};
 
+use crate::condition::gauge::Unit;
+use crate::condition::{Condition, Temporal};
 use crate::directive::Status;
+use crate::expr::{parse, parse_amount};
+use crate::human;
 use crate::meter::Truth;
 use crate::policy::Action;
 
@@ -15,11 +22,11 @@ impl Display for TripRecord {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
             None => self.status_text(f)?,
         }
-        let cost =
-            self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
-        let s = |number: u64| if number == 1 { "" } else { "s" };
-        let (steps, tokens) = (self.steps, self.tokens);
-        write!(f, "\nafter {steps} step{}, {tokens} token{}, {cost}", s(steps), s(tokens))?;
+        let cost = self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| {
+            usd.parse().map_or_else(|_| usd.into(), human::money)
+        });
+        let (steps, tokens) = (human::counted(self.steps, "step"), human::tokens(self.tokens));
+        write!(f, "\nafter {steps}, {tokens}, {cost}")?;
         if let Some(cause) = &self.terminated_by {
             write!(f, "\nterminated by {cause}")?;
         }
@@ -84,14 +91,37 @@ fn node_text(f: &mut Formatter<'_>, node: &NodeRecord, indent: usize) -> fmt::Re
         Truth::Unknown => "[?]",
     };
     write!(f, "\n{:indent$}{mark} {}", "", node.text, indent = indent * 2)?;
+    let unit = unit_of(node);
     if let Some(observed) = &node.observed {
-        write!(f, "  is {observed}")?;
+        write!(f, "  is {}", rounded(observed, unit))?;
     }
     if let Some(projected) = &node.projected {
-        write!(f, ", would be {projected}")?;
+        write!(f, ", could reach {}", rounded(projected, unit))?;
     }
     if let Some(margin) = &node.margin {
-        write!(f, ", {margin} left")?;
+        write!(f, ", {} left", rounded(margin, unit))?;
     }
     node.parts.iter().try_for_each(|part| node_text(f, part, indent + 1))
+}
+
+/// The unit of the numbers of a leaf, if it compares one. A record may come from JSON, so that its text says.
+fn unit_of(node: &NodeRecord) -> Option<Unit> {
+    node.observed.as_ref()?;
+    match parse(&node.text).ok()? {
+        Condition::Compare(comparison) => Some(comparison.gauge.row().unit),
+        Condition::Temporal(Temporal::Streak { .. } | Temporal::Count { .. }) => Some(Unit::Count),
+        _ => None,
+    }
+}
+
+/// An exact amount of a record as people read it. Text that is no amount stays.
+fn rounded(text: &str, unit: Option<Unit>) -> String {
+    /// The mark of a number of which only a lower bound is known.
+    const LEAST: &str = "at least ";
+    let (mark, number) = text.strip_prefix(LEAST).map_or(("", text), |number| (LEAST, number));
+    let value = unit.and_then(|unit| Some((parse_amount(number, unit).ok()?, unit)));
+    value.map_or_else(
+        || text.to_owned(),
+        |(value, unit)| format!("{mark}{}", human::amount(value, unit)),
+    )
 }

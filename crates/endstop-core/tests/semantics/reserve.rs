@@ -130,9 +130,12 @@ fn a_refusal_shows_the_leaf_as_it_would_be() {
     let verdict = driver.run.trip_record();
     assert_eq!(verdict.refused.as_deref(), Some("a model request of step 2"));
     let text = verdict.to_string();
-    assert!(text.starts_with("stopped: cost_limit: cost would be $2.02 (limit $2.00)"), "{text}");
-    assert!(text.contains("[x] cost >= $2.00  is $1.50, would be $2.02"), "{text}");
-    assert!(text.contains("[ ] tokens >= 10k  is 100, would be 120, 9900 left"), "{text}");
+    assert!(
+        text.starts_with("stopped: cost_limit: the next call could reach $2.02 (limit $2.00)"),
+        "{text}"
+    );
+    assert!(text.contains("[x] cost >= $2.00  is $1.50, could reach $2.02"), "{text}");
+    assert!(text.contains("[ ] tokens >= 10k  is 100, could reach 120, 9.9k left"), "{text}");
     let [cost, tokens] = &verdict.rules[0].tree.parts[..] else { panic!("{verdict:?}") };
     assert_eq!((cost.state, cost.projected.as_deref()), (Truth::True, Some("$2.02")));
     assert_eq!((tokens.state, tokens.projected.as_deref()), (Truth::False, Some("120")));

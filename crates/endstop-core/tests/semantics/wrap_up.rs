@@ -83,7 +83,7 @@ fn a_wrap_up_that_began_early_ends_for_the_reason_of_its_rule() {
     assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
     assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
     let text = driver.run.explain();
-    assert!(text.contains("cost would be $1.01 (limit $1.00)"), "{text}");
+    assert!(text.contains("the next call could reach $1.01 (limit $1.00)"), "{text}");
 }
 
 #[test]

@@ -317,9 +317,8 @@ impl Admission<'_> {
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
-        let pricing = searching.unwrap_or(pricing);
         let inner_error = context.inner_error(self.parsed.route().family);
-        let terms = CallTerms { run, pricing, is_wrap_up, inner_error };
+        let terms = CallTerms { run, is_wrap_up, inner_error };
         Ok((open, terms, tools.limit))
     }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
-use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_llm::{Api, CallResponse, Edits};
 use endstop_runtime::ToolCall;
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    BYTES_PER_TOKEN, Charge, ErrorBilling, OpenCall, Outcome, Pricing, Received, RunHandle,
+    BYTES_PER_TOKEN, ErrorBilling, OpenCall, Outcome, Received, ResponseReport, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
@@ -62,7 +62,6 @@ pub(super) enum Disposition {
 pub(super) struct CallTerms {
     /// The run of the conversation.
     pub(super) run: RunHandle,
-    pub(super) pricing: Pricing,
     pub(super) is_wrap_up: bool,
     /// What is known of the charge for an error that a success carries instead of output.
     pub(super) inner_error: ErrorBilling,
@@ -119,15 +118,7 @@ impl Reservation {
             output_bytes: seen.output_bytes,
             is_stream: self.is_stream,
             choices: self.choices,
-            is_output_final: false,
         }
-    }
-
-    /// The parts of a complete response.
-    fn of_complete(&self, seen: &CallResponse) -> Received {
-        let is_output_final =
-            seen.usage.as_ref().is_some_and(|it| it.tokens.output > 0 && !it.is_preliminary);
-        Received { is_output_final, ..self.of(seen) }
     }
 
     /// Takes the open call out, to settle it in another way.
@@ -294,11 +285,11 @@ impl InFlightCall {
         disposition: Disposition,
     ) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
-        let received = reservation.of_complete(seen);
+        let received = reservation.of(seen);
         let open = reservation.disarm();
         permit.run().counters().failed_call();
-        let cost = terms.cost_of(&open, seen, &received, true);
-        open.failed_at(error, cost.charge);
+        let charge = open.charge(&received, &report_of(seen, true));
+        open.failed_at(error, charge);
         SettledCall { disposition, run: terms.run, permit }
     }
 
@@ -389,10 +380,11 @@ impl InFlightCall {
             return if is_complete { self.drained(seen) } else { self.abandoned(seen) };
         }
         let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
-        let received =
-            if is_complete { reservation.of_complete(seen) } else { reservation.of(seen) };
+        let received = reservation.of(seen);
         let open = reservation.disarm();
-        let ResponseCost { charge, counted } = terms.cost_of(&open, seen, &received, is_complete);
+        let charge = open.charge(&received, &report_of(seen, is_complete));
+        // The usage report, if it is complete.
+        let counted = seen.usage.as_ref().filter(|_| !charge.is_estimate);
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
         let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
@@ -456,53 +448,9 @@ impl SettledCall {
     }
 }
 
-/// The cost of a response.
-struct ResponseCost<'r> {
-    charge: Charge,
-    /// The usage report of the provider, if it is complete.
-    counted: Option<&'r ReportedUsage>,
-}
-
-impl CallTerms {
-    /// The cost of a response: by the usage report, or the most that is possible, or an estimate.
-    fn cost_of<'r>(
-        &self,
-        open: &OpenCall,
-        seen: &'r CallResponse,
-        received: &Received,
-        is_complete: bool,
-    ) -> ResponseCost<'r> {
-        let price = |report: &ReportedUsage| self.price(report, seen.model.as_deref(), open.at());
-        let reported = seen.usage.as_ref();
-        // A report without output for a response with text is incomplete.
-        let counted = reported.filter(|report| is_complete && report.is_whole(seen.output_bytes));
-        if let Some(counted) = counted {
-            let charge = Charge {
-                usage: counted.tokens,
-                cost: price(counted),
-                unconfirmed: Money::ZERO,
-                is_estimate: false,
-            };
-            return ResponseCost { charge, counted: Some(counted) };
-        }
-        let mut charge = if is_complete { open.unreported(received) } else { open.most(received) };
-        if let Some(half) = reported {
-            // With the fees of the report.
-            match (price(&half.with_tokens(&charge.usage)), charge.cost) {
-                (Cost::Known(cost), Cost::Known(held)) => charge.cost = Cost::Known(cost.max(held)),
-                (cost, Cost::Unpriced) => charge.cost = cost,
-                (Cost::Unpriced, Cost::Known(_)) => {}
-            }
-        }
-        ResponseCost { charge, counted: None }
-    }
-
-    /// Returns the cost of a call: by the table, or as the upstream reports it if that is more, or if it is an upstream
-    /// that bills by its reports.
-    fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
-        let by_table = self.pricing.exact_of(responded, &report.counts, at, &report.context);
-        self.pricing.with_report(report.billed, by_table)
-    }
+/// The report on a response, for its charge.
+fn report_of(seen: &CallResponse, is_complete: bool) -> ResponseReport<'_> {
+    ResponseReport { usage: seen.usage.as_ref(), model: seen.model.as_deref(), is_complete }
 }
 
 /// The end of a step, or its wait for the results of tools.

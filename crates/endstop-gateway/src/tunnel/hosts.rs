@@ -82,7 +82,8 @@ pub(super) fn row_of(host: &str) -> Option<(&'static str, &'static str)> {
     MODEL_HOSTS.into_iter().find(|(pattern, _)| matches(pattern, host))
 }
 
-fn matches(pattern: &str, host: &str) -> bool {
+/// Whether a [normalized] host is one of a pattern.
+pub(super) fn matches(pattern: &str, host: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return pattern == host };
     let rest = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     rest.is_some_and(|middle| !middle.is_empty() && !middle.contains('.'))

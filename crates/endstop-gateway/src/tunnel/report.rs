@@ -25,6 +25,8 @@ pub struct TunnelReport {
     pub other: u64,
     /// Tunnels to other hosts that could not be opened.
     pub failed: u64,
+    /// Requests for a tunnel that were refused because they lacked the password of [`Gateway::proxy_address`](crate::Gateway::proxy_address).
+    pub without_password: u64,
     /// When the first connection to a model provider was refused.
     pub first_refused: Option<Instant>,
     /// When the last ten were refused, or fewer if there were fewer; the latest is last.

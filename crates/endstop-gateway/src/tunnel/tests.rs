@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::config::{Config, Runs};
+use crate::config::{Config, Runs, Upstreams};
 use crate::gateway::Gateway;
 
 const NET: Duration = Duration::from_secs(60);
@@ -36,17 +36,28 @@ async fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
     (addr, seen)
 }
 
-async fn gateway(tunnels: Tunnels, upstream: &str) -> Gateway {
+fn config(tunnels: Tunnels, upstream: &str) -> Config {
     let policy = Policy::from_toml("[stop]\na = \"steps >= 3\"").unwrap();
     let program = Arc::new(Program::new(&policy, &Probes::new()).unwrap());
     let upstreams = Upstreams::all(upstream).unwrap();
     let mut config = Config::new(upstreams, program, Runs::One(RunId::parse("t").unwrap()));
     config.tunnels = tunnels;
-    Gateway::start(config).await.unwrap()
+    config
+}
+
+async fn gateway(tunnels: Tunnels, upstream: &str) -> Gateway {
+    Gateway::start(config(tunnels, upstream)).await.unwrap()
 }
 
 /// Sends a head, and returns the connection and the head of the answer.
 async fn ask(gateway: &Gateway, head: &str) -> (TcpStream, String) {
+    let password = gateway.tunnels.password.header();
+    ask_as(gateway, head, &format!("Proxy-Authorization: {password}\r\n")).await
+}
+
+/// Sends a head with one more header.
+async fn ask_as(gateway: &Gateway, head: &str, header: &str) -> (TcpStream, String) {
+    let head = head.replacen("\r\n", &format!("\r\n{header}"), 1);
     let mut stream = TcpStream::connect(gateway.addr()).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -123,6 +134,39 @@ async fn model_hosts_are_refused_however_they_are_written_and_said() {
     assert_eq!(report.model_hosts["api.openai.com"], openai);
     assert_eq!(report.model_hosts["models.example"].refused, 1);
     assert!(report.first_refused.is_some() && report.many_refused_since().is_none());
+}
+
+#[tokio::test]
+async fn without_the_password_of_this_gateway_there_is_no_tunnel() {
+    let (addr, seen) = echo().await;
+    let (own, other) =
+        (gateway(Tunnels::All, LOOPBACK).await, gateway(Tunnels::All, LOOPBACK).await);
+    let head = format!("CONNECT {addr} HTTP/1.1\r\n\r\n");
+    let wrong = format!("Proxy-Authorization: {}\r\n", other.tunnels.password.header());
+    for header in ["", "Proxy-Authorization: Basic ZW5kc3RvcDo=\r\n", &wrong] {
+        let (mut stream, answer) = ask_as(&own, &head, header).await;
+        assert!(answer.starts_with("HTTP/1.1 407 "), "{answer}");
+        assert!(answer.contains("proxy-authenticate: Basic realm="), "{answer}");
+        let body = String::from_utf8(rest(&mut stream).await).unwrap();
+        assert!(body.contains("the user and password of HTTPS_PROXY"), "{body}");
+    }
+    assert_eq!(seen.load(Ordering::SeqCst), 0);
+    let report = own.tunnels().borrow().clone();
+    assert_eq!((report.without_password, report.other), (3, 0));
+    assert!(own.proxy_address().unwrap().ends_with(&format!("@{}", own.addr())));
+    assert_eq!(gateway(Tunnels::Off, LOOPBACK).await.proxy_address(), None);
+}
+
+#[tokio::test]
+async fn hosts_that_may_be_reached_directly_are_tunnelled_and_counted_and_others_refused() {
+    let (addr, _) = echo().await;
+    let mut config = config(Tunnels::Guarded, "https://models.localhost/v1");
+    config.direct_hosts = vec!["Models.localhost".to_owned()];
+    let gateway = Gateway::start(config).await.unwrap();
+    let (_, answer) = connect(&gateway, &format!("models.localhost:{}", addr.port())).await;
+    assert!(!answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let (_, answer) = connect(&gateway, "api.openai.com:443").await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
 }
 
 #[tokio::test]

@@ -183,3 +183,17 @@ mod socket {
         fs::remove_dir_all(&directory).unwrap();
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_start_that_fails_leaves_no_listener_of_the_control_api_behind() {
+    let upstream = answering().await;
+    let free = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+    let mut config = config(POLICY, upstream.addr);
+    config.control = Control { listen: Some(free), ..controlled() };
+    // It is no directory, so there can be no socket in it.
+    config.control.socket = Some("/dev/null/endstop/control.sock".into());
+    let error = Gateway::start(config).await.unwrap_err();
+    assert!(matches!(error, StartError::Control(_)), "{error}");
+    assert!(tokio::net::TcpListener::bind(free).await.is_ok(), "the address is free again");
+}

@@ -71,7 +71,7 @@ async fn the_suggested_limit_admits_the_request() {
 #[tokio::test]
 async fn a_refusal_says_its_parts() {
     let refused = texts("[stop]\nmoney = \"cost >= $0.002\"", 1).await.pop().unwrap();
-    let text = "Not sent: this request could cost up to $0.0127 (input up to 3,0";
+    let text = "Not sent: this request could cost up to $0.013 (input up to 3,0";
     assert!(refused.contains(text), "{refused}");
     assert!(
         refused.contains(" $0.0077, output up to 500 $0.005); $0.002 of $0.002 is left; "),

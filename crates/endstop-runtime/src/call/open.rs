@@ -8,6 +8,7 @@ use endstop_core::policy::{Action, OnUnpriced};
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
 use super::fit::CallRoom;
@@ -65,7 +66,7 @@ pub struct Charge {
 
 /// The part of a response that was received.
 ///
-/// Passed to [`OpenCall::failed`] and [`OpenCall::most`]:
+/// Passed to [`OpenCall::failed`] and [`OpenCall::charge`]:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -110,8 +111,37 @@ pub struct Received {
     pub is_stream: bool,
     /// How many choices are made at the same time; 0 counts as 1.
     pub choices: u64,
+}
+
+/// The part of a response that was received.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    received: Received,
     /// Whether the output that is reported is all of it: of a complete response.
-    pub is_output_final: bool,
+    is_output_final: bool,
+}
+
+/// The report on a response that did not fail.
+///
+/// Passed to [`OpenCall::charge`]. The default is one that did not come to its end and reported nothing.
+///
+/// ```
+/// use endstop_core::units::TokenUsage;
+/// use endstop_price::ReportedUsage;
+/// use endstop_runtime::ResponseReport;
+///
+/// let usage = ReportedUsage::from(TokenUsage { input: 30, output: 8, ..TokenUsage::default() });
+/// let report = ResponseReport { usage: Some(&usage), model: None, is_complete: true };
+/// # assert!(report.is_complete);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseReport<'r> {
+    /// The usage, as far as the provider reported it.
+    pub usage: Option<&'r ReportedUsage>,
+    /// The model that responded, if the response names it.
+    pub model: Option<&'r str>,
+    /// Whether the response came to its end.
+    pub is_complete: bool,
 }
 
 /// Why a call does not begin.
@@ -338,28 +368,56 @@ impl OpenCall {
         self.pricing.cost(usage, self.at)
     }
 
-    /// Like [`OpenCall::cost`], but by the model that responded if that is more expensive ([`Pricing::cost_of`]), and with
-    /// the cost that the provider reports ([`Pricing::with_report`]).
+    /// The call's wall time, for exact prices.
     #[must_use]
-    pub fn cost_with_report(
-        &self,
-        responded: Option<&str>,
-        usage: &TokenUsage,
-        reported: Option<Money>,
-    ) -> Cost {
-        self.pricing.with_report(reported, self.pricing.cost_of(responded, usage, self.at))
+    pub const fn at(&self) -> WallTime {
+        self.at
     }
 
-    /// A charge by the model that responded, and with the cost that the provider reports, if that is higher or decides.
+    /// The charge for a response that did not fail: by the usage that the provider reported, if that is complete. Otherwise
+    /// the most that is possible (`docs/semantics.md`, "Charging when usage is missing"), or an estimate if the policies say
+    /// so ([`Accounting`](endstop_core::policy::Accounting)), and at least the fees and the cost that the provider reported.
+    ///
+    /// The higher price counts if another model responded. A cost that the provider reports for a complete response counts
+    /// as `docs/semantics.md`, section 1, says.
     #[must_use]
-    pub fn charge_with_report(
-        &self,
-        charge: Charge,
-        responded: Option<&str>,
-        reported: Option<Money>,
-    ) -> Charge {
-        let by_responded = self.pricing.cost_of(responded, &charge.usage, self.at);
-        let cost = self.pricing.with_report(reported, higher(charge.cost, by_responded));
+    pub fn charge(&self, received: &Received, report: &ResponseReport<'_>) -> Charge {
+        let ResponseReport { usage, model, is_complete } = *report;
+        // A report without output for a response with text is incomplete.
+        let counted = usage.filter(|usage| is_complete && usage.is_whole(received.output_bytes));
+        if let Some(counted) = counted {
+            return Charge {
+                usage: counted.tokens,
+                cost: self.pricing.cost_of_report(counted, model, self.at),
+                unconfirmed: Money::ZERO,
+                is_estimate: false,
+            };
+        }
+        let is_output_final = is_complete && usage.is_some_and(ReportedUsage::is_output_final);
+        let tokens = usage.map(|usage| usage.tokens);
+        let arrived =
+            Arrived { received: Received { usage: tokens, ..*received }, is_output_final };
+        let charge = match is_complete && !self.holds_unknown {
+            true => self.estimated(&arrived),
+            false => self.most(&arrived),
+        };
+        let by_table = if usage.is_some() || model.is_some() {
+            let half = match usage {
+                Some(usage) => usage.with_tokens(&charge.usage),
+                None => ReportedUsage::from(charge.usage),
+            };
+            higher(charge.cost, self.pricing.cost_of_half(&half, model, self.at))
+        } else {
+            charge.cost
+        };
+        let billed = usage.and_then(|usage| usage.billed);
+        let cost = if is_complete {
+            self.pricing.with_report(billed, by_table)
+        } else {
+            // More may follow.
+            let billed = billed.filter(|billed| *billed > Money::ZERO);
+            higher(by_table, billed.map_or(Cost::Unpriced, Cost::Known))
+        };
         let unconfirmed = match cost {
             Cost::Known(cost) => charge.unconfirmed.min(cost),
             Cost::Unpriced => charge.unconfirmed,
@@ -367,21 +425,13 @@ impl OpenCall {
         Charge { cost, unconfirmed, ..charge }
     }
 
-    /// The call's wall time, for exact prices.
-    #[must_use]
-    pub const fn at(&self) -> WallTime {
-        self.at
-    }
-
-    /// The most that a call can have used whose response did not come to its end (`docs/semantics.md`, "Charging when
-    /// usage is missing"): the input that was reported, or all that was reserved for it, and all output that can have
-    /// been made until now. An estimate if nothing limits tokens or money.
-    #[must_use]
-    pub fn most(&self, received: &Received) -> Charge {
-        let (usage, cost) = self.most_of(received);
-        let confirmed = match (received.usage, received.output_bytes) {
+    /// The most that a call can have used: the input that was reported, or all that was reserved for it, and all output
+    /// that can have been made until now. An estimate if nothing limits tokens or money.
+    fn most(&self, arrived: &Arrived) -> Charge {
+        let (usage, cost) = self.most_of(arrived);
+        let confirmed = match (arrived.received.usage, arrived.received.output_bytes) {
             (None, 0) => Cost::Known(Money::ZERO),
-            _ => self.cost(&self.estimate(received)),
+            _ => self.cost(&self.estimate(arrived)),
         };
         let unconfirmed = match (cost, confirmed) {
             (Cost::Known(cost), Cost::Known(confirmed)) => cost.saturating_sub(confirmed),
@@ -390,30 +440,26 @@ impl OpenCall {
         Charge { usage, cost, unconfirmed, is_estimate: true }
     }
 
-    /// The charge for a complete response that did not report its whole usage: [`most`](Self::most), or an estimate if the
-    /// policies say so ([`Accounting`](endstop_core::policy::Accounting)).
-    #[must_use]
-    pub fn unreported(&self, received: &Received) -> Charge {
-        if self.holds_unknown {
-            return self.most(received);
-        }
-        let usage = self.estimate(received);
+    fn estimated(&self, arrived: &Arrived) -> Charge {
+        let usage = self.estimate(arrived);
         Charge { usage, cost: self.cost(&usage), unconfirmed: Money::ZERO, is_estimate: true }
     }
 
     /// The reported usage, and at least the output that arrived.
-    fn estimate(&self, received: &Received) -> TokenUsage {
+    fn estimate(&self, arrived: &Arrived) -> TokenUsage {
+        let Arrived { received, is_output_final } = arrived;
         let told = received.usage.unwrap_or_default();
         let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
         let by_bytes = if self.is_capped { by_bytes.min(self.output) } else { by_bytes };
-        let output = if received.is_output_final { told.output } else { told.output.max(by_bytes) };
+        let output = if *is_output_final { told.output } else { told.output.max(by_bytes) };
         if told.total_input() > 0 {
             return TokenUsage { output, ..told };
         }
         TokenUsage { input: self.estimated_input, output, ..TokenUsage::default() }
     }
 
-    fn most_of(&self, received: &Received) -> (TokenUsage, Cost) {
+    fn most_of(&self, arrived: &Arrived) -> (TokenUsage, Cost) {
+        let Arrived { received, is_output_final } = arrived;
         let told = received.usage.unwrap_or_default();
         let is_input_told = told.total_input() > 0;
         let output = if self.is_capped {
@@ -424,7 +470,7 @@ impl OpenCall {
         } else {
             received.output_bytes.div_ceil(BYTES_PER_TOKEN)
         };
-        let output = if received.is_output_final { told.output } else { told.output.max(output) };
+        let output = if *is_output_final { told.output } else { told.output.max(output) };
         if is_input_told {
             return self.most_beyond(told, output);
         }
@@ -490,13 +536,14 @@ impl OpenCall {
     }
 
     /// Settles a failed call, of which `received` arrived. Returns its charge: the usage that the provider reports with the
-    /// error. Otherwise [`most`](Self::most), if [it may have been charged](ModelError::may_be_charged) or something
+    /// error. Otherwise the most that is possible, if [it may have been charged](ModelError::may_be_charged) or something
     /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
         // An error response came instead of a stream, so nothing was closed: behind a proxy, the provider may go on.
         let is_stream = received.is_stream && (has_come || error.status.is_none());
-        let received = &Received { is_stream, ..*received };
+        let arrived =
+            Arrived { received: Received { is_stream, ..*received }, is_output_final: false };
         let charge = match error.usage {
             Some(usage) => Some(Charge {
                 usage,
@@ -505,7 +552,7 @@ impl OpenCall {
                 is_estimate: false,
             }),
             None => {
-                (has_come || error.may_be_charged(self.frees_errors)).then(|| self.most(received))
+                (has_come || error.may_be_charged(self.frees_errors)).then(|| self.most(&arrived))
             }
         };
         self.fail(error, charge);

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
-use endstop_price::{CallContext, ModelPrice, PriceTable, RESELLER, Unit, UsageCounts};
+use endstop_price::{
+    CallContext, ModelPrice, PriceTable, RESELLER, ReportedUsage, Unit, UsageCounts,
+};
 
 use crate::limits::{LARGEST_WINDOW, MAX_RESPONDED_MODELS, MAX_RESPONDED_NAME};
 
@@ -173,36 +175,46 @@ impl Pricing {
         self.price.is_some()
     }
 
-    /// The exact cost of one call, of all that a provider counted.
-    #[must_use]
-    pub fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
+    /// The exact cost of all that a provider counted, by the table.
+    fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
         total(self.price.as_ref(), usage, at, context)
     }
 
-    /// Like [`Pricing::exact`], by the price of the model that responded if that is higher, or if only that is known
-    /// (`docs/semantics.md`, section 1).
-    #[must_use]
-    pub fn exact_of(
+    /// The exact cost of a report, by the table: by the price of the model that responded if that is higher, or if only
+    /// that is known (`docs/semantics.md`, section 1).
+    fn exact_of(
         &self,
+        report: &ReportedUsage,
         responded: Option<&str>,
-        usage: &UsageCounts,
         at: WallTime,
         context: &CallContext,
     ) -> Cost {
-        let asked = self.exact(usage, at, context);
+        let asked = self.exact(&report.counts, at, context);
         let Some(name) = responded.filter(|name| *name != self.model()) else { return asked };
-        higher(asked, total(self.price_of(name).as_ref(), usage, at, context))
+        higher(asked, total(self.price_of(name).as_ref(), &report.counts, at, context))
     }
 
-    /// Like [`Pricing::cost`], by the price of the model that responded if that is higher, or if only that is known.
-    #[must_use]
-    pub fn cost_of(&self, responded: Option<&str>, usage: &TokenUsage, at: WallTime) -> Cost {
-        let asked = self.cost(usage, at);
-        let Some(name) = responded.filter(|name| *name != self.model()) else { return asked };
-        let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
-        let price = self.price_of(name);
-        let by = |context: &CallContext| total(price.as_ref(), &counts, at, context);
-        higher(asked, higher(by(&CallContext::default()), by(&self.asked)))
+    /// The cost of a complete report.
+    pub(crate) fn cost_of_report(
+        &self,
+        report: &ReportedUsage,
+        responded: Option<&str>,
+        at: WallTime,
+    ) -> Cost {
+        let by_table = self.exact_of(report, responded, at, &report.context);
+        self.with_report(report.billed, by_table)
+    }
+
+    /// The cost of usage that is not reported whole, by the table: at the tier that the response names, or at the one that
+    /// was asked for if that costs more.
+    pub(crate) fn cost_of_half(
+        &self,
+        report: &ReportedUsage,
+        responded: Option<&str>,
+        at: WallTime,
+    ) -> Cost {
+        let by = |context: &CallContext| self.exact_of(report, responded, at, context);
+        higher(by(&report.context), by(&self.asked))
     }
 
     /// The price of a model that responded: of the same provider, or of any other one if that has no such model.
@@ -235,8 +247,7 @@ impl Pricing {
 
     /// The cost of a call whose provider or upstream reports one: by the table, or as it is reported if that is more, or if it
     /// is a provider that bills by its reports (OpenRouter).
-    #[must_use]
-    pub fn with_report(&self, reported: Option<Money>, by_table: Cost) -> Cost {
+    pub(crate) fn with_report(&self, reported: Option<Money>, by_table: Cost) -> Cost {
         match (reported, by_table) {
             (Some(reported), Cost::Known(cost)) if &*self.provider != RESELLER => {
                 Cost::Known(reported.max(cost))

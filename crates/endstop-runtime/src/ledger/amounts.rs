@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use endstop_core::human;
 use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +48,9 @@ impl Dimension {
     /// The number as people read it: `$0.60` for money.
     pub(super) fn show(self, number: u64) -> String {
         match self {
-            Self::Cost => Money::from_picos(number).to_string(),
-            _ => number.to_string(),
+            Self::Cost => human::money(Money::from_picos(number)),
+            Self::Tokens => human::short(number),
+            _ => human::count(number),
         }
     }
 }

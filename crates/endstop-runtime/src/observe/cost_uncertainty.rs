@@ -6,10 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use endstop_core::event::EventKind;
+use endstop_core::human::{counted, money};
 use endstop_core::units::{Cost, Money};
 use serde::{Deserialize, Serialize};
 
-use super::{Detail, counted};
+use super::Detail;
 use crate::model_error::{ModelError, ModelErrorKind};
 
 /// Calls of a run whose cost is not exactly known, descendants' included.
@@ -205,9 +206,8 @@ impl CostUncertainty {
     pub fn unconfirmed_text(&self) -> Option<String> {
         let causes: Vec<String> =
             self.causes.iter().map(|(cause, calls)| cause.of_calls(*calls)).collect();
-        (!causes.is_empty()).then(|| {
-            format!("${} unconfirmed: {}", self.unconfirmed.to_decimal(), causes.join(", "))
-        })
+        (!causes.is_empty())
+            .then(|| format!("{} unconfirmed: {}", money(self.unconfirmed), causes.join(", ")))
     }
 
     /// Records an event; `is_estimate` and `unconfirmed` are those of its [`Detail`].

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use endstop_core::human::{Rounding, count, money, money_rounded};
 use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
 /// A call that was not sent because it could have passed a cost or token limit, or has no price under one.
@@ -71,48 +72,11 @@ pub enum Lack {
     Price,
 }
 
-/// A hundredth of a cent in pico-dollars: the finest that is shown.
-const SHOWN: u64 = CENT / 100;
 const CENT: u64 = PICOS_PER_DOLLAR / 100;
-/// From here on only whole cents are shown.
-const IN_CENTS: u64 = 10 * CENT;
 /// Suggested token limits are multiples of this.
 const ROUND_TOKENS: u64 = 100;
 /// A suggested amount has room for this part more: the same request can be a few bytes longer in another run.
 const SPARE_PART: u64 = 100;
-
-/// How an amount is rounded to be shown.
-#[derive(Clone, Copy)]
-enum Rounding {
-    Up,
-    Nearest,
-    Down,
-}
-
-/// Money for people: whole cents, and hundredths of a cent below ten cents.
-fn shown(money: Money, rounding: Rounding) -> Money {
-    let picos = money.picos();
-    let step = if picos < IN_CENTS { SHOWN } else { CENT };
-    let steps = match rounding {
-        Rounding::Up => picos.div_ceil(step),
-        Rounding::Nearest => picos.saturating_add(step / 2) / step,
-        Rounding::Down => picos / step,
-    };
-    Money::from_picos(steps.saturating_mul(step))
-}
-
-/// `53,200`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 impl Lack {
     /// A lack of money: `needed` is more than what is `left` of the limit.
@@ -146,12 +110,10 @@ impl Shortage {
     fn left(&self) -> String {
         let (is_none, left, limit, is) = match self.lack {
             Lack::Money { left, limit, .. } => {
-                let left = shown(left, Rounding::Down);
-                let limit = shown(limit, Rounding::Nearest).to_string();
-                (left == Money::ZERO, left.to_string(), limit, "is")
+                (left == Money::ZERO, money_rounded(left, Rounding::Down), money(limit), "is")
             }
             Lack::Tokens { left, limit, .. } => {
-                (left == 0, grouped(left), format!("{} tokens", grouped(limit)), "are")
+                (left == 0, count(left), format!("{} tokens", count(limit)), "are")
             }
             Lack::Price => return String::new(),
         };
@@ -174,9 +136,9 @@ impl Shortage {
                 return format!("--usd {}", enough.to_string().trim_start_matches('$'));
             }
             Lack::Tokens { enough, .. } if option("tokens") => return format!("--tokens {enough}"),
-            Lack::Money { enough, .. } => (enough.to_string(), self.owner.of_limit()),
+            Lack::Money { enough, .. } => (money(enough), self.owner.of_limit()),
             Lack::Tokens { enough, .. } => {
-                (format!("{} tokens", grouped(enough)), self.owner.of_limit())
+                (format!("{} tokens", count(enough)), self.owner.of_limit())
             }
             Lack::Price => return String::new(),
         };
@@ -199,7 +161,7 @@ impl RefusedCall {
     #[must_use]
     pub fn text_for(&self, options: &[&str]) -> String {
         let Some(first) = self.shortages.first() else { return "not sent".to_owned() };
-        let (input, output) = (grouped(self.input_tokens), grouped(self.output_tokens));
+        let (input, output) = (count(self.input_tokens), count(self.output_tokens));
         let could = match first.lack {
             Lack::Price => {
                 return format!(
@@ -212,17 +174,17 @@ impl RefusedCall {
                 let of_output = self.cost.saturating_sub(self.input_cost);
                 let wrap_up = match self.wrap_up_cost {
                     Money::ZERO => String::new(),
-                    cost => format!(", a wrap-up after it {}", shown(cost, Rounding::Nearest)),
+                    cost => format!(", a wrap-up after it {}", money(cost)),
                 };
                 format!(
                     "cost up to {} (input up to {input} tokens {}, output up to {output} {}{wrap_up})",
-                    shown(Money::from_picos(all), Rounding::Up),
-                    shown(self.input_cost, Rounding::Nearest),
-                    shown(of_output, Rounding::Nearest),
+                    money_rounded(Money::from_picos(all), Rounding::Up),
+                    money(self.input_cost),
+                    money(of_output),
                 )
             }
             Lack::Tokens { .. } => {
-                let all = grouped(self.input_tokens.saturating_add(self.output_tokens));
+                let all = count(self.input_tokens.saturating_add(self.output_tokens));
                 format!("use up to {all} tokens (input up to {input}, output up to {output})")
             }
         };

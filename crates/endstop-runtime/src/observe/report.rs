@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Run;
 use endstop_core::event::{EventKind, Source};
+use endstop_core::human::{self, counted};
 use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
@@ -14,7 +15,7 @@ use endstop_core::units::{Millis, Money};
 use serde::{Deserialize, Serialize};
 
 use super::cost_uncertainty::Unconfirmed;
-use super::{CostUncertainty, Observation, Observer, RunInfo, UnconfirmedCause, clean, counted};
+use super::{CostUncertainty, Observation, Observer, RunInfo, UnconfirmedCause, clean};
 use crate::ledger::{Amounts, Budget};
 use crate::limits::{MAX_CHILDREN, MAX_COUNTED_RUNS};
 use crate::store::RunId;
@@ -309,10 +310,11 @@ impl Spend {
 
 impl fmt::Display for Spend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usd = self.usd.parse().map_or_else(|_| self.usd.clone(), human::money);
         match self.is {
-            SpendCertainty::Known => write!(f, "${}", self.usd),
-            SpendCertainty::Estimate => write!(f, "about ${}", self.usd),
-            SpendCertainty::LowerBound => write!(f, "at least ${}", self.usd),
+            SpendCertainty::Known => f.write_str(&usd),
+            SpendCertainty::Estimate => write!(f, "about {usd}"),
+            SpendCertainty::LowerBound => write!(f, "at least {usd}"),
         }?;
         let mut doubts = Vec::new();
         if self.unpriced_calls > 0 {
@@ -349,11 +351,11 @@ impl fmt::Display for Report {
         write!(f, "{}, ", counted(totals.attempts, "model request"))?;
         write!(f, "{}, ", counted(totals.tool_calls, "tool call"))?;
         write!(f, "{}, ", counted(totals.errors, "error"))?;
-        write!(f, "{}", counted(totals.tokens, "token"))?;
+        write!(f, "{}", human::tokens(totals.tokens))?;
         if let (Some(input), Some(output)) = (totals.input_tokens, totals.output_tokens) {
-            write!(f, " ({input} in, {output} out)")?;
+            write!(f, " ({} in, {} out)", human::short(input), human::short(output))?;
         }
-        write!(f, ", {}", Millis(totals.elapsed_ms))?;
+        write!(f, ", {}", human::duration(Millis(totals.elapsed_ms)))?;
         write!(f, "\ncost: {}", self.spend)?;
         if totals.sub_agents > 0 || !self.sub_agents.is_empty() {
             write!(f, "\nsub-agents: {}", totals.sub_agents)?;
@@ -364,7 +366,7 @@ impl fmt::Display for Report {
             if let Some(reason) = reason {
                 write!(f, " ({reason})")?;
             }
-            let (steps, tokens) = (counted(child.steps, "step"), counted(child.tokens, "token"));
+            let (steps, tokens) = (counted(child.steps, "step"), human::tokens(child.tokens));
             write!(f, ", {steps}, {tokens}, {}", child.spend)?;
         }
         for (what, amounts) in [("held", &self.held), ("overshoot", &self.overshoot)] {
@@ -378,16 +380,14 @@ impl fmt::Display for Report {
 
 fn amounts_text(amounts: &Amounts) -> String {
     let Amounts { steps, attempts, tool_calls, tokens, cost } = amounts;
-    let counts = [
-        (*steps, "step"),
-        (*attempts, "model request"),
-        (*tool_calls, "tool call"),
-        (*tokens, "token"),
-    ];
+    let counts = [(*steps, "step"), (*attempts, "model request"), (*tool_calls, "tool call")];
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
     let mut parts: Vec<String> = counts.map(|(number, name)| counted(number, name)).collect();
+    if *tokens > 0 {
+        parts.push(human::tokens(*tokens));
+    }
     if *cost > Money::ZERO {
-        parts.push(cost.to_string());
+        parts.push(human::money(*cost));
     }
     parts.join(", ")
 }

@@ -61,11 +61,6 @@ const fn is_invisible(character: char) -> bool {
     )
 }
 
-/// `1 call`, `2 calls`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

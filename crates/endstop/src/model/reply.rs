@@ -5,7 +5,7 @@ use std::time::Duration;
 use endstop_core::units::{Money, TokenUsage};
 use serde_json::Value;
 
-use super::{ModelEnd, ModelError, ModelErrorKind, ReportedTokens};
+use super::{ModelEnd, ModelError, ModelErrorKind, ReportedUsage};
 use crate::message::ToolCall;
 
 /// One answer of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
@@ -37,7 +37,10 @@ pub struct Reply {
     pub(super) reasoning: String,
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
-    pub(super) reported: Option<ReportedTokens>,
+    pub(super) reported: Option<ReportedUsage>,
+    pub(super) tokens: Option<TokenUsage>,
+    pub(super) reasoning_tokens: Option<u64>,
+    pub(super) billed: Option<Money>,
     pub(super) ending: Ending,
     /// 0 for whole texts.
     pub(super) piece_bytes: usize,
@@ -62,6 +65,9 @@ impl Default for Reply {
             text: String::new(),
             calls: Vec::new(),
             reported: None,
+            tokens: None,
+            reasoning_tokens: None,
+            billed: None,
             ending: Ending::End(ModelEnd::default()),
             piece_bytes: 0,
             delay: Duration::ZERO,
@@ -119,8 +125,8 @@ impl Reply {
 
     /// Reports these tokens before it says anything, as providers do that count the input first.
     #[must_use]
-    pub const fn reports_early(mut self, reported: ReportedTokens) -> Self {
-        self.reported = Some(reported);
+    pub fn reports_early(mut self, reported: impl Into<ReportedUsage>) -> Self {
+        self.reported = Some(reported.into());
         self
     }
 
@@ -132,33 +138,38 @@ impl Reply {
 
     /// Reports tokens by class.
     #[must_use]
-    pub fn tokens(self, usage: TokenUsage) -> Self {
-        self.with_end(|end| end.usage = Some(usage))
+    pub const fn tokens(mut self, usage: TokenUsage) -> Self {
+        self.tokens = Some(usage);
+        self
     }
 
     /// Reports how many of the output tokens were reasoning.
     #[must_use]
-    pub fn reasoning_tokens(self, tokens: u64) -> Self {
-        self.with_end(|end| end.reasoning_tokens = Some(tokens))
+    pub const fn reasoning_tokens(mut self, tokens: u64) -> Self {
+        self.reasoning_tokens = Some(tokens);
+        self
     }
 
     /// Reports no tokens, as some providers do.
     #[must_use]
-    pub fn without_usage(mut self) -> Self {
+    pub const fn without_usage(mut self) -> Self {
         self.hides_usage = true;
-        self.with_end(|end| end.usage = None)
+        self.tokens = None;
+        self
     }
 
     /// Reports what the call cost.
     #[must_use]
-    pub fn cost(self, cost: Money) -> Self {
-        self.with_end(|end| end.cost = Some(cost))
+    pub const fn cost(mut self, cost: Money) -> Self {
+        self.billed = Some(cost);
+        self
     }
 
     /// Reports no cost.
     #[cfg(feature = "transcripts")]
-    pub(super) fn without_cost(self) -> Self {
-        self.with_end(|end| end.cost = None)
+    pub(super) const fn without_cost(mut self) -> Self {
+        self.billed = None;
+        self
     }
 
     /// Reports this finish reason.

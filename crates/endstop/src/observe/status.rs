@@ -1,7 +1,7 @@
 //! One line that is always there: how far the run is, and what it will stop at next.
 //!
 //! ```text
-//! step 7/25 · 41.2k tok · $0.32/$2.00 (16 %) · 0:48 · next: max_steps at 28 %
+//! step 7/25 · 41.2k tok · $0.32/$2.00 (16%) · 48s · next: max_steps at 28%
 //! ```
 //!
 //! Limits are asked of the core (`next_trip`), never read from the policy: whatever rule would trip first
@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use endstop_core::Run;
 use endstop_core::event::EventKind;
+use endstop_core::human::{count, money, short};
 use endstop_core::run::Status;
-use endstop_core::units::{Money, PICOS_PER_DOLLAR};
+use endstop_core::units::Money;
 
-use super::text::money;
+use super::text::took;
 use super::{Observation, Observer, RunInfo, Screen, clean, truncate};
 use endstop_runtime::ledger::Budget;
 use trips::{Trip, Trips};
@@ -210,46 +211,47 @@ fn percent(used: u64, limit: u64) -> u64 {
 pub fn render(view: &StatusView, width: usize) -> String {
     let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
     let own = |text: Option<String>| text.map(|text| format!(" (own {text})")).unwrap_or_default();
-    let own_steps = own(view.own_steps.map(|(used, limit)| format!("{used}/{limit}")));
+    let own_steps =
+        own(view.own_steps.map(|(used, limit)| format!("{}/{}", count(used), count(limit))));
     let own_tokens =
-        own(view.own_tokens.map(|(used, limit)| format!("{}/{}", count(used), count(limit))));
-    let steps_limit = of(view.steps_limit.map(|limit| limit.to_string()));
+        own(view.own_tokens.map(|(used, limit)| format!("{}/{}", short(used), short(limit))));
+    let steps_limit = of(view.steps_limit.map(count));
     let mut parts: Vec<String> = Vec::new();
     parts.extend(view.standing.map(|standing| standing.name().to_owned()));
     parts.extend([
-        format!("step {}{steps_limit}{own_steps}", view.steps),
-        format!("{}{} tok{own_tokens}", count(view.tokens), of(view.tokens_limit.map(count))),
+        format!("step {}{steps_limit}{own_steps}", count(view.steps)),
+        format!("{}{} tok{own_tokens}", short(view.tokens), of(view.tokens_limit.map(short))),
     ]);
     let mut spent = if view.is_cost_unknown {
-        format!("\u{2265} {}", cents(view.cost))
+        format!("\u{2265} {}", money(view.cost))
     } else {
-        cents(view.cost)
+        money(view.cost)
     };
     if let Some(limit) = view.cost_limit {
         let part = percent(view.cost.picos(), limit.picos());
-        spent = format!("{spent}/{} ({part} %)", cents(limit));
+        spent = format!("{spent}/{} ({part}%)", money(limit));
     }
     if let Some((used, limit)) = view.own_cost {
-        spent = format!("{spent} (own {}/{})", cents(used), cents(limit));
+        spent = format!("{spent} (own {}/{})", money(used), money(limit));
     }
     parts.push(spent);
     let mut held = Vec::new();
     if view.held_cost > Money::ZERO {
-        held.push(cents(view.held_cost));
+        held.push(money(view.held_cost));
     }
     if view.held_tokens > 0 {
-        held.push(format!("{} tok", count(view.held_tokens)));
+        held.push(format!("{} tok", short(view.held_tokens)));
     }
     let held_at = (!held.is_empty()).then_some(parts.len());
     if !held.is_empty() {
         parts.push(format!("held {}", held.join(" + ")));
     }
-    parts.push(clock(view.elapsed));
+    parts.push(seconds(view.elapsed));
     if let Some(next) = &view.next {
         let rule = clean(&next.rule);
         parts.push(match next.nearness {
-            Nearness::Percent(part) => format!("next: {rule} at {part} %"),
-            Nearness::After(time) => format!("next: {rule} in {}", clock(time)),
+            Nearness::Percent(part) => format!("next: {rule} at {part}%"),
+            Nearness::After(time) => format!("next: {rule} in {}", seconds(time)),
         });
     }
     let mut line = parts.join(" \u{b7} ");
@@ -261,33 +263,9 @@ pub fn render(view: &StatusView, width: usize) -> String {
     truncate(&line, width)
 }
 
-/// `0:48`, `12:03`, `1:02:03`.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (h, m, s) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m}:{s:02}") }
-}
-
-/// `950`, `41.2k`, `3.0M`, `1.2G`, rounded down.
-fn count(number: u64) -> String {
-    let in_units =
-        |unit: u64, name: char| format!("{}.{}{name}", number / unit, number % unit / (unit / 10));
-    match number {
-        0..1_000 => number.to_string(),
-        1_000..1_000_000 => in_units(1_000, 'k'),
-        1_000_000..1_000_000_000 => in_units(1_000_000, 'M'),
-        _ => in_units(1_000_000_000, 'G'),
-    }
-}
-
-/// Money to a cent, rounded to the nearest; less than a cent more exactly.
-fn cents(amount: Money) -> String {
-    const CENT: u64 = PICOS_PER_DOLLAR / 100;
-    if amount.picos() < CENT {
-        return money(amount);
-    }
-    let rounded = amount.picos().saturating_add(CENT / 2) / CENT;
-    Money::from_picos(rounded.saturating_mul(CENT)).to_string()
+/// A time in whole seconds: the line is drawn again and again.
+fn seconds(time: Duration) -> String {
+    took(Duration::from_secs(time.as_secs()))
 }
 
 /// Keeps a status line of the root run below what is printed on a screen, and removes it at the end. Where

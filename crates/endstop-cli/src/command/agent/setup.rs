@@ -162,10 +162,10 @@ impl Setup {
     pub(super) fn announcement(&self) -> String {
         let counts = |rule: &&Rule| !(self.counts_nothing() && names_only_money(rule));
         let limits = in_words(self.policy.rules.iter().filter(counts));
-        let mut text = format!("model {}, limits {limits}", self.model);
+        let mut text = format!("model {}, {limits}", self.model);
         if self.is_default_policy {
             text.push_str(
-                " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+                " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
             );
         }
         if self.is_policy_replaced {

@@ -29,13 +29,13 @@ impl Page {
     /// Before the first act.
     pub(super) fn opening(self, stage: &Stage) -> String {
         let story = format!(
-            "An agent plans in at most {} iterations, and each of them asks a sub-agent that searches until it \
-             gives up. It is a program that knows of no other limit. Processes, HTTP and prices are real; \
-             the model is a script, priced as {MODEL}.",
+            "An agent plans in at most {} iterations. In each one it starts a sub-agent that searches until it \
+             gives up. The agent has no other limit. Processes, HTTP and prices are real; the model is a \
+             script, priced as {MODEL}.",
             stage.iterations
         );
         let title = format!(
-            "1. Nothing is stopped, all is counted: endstop run --dry-run {} -- agent",
+            "1. Dry run: count everything, stop nothing: endstop run --dry-run {} -- agent",
             limits(stage)
         );
         format!("{}\n{}\n", self.paragraph(&story), self.title(&title))
@@ -46,7 +46,8 @@ impl Page {
         let mut table = figures(act).to_vec();
         table.push(("cost", money(act.cost)));
         let moral = format!(
-            "The limit held: {} iterations. But it counts only the planner's own, and the money went below it.",
+            "The planner kept its limit of {} iterations. It counted only the planner's iterations; the sub-agents \
+             spent the money.",
             count(stage.iterations)
         );
         format!("\n{}\n{}\n", rows(&table), self.paragraph(&moral))
@@ -55,7 +56,7 @@ impl Page {
     /// Before the second act.
     pub(super) fn between(self, stage: &Stage) -> String {
         let title =
-            format!("2. The same program under limits: endstop run {} -- agent", limits(stage));
+            format!("2. The same program with limits: endstop run {} -- agent", limits(stage));
         format!("{}\n", self.title(&title))
     }
 
@@ -68,9 +69,9 @@ impl Page {
         text.push_str(&self.paragraph(&kept(first.cost, second.cost, stage.usd)));
         text.push_str("\nNext:\n");
         for (command, what) in [
-            ("endstop run --usd 2 -- CMD", "any agent program of your own"),
-            ("endstop replay", "what a limit would have saved on your own recorded runs"),
-            ("endstop check policy.toml", "how far a policy lets a run go"),
+            ("endstop run --usd 2 -- CMD", "limit an agent program of your own"),
+            ("endstop replay", "see what a limit would have saved in your transcripts"),
+            ("endstop check policy.toml", "see the bounds of a policy"),
         ] {
             let line = format!("  {command:28} {what}");
             let is_narrow = line.len() > self.columns;
@@ -105,7 +106,7 @@ fn saved(without: Money, spent: Money) -> String {
         return "Nothing was saved.".to_owned();
     }
     let percent = u128::from(saved.picos()) * 100 / u128::from(without.picos().max(1));
-    format!("Saved {} of {} ({percent} %).", money(saved), money(without))
+    format!("Saved {} of {} ({percent}%).", money(saved), money(without))
 }
 
 fn kept(without: Money, spent: Money, limit: Money) -> String {
@@ -113,11 +114,11 @@ fn kept(without: Money, spent: Money, limit: Money) -> String {
         return "The agent ended before it reached a limit.".to_owned();
     }
     if spent <= limit {
-        return "Not a cent above the limit was spent: a call begins only if the most that it can cost \
-                still fits, whichever agent makes it."
+        return "The run stayed within its limit: Endstop sends a call only if its worst case still fits, \
+                whichever agent makes it."
             .to_owned();
     }
-    "More than the limit was spent, because the model used more than it was admitted for."
+    "The run spent more than its limit, because the model used more than the call could reserve."
         .to_owned()
 }
 
@@ -170,8 +171,8 @@ mod tests {
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
             let in_one = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(in_one.contains("The limit held: 50 iterations."), "{text}");
-            assert!(in_one.contains("Saved $197.72 of $199.60 (99 %)."), "{text}");
+            assert!(in_one.contains("The planner kept its limit of 50 iterations."), "{text}");
+            assert!(in_one.contains("Saved $197.72 of $199.60 (99%)."), "{text}");
         }
     }
 
@@ -183,9 +184,9 @@ mod tests {
             (saved(all, usd(spent)), kept(all, usd(spent), limit))
         };
         let (saved, kept) = told("2");
-        assert_eq!(saved, "Saved $198.00 of $200.00 (99 %).");
-        assert!(kept.starts_with("Not a cent above"), "{kept}");
-        assert!(told("2.01").1.starts_with("More than the limit"));
+        assert_eq!(saved, "Saved $198.00 of $200.00 (99%).");
+        assert!(kept.starts_with("The run stayed within"), "{kept}");
+        assert!(told("2.01").1.starts_with("The run spent more"));
         assert_eq!(told("200").0, "Nothing was saved.");
     }
 }

@@ -73,7 +73,7 @@ fn text(before: &Baseline, now: &Baseline, figures: &[Figure], tolerance: f64) -
         let rank = |figure: &Figure| (figure.group, figure.unit != Unit::Dollars);
         rank(one).cmp(&rank(other)).then(growth(other).total_cmp(&growth(one)))
     });
-    let beyond = format!("more than {} %", trimmed(tolerance * 100.0));
+    let beyond = format!("more than {}%", trimmed(tolerance * 100.0));
     let mut text = match worst {
         None => format!("No drift: nothing rose by {beyond}.\n"),
         Some(figure) if figure.change == Change::New => {
@@ -110,7 +110,7 @@ fn text(before: &Baseline, now: &Baseline, figures: &[Figure], tolerance: f64) -
     let same = figures.iter().filter(|figure| figure.change == Change::Same).count() as u64;
     let _ = writeln!(
         text,
-        "\n{table}\n{} stayed within {} %.",
+        "\n{table}\n{} stayed within {}%.",
         counted(same, "figure"),
         trimmed(tolerance * 100.0)
     );
@@ -135,7 +135,7 @@ fn change(figure: &Figure) -> String {
         Change::New => "new".to_owned(),
         Change::Gone => "gone".to_owned(),
         _ if figure.before <= 0.0 => "from 0".to_owned(),
-        _ => format!("{:+.0} %", (growth(figure) - 1.0) * 100.0),
+        _ => format!("{:+.0}%", (growth(figure) - 1.0) * 100.0),
     }
 }
 
@@ -154,7 +154,7 @@ fn trimmed(value: f64) -> String {
 fn value(figure: &Figure, value: f64) -> String {
     match figure.unit {
         Unit::Dollars => money(Money::from_picos((value * PICOS_PER_DOLLAR as f64).round() as u64)),
-        Unit::Share => format!("{} %", trimmed(value * 100.0)),
+        Unit::Share => format!("{}%", trimmed(value * 100.0)),
         Unit::Count if value < 1_000.0 => trimmed(value),
         Unit::Count => short(value.round() as u64),
     }

@@ -111,9 +111,9 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     }
     let tenths = (u128::from(part) * 1_000 + u128::from(whole / 2)) / u128::from(whole);
     match tenths {
-        0 if part > 0 => "< 0.1 %".to_owned(),
-        1..100 if !tenths.is_multiple_of(10) => format!("{}.{} %", tenths / 10, tenths % 10),
-        _ => format!("{} %", (tenths + 5) / 10),
+        0 if part > 0 => "< 0.1%".to_owned(),
+        1..100 if !tenths.is_multiple_of(10) => format!("{}.{}%", tenths / 10, tenths % 10),
+        _ => format!("{}%", (tenths + 5) / 10),
     }
 }
 

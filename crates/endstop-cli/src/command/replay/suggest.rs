@@ -106,7 +106,7 @@ fn head(suggested: &Suggestion, measure: Measure) -> String {
         text,
         "# Chosen to lose at most {share} of {whom}. What a rule would have done is counted on runs that did not\n\
          # choose it: the runs were dealt into {} parts, and each was judged by limits chosen on the others, made\n\
-         # just so much looser that they keep to {share} there. Ranges are 95 % intervals (Wilson).",
+         # just so much looser that they keep to {share} there. Ranges are 95% intervals (Wilson).",
         suggested.folds
     );
     if !suggested.knows_outcomes {
@@ -216,5 +216,5 @@ fn not_told_by(rule: &SuggestedRule) -> String {
 fn shown(share: f64) -> String {
     let percent = share * 100.0;
     let text = format!("{percent:.1}");
-    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+    format!("{}%", text.strip_suffix(".0").unwrap_or(&text))
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
 
 use endstop::core::policy::Policy;
 use endstop::store::RunId;
+use endstop_gateway::Gateway;
 
 use super::environment;
 use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
@@ -80,9 +80,8 @@ impl<'a> AdaptedCommand<'a> {
     /// If a file cannot be written.
     pub(super) fn prepare(
         &mut self,
-        addr: SocketAddr,
+        gateway: &Gateway,
         id: &RunId,
-        has_guard: bool,
         is_verbose: bool,
     ) -> Result<Start, CliError> {
         let get = |name: &str| std::env::var(name).ok();
@@ -91,8 +90,10 @@ impl<'a> AdaptedCommand<'a> {
             Some(invocation) => invocation.missing_keys(&ThisHost),
             None => environment::missing_keys(get),
         };
-        let base = format!("http://{addr}");
-        let mut variables = environment::variables(&base, id.as_str(), &keys, has_guard, get);
+        let base = format!("http://{}", gateway.addr());
+        let proxy = gateway.proxy_address();
+        let mut variables =
+            environment::variables(&base, id.as_str(), &keys, proxy.as_deref(), get);
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };

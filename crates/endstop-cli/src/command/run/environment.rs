@@ -20,13 +20,13 @@ pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static
 }
 
 /// The variables that are set, whatever they were: the addresses, and `keys`, which the scripted model does not ask for.
-/// With the guard the gateway is the proxy of the command, and uses the proxy that the user has set. `get` tells what
-/// they are now.
+/// With the guard the gateway is the proxy of the command at the address `proxy`, and uses the proxy that the user has set.
+/// `get` tells what they are now.
 pub(in crate::command) fn variables(
     base: &str,
     run: &str,
     keys: &[&'static str],
-    has_guard: bool,
+    proxy: Option<&str>,
     get: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<&'static str, String> {
     let mut set = BTreeMap::from([
@@ -43,9 +43,8 @@ pub(in crate::command) fn variables(
     for name in ["NO_PROXY", "no_proxy"] {
         set.insert(name, without_proxy(get(name).as_deref()));
     }
-    if has_guard {
-        let proxy = ["HTTPS_PROXY", "https_proxy"].map(|name| (name, base.to_owned()));
-        set.extend(proxy);
+    if let Some(proxy) = proxy {
+        set.extend(["HTTPS_PROXY", "https_proxy"].map(|name| (name, proxy.to_owned())));
         // Node reads the others only with it.
         set.insert("NODE_USE_ENV_PROXY", "1".to_owned());
     }
@@ -79,19 +78,20 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let keys = if is_sim { missing_keys(get) } else { Vec::new() };
-        variables("http://127.0.0.1:4321", "r1", &keys, true, get)
+        variables("http://127.0.0.1:4321", "r1", &keys, None, get)
     }
 
     #[test]
     fn the_gateway_is_the_proxy_with_the_guard_alone() {
         let get = |name: &str| (name == "HTTPS_PROXY").then(|| "http://corp:3128".to_owned());
-        let with = variables("http://127.0.0.1:4321", "r1", &[], true, get);
+        let proxy = "http://endstop:secret@127.0.0.1:4321";
+        let with = variables("http://127.0.0.1:4321", "r1", &[], Some(proxy), get);
         for name in ["HTTPS_PROXY", "https_proxy"] {
-            assert_eq!(with[name], "http://127.0.0.1:4321");
+            assert_eq!(with[name], proxy);
         }
         assert_eq!(with["NODE_USE_ENV_PROXY"], "1");
         assert!(!with.contains_key("HTTP_PROXY") && !with.contains_key("ALL_PROXY"), "{with:?}");
-        let without = variables("http://127.0.0.1:4321", "r1", &[], false, get);
+        let without = variables("http://127.0.0.1:4321", "r1", &[], None, get);
         assert!(
             without.keys().all(|name| !name.ends_with("_PROXY") || *name == "NO_PROXY"),
             "{without:?}"

@@ -18,15 +18,19 @@ use super::watch::RunSnapshot;
 use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_GAP, MAX_RETRY_SPAN};
 use crate::output::{counted, duration};
 
+/// What `--allow-direct` without a host stands for.
+const ALL_HOSTS: &str = "*";
+
 /// Flags of the guard.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuardArgs {
     /// Leave HTTPS_PROXY as it is: connections that bypass the gateway are neither refused nor seen
     #[arg(long, conflicts_with = "allow_direct")]
     no_guard: bool,
-    /// Let connections to model providers that bypass the gateway pass, and count them
-    #[arg(long)]
-    allow_direct: bool,
+    /// Let connections to model providers that bypass the gateway pass, and count them: all of them, or those to HOST (can be
+    /// repeated)
+    #[arg(long, value_name = "HOST", num_args = 0..=1, require_equals = true, default_missing_value = ALL_HOSTS)]
+    allow_direct: Vec<String>,
     /// How long a command whose connections to model providers were refused may make no call through the gateway; then it
     /// is ended
     #[arg(long, value_name = "TIME", value_parser = span, default_value = DEFAULT_GUARD_WAIT)]
@@ -44,12 +48,18 @@ impl GuardArgs {
 
     /// Returns the tunnels that the gateway offers. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
     /// although its calls go elsewhere.
-    pub(super) const fn tunnels(&self, lets_pass: bool) -> Tunnels {
-        match (self.no_guard, self.allow_direct || lets_pass) {
+    pub(super) fn tunnels(&self, lets_pass: bool) -> Tunnels {
+        let allows_all = self.allow_direct.iter().any(|host| host == ALL_HOSTS);
+        match (self.no_guard, allows_all || lets_pass) {
             (true, _) => Tunnels::Off,
             (false, true) => Tunnels::All,
             (false, false) => Tunnels::Guarded,
         }
+    }
+
+    /// Returns the hosts of model providers that the command may reach directly.
+    pub(super) fn direct_hosts(&self) -> Vec<String> {
+        self.allow_direct.clone()
     }
 }
 
@@ -230,6 +240,12 @@ impl GuardOutcome {
         if self.report.tunnelled() > 0 {
             let hosts = in_words(&self.report, |direct| direct.tunnelled);
             lines.push(format!("endstop: not limited: {hosts} bypassed the gateway"));
+        }
+        if self.report.without_password > 0 {
+            let count = counted(self.report.without_password, "connection");
+            lines.push(format!(
+                "endstop: refused {count} to other hosts: they lacked the password of HTTPS_PROXY"
+            ));
         }
         lines
     }

@@ -415,8 +415,8 @@ mod tests {
 
     #[test]
     fn a_stop_that_was_not_obeyed_is_told_as_one_that_would_have_been() {
-        let record = "stopped: cost_limit: cost would be $2\nrefused: a model request of step 2\n\nusd (stop)";
-        let told = "would have stopped: cost_limit: cost would be $2\nwould have refused: a model request of \
+        let record = "stopped: cost_limit: the next call could reach $2\nrefused: a model request of step 2\n\nusd (stop)";
+        let told = "would have stopped: cost_limit: the next call could reach $2\nwould have refused: a model request of \
             step 2\n\nusd (stop)";
         assert_eq!(not_obeyed(record), told);
     }

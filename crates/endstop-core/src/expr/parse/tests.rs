@@ -41,7 +41,7 @@ fn symbols_and_spellings_are_read() {
         ("steps>=25|cost>=50c", "steps >= 25 or cost >= $0.50"),
         ("steps >= 25 || !errored", "steps >= 25 or not errored"),
         ("steps >= 25 && (errored & cancelled)", "steps >= 25 and errored and cancelled"),
-        ("cost >= 2.00usd or tokens >= 1.5M", "cost >= $2.00 or tokens >= 1500k"),
+        ("cost >= 2.00usd or tokens >= 1.5M", "cost >= $2.00 or tokens >= 1.5M"),
         ("active >= 90s or idle > 250ms", "active >= 1m30s or idle > 250ms"),
         ("now >= '2026-11-30T12:00Z'", "now >= \"2026-11-30T12:00:00Z\""),
         (

@@ -140,6 +140,12 @@ fn errors_have_a_place_a_cause_and_help() {
         ("[accounting]\nunknown = 1", "unknown", "`unknown` is not a key", "on_unknown_usage"),
         ("[stop]\na = 5", "5", "string", ""),
         ("[stop\na = 5", "", "", ""),
+        (
+            "stop = \"steps >= 5\"",
+            "`stop` is a section of rules",
+            "write `[stop]`, and on the next line `limit = \"steps >= 5\"`",
+            "\"steps >= 5\"",
+        ),
     ] {
         let error = Policy::from_toml(text).expect_err(text);
         assert!(error.message.contains(message), "{text}: {error:?}");

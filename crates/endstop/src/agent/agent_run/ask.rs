@@ -22,10 +22,12 @@ use crate::agent::retry::{BreakerDecision, CircuitBreaker, Trial};
 use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
 use crate::message::{Message, ToolCall};
 use crate::model::{
-    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ReportedTokens,
-    ToolChoice,
+    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
-use endstop_runtime::{CancelOn, Charge, OpenCall, Outcome, Pricing, Received, Waited};
+use endstop_price::ReportedUsage;
+use endstop_runtime::{
+    CancelOn, Charge, OpenCall, Outcome, Pricing, Received, ResponseReport, Waited,
+};
 
 /// What has come of an answer.
 #[derive(Default)]
@@ -34,7 +36,7 @@ struct Answer {
     calls: Vec<ToolCall>,
     reasoning_bytes: usize,
     /// The last report of its usage before its end.
-    reported: Option<ReportedTokens>,
+    reported: Option<ReportedUsage>,
     first_piece_after: Option<Duration>,
     end: Option<ModelEnd>,
     error: Option<ModelError>,
@@ -50,22 +52,15 @@ impl Answer {
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         Received {
-            usage: self.reported.map(|reported| reported.tokens),
+            usage: self.reported.as_ref().map(|reported| reported.tokens),
             output_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
             is_stream: true,
             ..Received::default()
         }
     }
 
-    /// The parts of a complete answer.
-    fn received_whole(&self) -> Received {
-        let is_output_final = self.reported.is_some_and(|reported| reported.is_output_final);
-        Received { is_output_final, ..self.received() }
-    }
-
     /// The charge for the answer, if it did not fail.
     fn charge(&self, call: &OpenCall, end: &ModelEnd) -> Charge {
-        let received = self.received();
         if self.is_cut && !self.is_sent {
             return Charge {
                 usage: TokenUsage::default(),
@@ -74,21 +69,12 @@ impl Answer {
                 is_estimate: false,
             };
         }
-        if self.is_cut {
-            return call.most(&received);
-        }
-        let Some(usage) = end.usage else {
-            return {
-                let unreported = call.unreported(&self.received_whole());
-                call.charge_with_report(unreported, end.model.as_deref(), end.cost)
-            };
+        let report = ResponseReport {
+            usage: end.usage.as_ref().or(self.reported.as_ref()),
+            model: end.model.as_deref(),
+            is_complete: !self.is_cut,
         };
-        Charge {
-            usage,
-            cost: call.cost_with_report(end.model.as_deref(), &usage, end.cost),
-            unconfirmed: Money::ZERO,
-            is_estimate: false,
-        }
+        call.charge(&self.received(), &report)
     }
 }
 
@@ -314,7 +300,7 @@ impl AgentRun {
         let is_whole = end.is_some();
         let end = end.unwrap_or_default();
         let charge = answer.charge(&attempt.call, &end);
-        let told = end.usage;
+        let told = (!charge.is_estimate).then_some(charge.usage).filter(|_| is_whole);
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
@@ -329,7 +315,7 @@ impl AgentRun {
             finish: end.finish.as_deref(),
             tool_calls: calls,
             text: &answer.text,
-            reasoning_tokens: end.reasoning_tokens,
+            reasoning_tokens: end.usage.as_ref().and_then(|usage| usage.reasoning),
             first_piece_after: answer.first_piece_after,
         });
         self.count_spent(&charge);

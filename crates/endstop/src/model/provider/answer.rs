@@ -14,7 +14,7 @@ use super::{ProviderModel, failure, request};
 use crate::limits::MAX_RESPONSE_BYTES;
 use crate::message::ToolCall;
 use crate::model::{
-    ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ReportedTokens,
+    ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ReportedUsage,
 };
 
 /// What is said of a stream whose frames came apart.
@@ -53,7 +53,7 @@ struct Answer<'a> {
     calls: Vec<WireCall>,
     queue: VecDeque<ModelEvent>,
     /// The last report of usage that was passed on.
-    reported: Option<ReportedTokens>,
+    reported: Option<ReportedUsage>,
     /// Why the stream failed, once what it reported before is passed on.
     failed: Option<ModelError>,
 }
@@ -89,16 +89,21 @@ impl Answer<'_> {
                 return Err(error);
             }
             let received = self.receive().await;
-            let reported = self.tap.facts().reported();
-            if reported != self.reported {
-                self.reported = reported;
-                self.queue.extend(reported.map(ModelEvent::Usage));
-            }
+            self.pass_report();
             let taken = match received {
                 Ok(event) => self.take(event),
                 Err(error) => Err(error),
             };
             self.failed = taken.err();
+        }
+    }
+
+    /// Queues a report of usage that differs from the last one.
+    fn pass_report(&mut self) {
+        let facts = self.tap.facts();
+        if let Some(reported) = facts.reported().filter(|it| self.reported.as_ref() != Some(it)) {
+            self.reported = Some(reported.clone());
+            self.queue.push_back(ModelEvent::Usage(reported.clone()));
         }
     }
 

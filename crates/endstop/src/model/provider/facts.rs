@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::MAX_OPAQUE;
 use crate::message::ToolCall;
-use crate::model::{ModelEnd, ReportedTokens};
+use crate::model::{ModelEnd, ReportedUsage};
 
 /// Whether a provider speaks the chat protocol of OpenAI.
 pub(super) const fn is_chat(kind: AdapterKind) -> bool {
@@ -134,10 +134,8 @@ impl Facts {
     }
 
     /// The usage as far as it is reported.
-    pub(super) fn reported(&self) -> Option<ReportedTokens> {
-        let usage = self.response().usage.as_ref()?;
-        let is_output_final = usage.tokens.output > 0 && !usage.is_preliminary;
-        Some(ReportedTokens { tokens: usage.tokens, is_output_final })
+    pub(super) fn reported(&self) -> Option<&ReportedUsage> {
+        self.response().usage.as_ref()
     }
 
     /// The usage, if the answer has come to its end and the report is complete: one without output for an answer with words
@@ -164,12 +162,9 @@ impl Facts {
     /// How the answer ended, as the frames tell.
     pub(super) fn end(&self) -> ModelEnd {
         let response = self.response();
-        let usage = response.usage.as_ref();
         ModelEnd {
             model: response.model.clone(),
-            usage: self.usage(),
-            reasoning_tokens: usage.and_then(|usage| usage.reasoning),
-            cost: usage.and_then(|usage| usage.billed),
+            usage: response.usage.clone(),
             finish: response.finish.clone(),
             opaque: self.opaque.clone(),
         }

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 
 use super::ScriptedModel;
 use crate::model::reply::{Ending, Reply};
-use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest};
+use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest, ReportedUsage};
 
 /// Bytes of text that are taken for one token where a reply says no usage.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -54,7 +54,7 @@ impl Answer<'_> {
         let counts = &self.model.counts;
         self.played.pieces = self.played.pieces.saturating_add(1);
         if !std::mem::replace(&mut self.played.has_reported, true)
-            && let Some(reported) = reply.reported
+            && let Some(reported) = reply.reported.clone()
         {
             return Poll::Ready(Some(Ok(ModelEvent::Usage(reported))));
         }
@@ -139,8 +139,12 @@ fn piece(text: &str, at: &mut usize, bytes: usize) -> Option<String> {
 
 fn end_of(reply: &Reply, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd {
     let mut end = end.clone();
-    if end.usage.is_none() && !reply.hides_usage {
-        end.usage = Some(estimated_usage(reply, request));
+    let estimated = || (!reply.hides_usage).then(|| estimated_usage(reply, request));
+    let tokens = reply.tokens.or_else(estimated);
+    if tokens.is_some() || reply.billed.is_some() {
+        let usage = tokens.map(ReportedUsage::from).unwrap_or_default();
+        let (reasoning, billed) = (reply.reasoning_tokens, reply.billed);
+        end.usage = Some(ReportedUsage { reasoning, billed, ..usage });
     }
     if end.finish.is_none() && !reply.hides_finish {
         let finish = if reply.calls.is_empty() { "stop" } else { "tool_calls" };

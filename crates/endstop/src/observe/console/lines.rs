@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use endstop_core::event::{EventKind, NewLimit};
+use endstop_core::human::{money, short};
 use endstop_core::policy::Action;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -10,7 +11,7 @@ use endstop_core::trip_record::{NodeRecord, TripRecord};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 use endstop_core::{Run, Truth};
 
-use super::super::text::{clean_to, money, took};
+use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
 use super::tool::{calling, tool_cost, tool_end, tool_refused};
@@ -127,7 +128,9 @@ impl Seen {
         };
         let mark = if about { "~" } else { "" };
         let mut said = vec![match facts.usage {
-            Some(usage) => format!("tokens={mark}{}+{}", usage.total_input(), usage.output),
+            Some(usage) => {
+                format!("tokens={mark}{}+{}", short(usage.total_input()), short(usage.output))
+            }
             None => "tokens=unknown".to_owned(),
         }];
         said.push(format!("cost={}", cost(facts.cost, mark)));
@@ -142,7 +145,7 @@ impl Seen {
             Detail::Step { took } => took,
             _ => Duration::from_millis(observation.run.at().0.saturating_sub(self.step_began.0)),
         };
-        let tokens = observation.run.tokens().saturating_sub(self.tokens_before);
+        let tokens = short(observation.run.tokens().saturating_sub(self.tokens_before));
         let message = format!(
             "Step {} completed [tool calls={}, errors={}, tokens={tokens}, {}]",
             self.steps,
@@ -221,7 +224,7 @@ impl Seen {
             "Execution {what} [status={}, steps={}, tokens={}, cost={cost}, {}]",
             run.status().name(),
             run.step_count(),
-            run.tokens(),
+            short(run.tokens()),
             took(Duration::from_millis(run.at().0))
         );
         lines.push(Line::new(kind, message));
@@ -324,7 +327,7 @@ fn with_words(what: &str, words: &str) -> String {
 fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
     match limit {
         Some(new) if matches!(new.gauge, "cost" | "own.cost" | "next_cost") => {
-            format!("{rule} approved up to {}", Money::from_picos(new.limit))
+            format!("{rule} approved up to {}", money(Money::from_picos(new.limit)))
         }
         Some(new) => format!("{rule} approved up to {} {}", new.limit, clean_to(new.gauge, NAME)),
         None => format!("{rule} approved"),

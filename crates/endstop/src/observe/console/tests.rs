@@ -87,7 +87,7 @@ fn the_counter_program_prints_the_lines_of_the_seed() {
 14:05:11.003 [a1b2c3] [TOOL] counter -> ok in 1ms
 14:05:11.003 [a1b2c3] [STOP] stop_requested: Counter reached 3 (source: counter)
 14:05:11.004 [a1b2c3] [STEP] Step 1 completed [tool calls=1, errors=0, tokens=135, 880ms]
-14:05:11.004 [a1b2c3] [DONE] Execution completed [status=stopped, steps=1, tokens=135, cost=$0.0003, 1.0s]
+14:05:11.004 [a1b2c3] [DONE] Execution completed [status=stopped, steps=1, tokens=135, cost=$0.0003, 1s]
 ";
     assert_eq!(shared.text(), expected);
     assert_eq!(shared.writes().len(), 8, "one write a line");
@@ -184,7 +184,7 @@ fn failures_and_refusals_have_kinds_of_their_own() {
     play.end();
     let text = shared.text();
     for expected in [
-        "[ERR ] 'm' failed: rate limited: slow\\u{1b}[2J down\\n [status=429, retry after=2.0s, 5ms]",
+        "[ERR ] 'm' failed: rate limited: slow\\u{1b}[2J down\\n [status=429, retry after=2s, 5ms]",
         "[WARN] soon: errors is 1 (limit 1)",
         "[RETRY] Attempt 2 of step 1",
         "[LLM ] 'm' answered [tokens=unknown, cost=unpriced, 1ms]",

@@ -1,11 +1,12 @@
 //! What the console says of tool calls.
 
-use super::super::text::{clean_to, money, took};
+use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation};
 use super::Options;
 use super::kind::{Kind, Line};
 use super::lines::NAME;
 use crate::message::ToolOutcome;
+use endstop_core::human::money;
 use endstop_core::units::Money;
 
 /// Columns of the arguments of a tool call.

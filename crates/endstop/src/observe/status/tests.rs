@@ -34,7 +34,7 @@ fn view() -> StatusView {
 fn it_tells_where_the_run_is_and_what_comes_next() {
     assert_eq!(
         render(&view(), 200),
-        "step 7/25 \u{b7} 41.2k tok \u{b7} $0.32/$2.00 (16 %) \u{b7} 0:48 \u{b7} next: max_steps at 28 %"
+        "step 7/25 \u{b7} 41.2k tok \u{b7} $0.32/$2.00 (16%) \u{b7} 48s \u{b7} next: max_steps at 28%"
     );
     let more = StatusView {
         steps_limit: None,
@@ -53,14 +53,14 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
     };
     assert_eq!(
         render(&more, 200),
-        "step 7 \u{b7} 41.2k/2.0M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1:02:03 \
-         \u{b7} next: time\\u{1b}[2J in 4:12"
+        "step 7 \u{b7} 41.2k/2M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1h 2m \
+         \u{b7} next: time\\u{1b}[2J in 4m 12s"
     );
     // Where not everything has room, what is held goes first.
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
-    assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0:00");
+    assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0s");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_terminal_sees_it_at_every_step_and_seldom_within_one() {
     }
     let redrawn = drawn.load(Ordering::Relaxed);
     assert!((20..=30).contains(&redrawn), "{redrawn} times in three seconds");
-    assert!(shared.text().contains("0:02"), "{}", shared.text());
+    assert!(shared.text().contains(" 2s"), "{}", shared.text());
     screen.line("a line of the console");
     let last = shared.writes().pop().unwrap();
     assert!(last.starts_with("\r\u{1b}[Ka line of the console\nstep 1/10"), "{last:?}");

@@ -1,0 +1,95 @@
+//! The password of the proxy: the port of loopback is open to every user of this machine, the tunnels are for one client.
+
+use std::net::SocketAddr;
+
+use http::HeaderMap;
+use http::header::PROXY_AUTHORIZATION;
+use hyper_util::client::proxy::matcher::Matcher;
+
+use crate::config::Key;
+use crate::limits::PROXY_PASSWORD_BYTES;
+use crate::route::is_same;
+
+/// The user that clients name. Their proxy needs one beside the password.
+const USER: &str = "endstop";
+
+/// A password that is made for one gateway.
+#[derive(Debug)]
+pub(super) struct ProxyPassword {
+    password: Key,
+    /// The credentials as HTTP has them, in base64.
+    encoded: Key,
+}
+
+impl ProxyPassword {
+    pub(super) fn new() -> Self {
+        let mut bytes = [0; PROXY_PASSWORD_BYTES];
+        let random = rustls::crypto::ring::default_provider().secure_random;
+        #[expect(clippy::expect_used, reason = "without random numbers there is no TLS either")]
+        random.fill(&mut bytes).expect("the system has random numbers");
+        let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let encoded = encoded(&password).unwrap_or_default();
+        Self { password: Key::new(password), encoded: Key::new(encoded) }
+    }
+
+    /// What clients put into `HTTPS_PROXY`.
+    pub(super) fn address(&self, at: SocketAddr) -> String {
+        format!("http://{USER}:{}@{at}", self.password.expose())
+    }
+
+    /// The header of a client.
+    #[cfg(test)]
+    pub(super) fn header(&self) -> String {
+        format!("Basic {}", self.encoded.expose())
+    }
+
+    /// Whether a request has it.
+    pub(super) fn is_sent_in(&self, headers: &HeaderMap) -> bool {
+        let sent = headers.get(PROXY_AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let credentials = sent.and_then(|sent| sent.split_once(' '));
+        credentials.is_some_and(|(scheme, credentials)| {
+            scheme.eq_ignore_ascii_case("basic")
+                && is_same(credentials.trim().as_bytes(), self.encoded.expose().as_bytes())
+        })
+    }
+}
+
+/// The credentials as a client of this address sends them.
+fn encoded(password: &str) -> Option<String> {
+    let proxy = Matcher::builder().all(format!("http://{USER}:{password}@localhost")).build();
+    let found = proxy.intercept(&http::Uri::from_static("http://any"))?;
+    let header = found.basic_auth()?.to_str().ok()?;
+    header.split_once(' ').map(|(_, credentials)| credentials.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn is_sent(password: &ProxyPassword, header: &str) -> bool {
+        let value = HeaderValue::from_str(header).unwrap();
+        password.is_sent_in(&HeaderMap::from_iter([(PROXY_AUTHORIZATION, value)]))
+    }
+
+    #[test]
+    fn only_the_password_of_this_gateway_is_taken_and_none_is_shown() {
+        let (own, other) = (ProxyPassword::new(), ProxyPassword::new());
+        assert_eq!(encoded("secret").unwrap(), "ZW5kc3RvcDpzZWNyZXQ=");
+        for (password, is_taken) in [(&own, true), (&other, false)] {
+            for scheme in ["Basic", "basic"] {
+                let header = format!("{scheme} {}", password.encoded.expose());
+                assert_eq!(is_sent(&own, &header), is_taken);
+            }
+        }
+        for header in ["", "Basic", "Basic ", "Basic ZW5kc3RvcDpzZWNyZXQ="] {
+            assert!(!is_sent(&own, header), "{header}");
+        }
+        assert!(!is_sent(&own, &format!("Bearer {}", own.encoded.expose())));
+        assert!(!own.is_sent_in(&HeaderMap::new()));
+        let address = own.address(SocketAddr::from(([127, 0, 0, 1], 8080)));
+        assert!(address.starts_with("http://endstop:") && address.ends_with("@127.0.0.1:8080"));
+        assert!(!format!("{own:?}").contains(own.password.expose()));
+    }
+}

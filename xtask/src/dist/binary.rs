@@ -1,0 +1,225 @@
+//! The binaries that are packaged, their origin, and the libraries that they need.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::platform::Platform;
+
+/// The oldest glibc that packages are built for; wheels have a tag for it.
+const OLDEST_GLIBC: u32 = 17;
+
+/// Where the binaries come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Build<'a> {
+    /// The debug binary, which tests use.
+    Debug,
+    /// Files that were built before.
+    Given(Vec<&'a str>),
+    /// A release build for a target, by default for this machine.
+    Release(Option<&'a str>),
+}
+
+/// One binary.
+#[derive(Debug)]
+pub(super) struct Binary {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Vec<u8>,
+    pub(super) platform: Platform,
+    /// The minor version of the glibc 2 that it needs; `None` if it needs none.
+    pub(super) glibc: Option<u32>,
+    version: String,
+}
+
+impl fmt::Display for Binary {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Platform { system, machine, .. } = self.platform;
+        write!(formatter, "`{}`, {system} {machine}, ", self.path.display())?;
+        match self.glibc {
+            Some(minor) => write!(formatter, "needs glibc 2.{minor}"),
+            None => write!(formatter, "needs no library"),
+        }
+    }
+}
+
+impl Binary {
+    /// Reads a binary, and asks it for its version.
+    fn read(path: PathBuf) -> Result<Self, String> {
+        let failed = |error| format!("`{}`: {error}", path.display());
+        let bytes = fs::read(&path).map_err(failed)?;
+        let platform = Platform::of(&bytes)
+            .ok_or_else(|| format!("`{}` is no program of a known platform", path.display()))?;
+        let said = Command::new(&path).arg("--version").output().map_err(failed)?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let version = said.trim().strip_prefix("endstop ").unwrap_or_default().to_owned();
+        if version.is_empty() {
+            return Err(format!("`{}` does not say its version", path.display()));
+        }
+        let glibc = glibc(&bytes);
+        Ok(Self { path, bytes, platform, glibc, version })
+    }
+
+    /// Whether it runs on a system without any library.
+    pub(super) fn is_static(&self) -> bool {
+        self.platform.system == "linux" && self.glibc.is_none()
+    }
+
+    /// Returns the version that all of them have.
+    ///
+    /// # Errors
+    /// If they differ, or there is none.
+    pub(super) fn common_version(binaries: &[Self]) -> Result<String, String> {
+        let first = binaries.first().ok_or("no binary")?;
+        match binaries.iter().find(|binary| binary.version != first.version) {
+            Some(other) => {
+                Err(format!("{first} is {}, {other} is {}", first.version, other.version))
+            }
+            None => Ok(first.version.clone()),
+        }
+    }
+
+    /// Returns the tags of its wheel, in the form of a file name.
+    pub(super) fn wheel_tag(&self) -> String {
+        let machine = self.platform.machine;
+        match (self.platform.system, self.glibc) {
+            ("linux", Some(minor)) => {
+                let minor = minor.max(OLDEST_GLIBC);
+                format!("manylinux_2_{minor}_{machine}")
+            }
+            ("linux", None) => {
+                format!("manylinux_2_{OLDEST_GLIBC}_{machine}.musllinux_1_1_{machine}")
+            }
+            _ => self.platform.mac_tag.to_owned(),
+        }
+    }
+}
+
+/// The newest version of glibc 2 whose symbols a program names.
+fn glibc(program: &[u8]) -> Option<u32> {
+    const NAME: &[u8] = b"GLIBC_2.";
+    let places = program.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME);
+    let minors = places.filter_map(|(at, _)| {
+        let rest = program.get(at.checked_add(NAME.len())?..)?;
+        let digits: String = rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .map(|byte| char::from(*byte))
+            .collect();
+        digits.parse().ok()
+    });
+    minors.max()
+}
+
+/// Builds or reads the binaries.
+pub(super) fn binaries(root: &Path, build: &Build<'_>) -> Result<Vec<Binary>, String> {
+    let files = match build {
+        Build::Debug => vec![without_symbols(root, crate::clients::build(root)?)],
+        Build::Given(files) => files.iter().map(PathBuf::from).collect(),
+        Build::Release(target) => release_builds(root, *target)?,
+    };
+    files.into_iter().map(Binary::read).collect()
+}
+
+/// A copy without line tables, which would make packages four times as large; the binary itself if `strip` is missing.
+fn without_symbols(root: &Path, binary: PathBuf) -> PathBuf {
+    let copy = root.join("target/dist-debug-binary");
+    let stripped = Command::new("strip").arg("-o").arg(&copy).arg(&binary).status();
+    if stripped.is_ok_and(|status| status.success()) { copy } else { binary }
+}
+
+/// Builds with `cargo zigbuild` if it is installed, for an old glibc and, if the target can be had, without one.
+/// Builds for this system otherwise.
+fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, String> {
+    let arch = std::env::consts::ARCH;
+    let targets = match target {
+        Some(target) => vec![target.to_owned()],
+        None if cfg!(target_os = "linux") && has_zig() => {
+            let musl = format!("{arch}-unknown-linux-musl");
+            let mut targets = vec![format!("{arch}-unknown-linux-gnu.2.{OLDEST_GLIBC}")];
+            if has_target(root, &musl) {
+                targets.push(musl);
+            } else {
+                println!("skipped: a static binary; `rustup target add {musl}` brings its target");
+            }
+            targets
+        }
+        None => {
+            println!(
+                "skipped: packages for older systems; `pip install ziglang cargo-zigbuild` brings what they need"
+            );
+            vec![String::new()]
+        }
+    };
+    targets.iter().map(|target| release_build(root, target)).collect()
+}
+
+/// Builds for a target, with zig if it names a glibc or is another system's; an empty one is this system.
+fn release_build(root: &Path, target: &str) -> Result<PathBuf, String> {
+    let verb = if !target.is_empty() && has_zig() { "zigbuild" } else { "build" };
+    let mut cargo = Command::new("cargo");
+    cargo.args([verb, "--release", "--locked", "--package", "endstop-cli", "--bin", "endstop"]);
+    if !target.is_empty() {
+        cargo.args(["--target", target]);
+    }
+    if verb == "zigbuild" {
+        // Flags for the linker of this machine are not for zig's.
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", "");
+    }
+    let status = cargo.current_dir(root).status();
+    let status = status.map_err(|error| format!("cannot start `cargo`: {error}"))?;
+    if !status.success() {
+        return Err(format!("`cargo {verb}` for `{target}`: {status}"));
+    }
+    let place =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
+    Ok(place.join(triple).join("release/endstop"))
+}
+
+fn has_zig() -> bool {
+    let asked = Command::new("cargo").args(["zigbuild", "--help"]).output();
+    asked.is_ok_and(|output| output.status.success())
+}
+
+/// Whether the standard library of a target is installed.
+fn has_target(root: &Path, target: &str) -> bool {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root);
+    let asked = rustc.output();
+    asked.is_ok_and(|output| {
+        let place = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success() && Path::new(&place).is_dir()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_glibc_that_is_named_is_the_one_needed() {
+        assert_eq!(glibc(b"..GLIBC_2.3.4\0GLIBC_2.17\0GLIBC_2.9\0GLIBC_PRIVATE"), Some(17));
+        assert_eq!(glibc(b"nothing"), None);
+    }
+
+    fn binary(glibc: Option<u32>) -> Binary {
+        let platform = super::super::platform::PLATFORMS[0];
+        Binary { path: PathBuf::new(), bytes: Vec::new(), platform, glibc, version: "1".to_owned() }
+    }
+
+    #[test]
+    fn the_tag_of_a_wheel_says_what_the_binary_needs() {
+        assert_eq!(binary(Some(5)).wheel_tag(), "manylinux_2_17_x86_64");
+        assert_eq!(binary(Some(39)).wheel_tag(), "manylinux_2_39_x86_64");
+        assert_eq!(binary(None).wheel_tag(), "manylinux_2_17_x86_64.musllinux_1_1_x86_64");
+        assert!(binary(None).is_static() && !binary(Some(17)).is_static());
+    }
+
+    #[test]
+    fn binaries_of_two_versions_are_refused() {
+        let other = Binary { version: "2".to_owned(), ..binary(None) };
+        assert!(Binary::common_version(&[binary(None), other]).is_err());
+        assert_eq!(Binary::common_version(&[binary(None)]).unwrap(), "1");
+    }
+}
