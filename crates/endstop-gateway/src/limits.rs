@@ -70,8 +70,6 @@ pub(crate) const MAX_COMMAND: usize = 16 << 10;
 pub(crate) const MAX_ATTEMPTS: u32 = 12;
 /// How long a call waits for others that make no progress. A client that works on what it has read reads on by then.
 pub(crate) const MAX_DEADLOCK_WAIT: Duration = Duration::from_secs(10);
-/// How often a call that waits for others checks again: the others may belong to another run, which does not notify.
-pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
 /// How often a cancelled run that does not stop is looked at again: one that has ended by itself may be named again.
 pub(crate) const LIMIT_RECHECK: Duration = Duration::from_secs(1);
 /// How often one call is sent again with a lower output cap: each is one more request that the client waits for.

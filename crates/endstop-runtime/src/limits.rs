@@ -103,6 +103,9 @@ pub(crate) const MAX_LABEL_SEARCH_BYTES: usize = 64 << 10;
 /// The longest label in characters: more does not fit on a line.
 pub(crate) const MAX_LABEL_CHARS: usize = 200;
 
+/// How often a call that waits for others in flight looks whether it fits: far more often than a model answers.
+pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
+
 // Accounts.
 
 /// The longest name of an account in bytes: it stands in each row of a store and in each refusal.

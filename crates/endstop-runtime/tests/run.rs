@@ -653,7 +653,7 @@ fn a_response_is_charged_by_all_of_its_report() {
         Some(ReportedUsage { billed: Some(billed), ..report })
     };
     let dear = "gpt-4";
-    // The dearer model counts, whether its usage is reported, reported in part, or not at all.
+    // The more expensive model counts, whether its usage is reported, reported in part, or not at all.
     assert_eq!(
         cost_of("openai", dear, Some(usage(1_000, 100)), true),
         (price(dear, 1_000, 100), false)

@@ -13,8 +13,6 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// The time of all hooks together that begin when the run is aborted already: enough to write something down.
 pub(crate) const HOOK_GRACE: Duration = Duration::from_secs(10);
 
-/// How often a call that waits for others in flight looks whether it fits: far more often than a model answers.
-pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
 /// After so many looks the sources of cancellations are asked, which may be files or servers: about once a second.
 pub(crate) const RECHECKS_PER_CHECKPOINT: u32 = 20;
 /// The longest wait for calls in flight of which none is settled: longer than nearly all calls take. One of them may be

@@ -92,11 +92,16 @@ fn node_text(f: &mut Formatter<'_>, node: &NodeRecord, indent: usize) -> fmt::Re
     };
     write!(f, "\n{:indent$}{mark} {}", "", node.text, indent = indent * 2)?;
     let unit = unit_of(node);
+    // Rounding must not make a number its limit.
+    let shown = |text: &str| {
+        let (short, limit) = (rounded(text, unit), node.limit.as_deref().unwrap_or(""));
+        if short == rounded(limit, unit) && text != limit { text.to_owned() } else { short }
+    };
     if let Some(observed) = &node.observed {
-        write!(f, "  is {}", rounded(observed, unit))?;
+        write!(f, "  is {}", shown(observed))?;
     }
     if let Some(projected) = &node.projected {
-        write!(f, ", could reach {}", rounded(projected, unit))?;
+        write!(f, ", could reach {}", shown(projected))?;
     }
     if let Some(margin) = &node.margin {
         write!(f, ", {} left", rounded(margin, unit))?;

@@ -1,7 +1,6 @@
 //! The second phase: the run records what the request says, and admits the call or not (`docs/semantics.md` section 2).
 
 use std::borrow::Cow;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,9 +30,7 @@ use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
-use crate::limits::{
-    ADMISSION_RECHECK, LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT,
-};
+use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
     AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
     stop_of,
@@ -175,8 +172,7 @@ pub(super) async fn admit(
                     return Err(Box::new(respond::deadlocked(run, dialect)));
                 }
                 // If the run is cut meanwhile, the next try says so.
-                let settled = tokio::time::timeout(ADMISSION_RECHECK, notified);
-                run.handle().wait(&mut pin!(settled), CancelOn::Abort).await;
+                run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
                 let since = *account_wait.get_or_insert_with(Instant::now);

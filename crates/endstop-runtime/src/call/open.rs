@@ -123,7 +123,7 @@ struct Arrived {
 
 /// The report on a response that did not fail.
 ///
-/// Passed to [`OpenCall::charge`]. The default is one that did not come to its end and reported nothing.
+/// Passed to [`OpenCall::charge`]. The default is an incomplete response that reported nothing.
 ///
 /// ```
 /// use endstop_core::units::TokenUsage;
@@ -140,7 +140,7 @@ pub struct ResponseReport<'r> {
     pub usage: Option<&'r ReportedUsage>,
     /// The model that responded, if the response names it.
     pub model: Option<&'r str>,
-    /// Whether the response came to its end.
+    /// Whether the response is complete.
     pub is_complete: bool,
 }
 

@@ -175,7 +175,7 @@ impl Pricing {
         self.price.is_some()
     }
 
-    /// The exact cost of all that a provider counted, by the table.
+    /// The exact cost of everything that a provider counted, by the table.
     fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
         total(self.price.as_ref(), usage, at, context)
     }
@@ -205,8 +205,8 @@ impl Pricing {
         self.with_report(report.billed, by_table)
     }
 
-    /// The cost of usage that is not reported whole, by the table: at the tier that the response names, or at the one that
-    /// was asked for if that costs more.
+    /// The cost of usage that is not reported whole, by the table: at the tier that the response names, or at the
+    /// requested one if that costs more.
     pub(crate) fn cost_of_half(
         &self,
         report: &ReportedUsage,

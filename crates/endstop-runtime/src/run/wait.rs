@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::pin::pin;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
@@ -16,7 +17,7 @@ use super::environment::StopReach;
 use super::handle::RunHandle;
 use super::node::is_over;
 use crate::cancel::{CancelToken, Urgency};
-use crate::limits::LOOK_AGAIN;
+use crate::limits::{ADMISSION_RECHECK, LOOK_AGAIN};
 
 /// The end of a wait.
 ///
@@ -79,6 +80,28 @@ impl RunHandle {
         cancel_on: CancelOn,
     ) -> Waited<F::Output> {
         self.output_of(future, cancel_on).await.map_or(Waited::Aborted, Waited::Done)
+    }
+
+    /// Waits a moment for other calls in flight, of which this run needs what they hold: until `changed` is ready, or until
+    /// it is time to look again. Calls of other runs do not notify this one, so even a driver that is notified looks again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is taken.
+    pub async fn wait_for_others(
+        &self,
+        changed: impl Future<Output = ()>,
+        cancel_on: CancelOn,
+    ) -> Waited<()> {
+        let mut moment = pin!(tokio::time::timeout(ADMISSION_RECHECK, changed));
+        match self.wait(&mut moment, cancel_on).await {
+            Waited::Done(_) => Waited::Done(()),
+            Waited::Aborted => Waited::Aborted,
+        }
     }
 
     /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one

@@ -139,7 +139,7 @@ fn figures(effect: &Effect, measure: Measure) -> String {
         format!(
             "{verb} {} {noun} ({} to {})",
             of(interval.count, interval.of),
-            shown(interval.low).trim_end_matches(" %"),
+            shown(interval.low).trim_end_matches('%'),
             shown(interval.high)
         )
     };

@@ -1,6 +1,6 @@
 //! A model call next to others in flight: it waits for them, takes a share, and is repeated if they cut its response off.
 
-use std::pin::pin;
+use std::future::pending;
 
 use endstop_core::event::EventKind;
 use endstop_runtime::{CallPlan, CancelOn, NotBegun, OpenCall, Pricing, Waited};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::super::{AgentRun, Flow};
 use super::{Answer, Attempt};
 use crate::agent::retry::Trial;
-use crate::limits::{ADMISSION_RECHECK, MAX_QUIET_WAIT, RECHECKS_PER_CHECKPOINT};
+use crate::limits::{MAX_QUIET_WAIT, RECHECKS_PER_CHECKPOINT};
 use crate::message::Message;
 use crate::model::{ModelError, ModelErrorKind};
 
@@ -110,8 +110,7 @@ impl AgentRun {
             return self.flow();
         }
         wait.looks = wait.looks.wrapping_add(1);
-        let mut moment = pin!(tokio::time::sleep(ADMISSION_RECHECK));
-        let waited = self.run().wait(&mut moment, CancelOn::Any).await;
+        let waited = self.run().wait_for_others(pending(), CancelOn::Any).await;
         if waited == Waited::Aborted || wait.looks.is_multiple_of(RECHECKS_PER_CHECKPOINT) {
             return self.checkpoint().await;
         }

@@ -1,6 +1,6 @@
 //! Whether a tool call may begin.
 
-use std::pin::pin;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use endstop_runtime::{CancelOn, OpenToolCall, ToolNotBegun};
 
 use super::super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
-use crate::limits::ADMISSION_RECHECK;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;
@@ -90,8 +89,7 @@ impl AgentRun {
                 Err(ToolNotBegun::Refused(directive)) => return Err(self.refusal(call, directive)),
                 Err(ToolNotBegun::OthersHold) => {}
             }
-            let mut moment = pin!(tokio::time::sleep(ADMISSION_RECHECK));
-            self.run().wait(&mut moment, CancelOn::Any).await;
+            self.run().wait_for_others(pending(), CancelOn::Any).await;
             match self.checkpoint().await {
                 Flow::On => {}
                 Flow::Pause => return Err(Refusal::Paused),
