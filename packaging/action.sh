@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The GitHub Action: runs ENDSTOP_RUN under limits, and writes the summary into the job's page.
+# The GitHub Action: runs ACTION_RUN under limits, and writes the summary into the job's page.
 set -uo pipefail
 
 limits=()
-if [ -n "${ENDSTOP_USD:-}" ]; then limits+=(--usd "$ENDSTOP_USD"); fi
-if [ -n "${ENDSTOP_STEPS:-}" ]; then limits+=(--steps "$ENDSTOP_STEPS"); fi
+if [ -n "${ACTION_USD:-}" ]; then limits+=(--usd "$ACTION_USD"); fi
+if [ -n "${ACTION_STEPS:-}" ]; then limits+=(--steps "$ACTION_STEPS"); fi
 # Options of `endstop run`, parted by spaces.
-read -ra more <<<"${ENDSTOP_ARGS:-}"
+read -ra more <<<"${ACTION_ARGS:-}"
 
 report=$RUNNER_TEMP/endstop.json
 errors=$RUNNER_TEMP/endstop.txt
 endstop run ${limits[@]+"${limits[@]}"} ${more[@]+"${more[@]}"} --json-file "$report" -- \
-    bash -eo pipefail -c "$ENDSTOP_RUN" 2> >(tee "$errors" >&2)
+    bash -eo pipefail -c "$ACTION_RUN" 2> >(tee "$errors" >&2)
 code=$?
 # The copy of the error output ends a moment after the command.
 wait

@@ -58,6 +58,8 @@ pub(crate) const CYCLE_PERIOD: usize = 4;
 /// Halves of stale steps below which there is no share of them: looking at something again, and once more, is checking. A
 /// step that only failed again counts one half, because agents do get out of errors.
 pub(crate) const STALE_MIN_HALVES: u64 = 6;
+/// Stale steps in a row below which there is no share of them: who has just got something new is not going in circles.
+pub(crate) const STALE_MIN_STREAK: u64 = 3;
 /// A call that took as long, in milliseconds, and did not fail has waited for something. Waiting is no loop.
 pub(crate) const WAIT_MS: u64 = 10_000;
 /// Replies that a new one is compared with: a run that repeats itself does so within a few replies, and each is one

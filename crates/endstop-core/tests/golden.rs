@@ -212,7 +212,7 @@ fn saved_state_of_version_1_with_stale() {
         [EventKind::StepBegin, EventKind::ToolBegin { tool }, call]
     };
     let (empty, failed) = (end("a", "empty", false), end("b", "no such directory", true));
-    let steps = [empty.clone(), empty.clone(), empty.clone(), failed, empty];
+    let steps = [failed, empty.clone(), empty.clone(), empty.clone(), empty];
     let kinds = steps.into_iter().flat_map(|call| call.into_iter().chain([EventKind::StepEnd]));
     let open = end("c", "no such directory", true);
     for (second, kind) in (0u64..).zip(kinds.chain(open)) {

@@ -47,6 +47,7 @@ use crate::refused_call::{CallRefusal, RefusedCall};
 use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
 use crate::server::PeerInfo;
+use crate::tunnel::InterceptedHost;
 use crate::upstream::HttpClient;
 use context::CallContext;
 pub(crate) use drain::Drains;
@@ -68,7 +69,7 @@ impl CallService {
         Arc::clone(self.context.drains())
     }
 
-    /// Answers a request.
+    /// Answers a request; with `host`, one in a connection to this host that the gateway intercepts.
     ///
     /// # Cancel safety
     /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`outliving`]).
@@ -76,6 +77,7 @@ impl CallService {
         &self,
         request: Request<Incoming>,
         peer: PeerInfo,
+        host: Option<Arc<InterceptedHost>>,
     ) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let config = self.context.config();
@@ -84,7 +86,7 @@ impl CallService {
             let family = route::family_and_endpoint(&head.method, target, &head.headers).0;
             return respond::no_websocket(respond::dialect_for(family));
         }
-        let route = match route::route(config, &head.method, target, &head.headers) {
+        let route = match route::route(config, &head.method, target, &head.headers, host) {
             Ok(route) => route,
             Err(error) => {
                 let (family, endpoint) =
@@ -165,7 +167,11 @@ impl CallService {
         }
         match route.endpoint {
             Endpoint::ModelCall(api) => self.model_call(route, peer, head, incoming, api).await,
-            Endpoint::CountTokens | Endpoint::Models | Endpoint::Cloud(_) | Endpoint::Other => {
+            Endpoint::CountTokens
+            | Endpoint::Models
+            | Endpoint::Cloud(_)
+            | Endpoint::Free
+            | Endpoint::Other => {
                 let passed =
                     pass_through::pass_through(&self.context, route, &peer, &head, incoming);
                 (passed.await, None)

@@ -202,6 +202,10 @@ pub enum Tunnels {
     Guarded,
     /// All are tunnelled. Those to model providers are counted.
     All,
+    /// Connections to hosts of model providers are answered by the gateway itself, with certificates of an authority that is
+    /// made for it ([`Gateway::authority`](crate::Gateway::authority)); the requests in them are read, limited, and sent to
+    /// the host that the client named, or to the scripted model if that is the upstream. All other hosts are tunnelled.
+    Intercepted,
 }
 
 /// The form of stop responses.

@@ -10,7 +10,7 @@ use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, poll_kill_switch};
 use endstop_runtime::store::RunId;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::control::{self, ControlError, ControlService};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry, RunOrigin};
 use crate::server::{Accept, PeerInfo};
-use crate::tunnel::{TunnelReport, TunnelService};
+use crate::tunnel::{InterceptedHost, TunnelReport, TunnelService};
 use crate::upstream::HttpClient;
 use crate::{origin, server};
 
@@ -44,6 +44,9 @@ pub enum StartError {
     /// The certificates named by the environment cannot be used.
     #[error("{0}")]
     Certificates(String),
+    /// The authority for intercepted connections cannot be made.
+    #[error("there are no certificates for intercepted connections: {0}")]
+    Authority(String),
     /// The directory of stored runs cannot be used.
     #[error("runs cannot be stored in `{}`: {why}", directory.display())]
     Store {
@@ -134,7 +137,9 @@ impl Gateway {
         let registry = Arc::new(registry);
         let is_local = addr.ip().is_loopback();
         let mode = if is_local { config.tunnels } else { Tunnels::Off };
-        let tunnels = Arc::new(TunnelService::new(mode, client.clone(), &config));
+        let stop = CancelToken::new();
+        let tunnels = TunnelService::new(mode, client.clone(), &config, stop.clone());
+        let tunnels = Arc::new(tunnels.map_err(|error| StartError::Authority(error.to_string()))?);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
         let control = ControlServers::start(&config.control, &registry).await?;
@@ -144,7 +149,6 @@ impl Gateway {
             tunnels: Arc::clone(&tunnels),
             is_local,
         });
-        let stop = CancelToken::new();
         let handler = move |request, peer: PeerInfo| {
             let service = Arc::clone(&service);
             async move { service.answer(request, peer).await }
@@ -237,6 +241,13 @@ impl Gateway {
         self.tunnels.address(self.addr)
     }
 
+    /// Returns the certificate (PEM) of the authority for intercepted connections, which clients have to trust
+    /// ([`Tunnels::Intercepted`]). Its key is in memory only, and ends with the gateway.
+    #[must_use]
+    pub fn authority(&self) -> Option<&str> {
+        self.tunnels.authority()
+    }
+
     /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
     /// Returns whether a rule was approved.
     pub fn approve(&self, id: &RunId, limit: Option<Money>) -> bool {
@@ -298,6 +309,7 @@ impl Gateway {
             // Dropping a call settles it, which takes little time.
             let _ = tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await;
         }
+        self.tunnels.end().await;
         self.drains.end(SHUTDOWN_GRACE).await;
         for entry in self.registry.all() {
             entry.report_end();
@@ -309,7 +321,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         drop(self.drains.close());
-        self.tunnels.close();
+        self.tunnels.abort();
         self.server.abort();
         self.control.abort();
         if let Some(watch) = &self.watch {
@@ -436,10 +448,17 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>, peer: PeerInfo) -> Response<Body> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: PeerInfo) -> Response<Body> {
         if request.method() == Method::CONNECT {
             // The server passes it on only if there are tunnels.
-            return self.tunnels.answer(request).await;
+            let service = Arc::clone(&self);
+            let handler = |host: Arc<InterceptedHost>| {
+                move |request, peer| {
+                    let (service, host) = (Arc::clone(&service), Arc::clone(&host));
+                    async move { service.answer_intercepted(request, peer, host).await }
+                }
+            };
+            return self.tunnels.answer(request, peer, handler).await;
         }
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
@@ -449,7 +468,22 @@ impl Service {
         if control::owns(request.uri().path()) {
             return control::answer_client(request.uri().path(), &self.control_hint);
         }
-        self.calls.answer(request, peer).await
+        self.calls.answer(request, peer, None).await
+    }
+
+    /// Answers a request in an intercepted connection.
+    async fn answer_intercepted(
+        &self,
+        request: Request<Incoming>,
+        peer: PeerInfo,
+        host: Arc<InterceptedHost>,
+    ) -> Response<Body> {
+        if !host.is_named_by(request.uri(), request.headers()) {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::MISDIRECTED_REQUEST;
+            return response;
+        }
+        self.calls.answer(request, peer, Some(host)).await
     }
 }
 

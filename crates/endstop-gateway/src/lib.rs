@@ -73,4 +73,4 @@ pub use control::ControlError;
 pub use gateway::{Gateway, StartError};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::Counts;
-pub use tunnel::{DirectConnections, TunnelReport, model_hosts};
+pub use tunnel::{DirectConnections, TunnelReport, model_hosts, model_provider};

@@ -32,6 +32,10 @@ pub(crate) const MAX_METHOD: usize = 32;
 pub(crate) const MAX_TUNNELS: usize = 256;
 /// Random bytes of the proxy's password: nobody guesses 128 bits.
 pub(crate) const PROXY_PASSWORD_BYTES: usize = 16;
+/// How long certificates of the run's own authority are valid before the start, for clocks that differ.
+pub(crate) const AUTHORITY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long they are valid after it: longer than any run.
+pub(crate) const AUTHORITY_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// How long a tunnel may be silent in both directions: longer than the usual servers keep a silent connection.
 pub(crate) const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
 /// Bytes of a tunnel that are read at once, in each direction: what a TLS record has.

@@ -10,6 +10,8 @@
 mod key;
 mod path;
 
+use std::sync::Arc;
+
 use endstop_llm::Api;
 use endstop_runtime::store::RunId;
 use http::header::UPGRADE;
@@ -23,6 +25,7 @@ pub(crate) use path::PathError;
 
 use crate::config::{Config, Key, KeyRuns, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
+use crate::tunnel::InterceptedHost;
 
 /// The run of requests that name none, if they share one.
 const SHARED_RUN: &str = "shared";
@@ -54,6 +57,8 @@ pub(crate) enum Endpoint {
     Models,
     /// A model call of a cloud platform, in a form that is not read here.
     Cloud(CloudPlatform),
+    /// Known to be no model call, on an intercepted host: passes untouched and uncounted, and in a stopped run too.
+    Free,
     /// Anything else of the upstream: passes untouched, counted as a request.
     Other,
 }
@@ -66,7 +71,7 @@ impl Endpoint {
             Self::ModelCall(Api::Responses) => Some("responses"),
             Self::ModelCall(Api::Messages) => Some("messages"),
             Self::ModelCall(Api::Gemini) => Some("gemini"),
-            Self::CountTokens | Self::Models | Self::Cloud(_) | Self::Other => None,
+            Self::CountTokens | Self::Models | Self::Cloud(_) | Self::Free | Self::Other => None,
         }
     }
 }
@@ -119,8 +124,10 @@ pub(crate) struct Route {
     pub(crate) run: RunId,
     /// The sub-agents from the run down; empty for the run itself.
     pub(crate) child: Vec<String>,
-    /// The upstream.
+    /// The API family, and with it the upstream of a request to the gateway itself.
     pub(crate) family: ApiFamily,
+    /// The upstream of a request in an intercepted connection.
+    pub(crate) host: Option<Arc<InterceptedHost>>,
     /// Path and query below the upstream's base; begins with a slash.
     pub(crate) rest: String,
     /// What it is for.
@@ -223,16 +230,20 @@ pub(crate) fn issued_place(config: &Config, target: &str, headers: &HeaderMap) -
     key::issued(&config.runs, headers, target.split_once('?').map(|(_, query)| query))
 }
 
-/// Returns the route of a request.
+/// Returns the route of a request. In an intercepted connection to `host`, its path is that of the host, and names no run.
 pub(crate) fn route(
     config: &Config,
     method: &Method,
     target: &str,
     headers: &HeaderMap,
+    host: Option<Arc<InterceptedHost>>,
 ) -> Result<Route, RouteError> {
     let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));
     path::check(path)?;
-    let parts = path::split(path);
+    let parts = match &host {
+        Some(_) => path::plain(path),
+        None => path::split(path),
+    };
     let issued = key::issued(&config.runs, headers, query);
     let mut child: Vec<String> = parts.children.iter().map(|&name| name.to_owned()).collect();
     if let Some(names) = text(headers, CHILD_HEADER) {
@@ -274,14 +285,24 @@ pub(crate) fn route(
         parse(name)?;
     }
     child.truncate(MAX_CHILD_DEPTH);
-    let (family, endpoint) = path::family_and_endpoint(method, parts.rest, headers);
-    let mut rest = path::below_base(family, parts.rest).into_owned();
+    let (family, endpoint) = match &host {
+        Some(host) => path::of_host(method, path, headers, host),
+        None => path::family_and_endpoint(method, parts.rest, headers),
+    };
+    // The scripted model is the upstream of every host.
+    let host = host.map(|host| (host, config.upstreams.is_scripted));
+    let mut rest = match &host {
+        Some((_, false)) => path.to_owned(),
+        Some((_, true)) => path::below_base(family, path::from_call(family, path)).into_owned(),
+        None => path::below_base(family, parts.rest).into_owned(),
+    };
+    let host = host.and_then(|(host, is_scripted)| Some(host).filter(|_| !is_scripted));
     let query = query.and_then(|query| key::strip_query(query, of_key.map(|(key, _)| key)));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
-    Ok(Route { run, child, family, rest, endpoint, issued_key: issued })
+    Ok(Route { run, child, family, host, rest, endpoint, issued_key: issued })
 }
 
 /// An issued key and its runs, by its place in the configuration.

@@ -182,6 +182,21 @@ pub(crate) async fn serve<L, H, F>(
     while connections.join_next().await.is_some() {}
 }
 
+/// Answers the requests of one connection. It takes no `CONNECT`.
+pub(crate) async fn answer<S, H, F>(
+    stream: S,
+    bounds: Bounds,
+    handler: H,
+    peer: PeerInfo,
+    stop: CancelToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    connection(Guarded::new(stream, bounds.head, false), bounds, handler, peer, stop).await;
+}
+
 async fn connection<S, H, F>(
     socket: Guarded<S>,
     bounds: Bounds,

@@ -5,16 +5,20 @@
 //! host decides, before its name is looked up. Each tunnel is bounded in time, and all of them in number. Requests of
 //! plain HTTP for other hosts are refused like all requests for another host (`origin`): no variable sends them here.
 
+mod authority;
 mod hosts;
+mod intercept;
 mod pass;
 mod password;
 mod report;
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use endstop_runtime::cancel::CancelToken;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, ORIGIN, PROXY_AUTHENTICATE};
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -27,10 +31,14 @@ use tokio::task::JoinSet;
 use crate::body::Body;
 use crate::config::{Config, Tunnels};
 use crate::limits::{MAX_TUNNELS, TUNNEL_IDLE};
+use crate::server::PeerInfo;
 use crate::upstream::HttpClient;
-pub use hosts::model_hosts;
+pub(crate) use authority::AuthorityError;
+pub use hosts::{model_hosts, model_provider};
+pub(crate) use intercept::InterceptedHost;
 pub use report::{DirectConnections, TunnelReport};
 
+use intercept::{Intercepted, Interceptor};
 use password::ProxyPassword;
 use report::ModelHost;
 
@@ -50,6 +58,8 @@ enum TunnelError {
          URL, and otherwise no limit holds for them; `endstop doctor` says how, --allow-direct lets them pass"
     )]
     ModelHost { host: String, provider: &'static str },
+    #[error("there is no certificate for {host}: {why}")]
+    NoCertificate { host: String, why: String },
     #[error("{MAX_TUNNELS} tunnels are open, which is the most")]
     TooMany,
     #[error("cannot connect to {host}: {error}")]
@@ -63,7 +73,7 @@ impl TunnelError {
             Self::NoPassword => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Self::NoTarget => StatusCode::BAD_REQUEST,
             Self::TooMany => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable { .. } => StatusCode::BAD_GATEWAY,
+            Self::Unreachable { .. } | Self::NoCertificate { .. } => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -90,6 +100,8 @@ pub(crate) struct TunnelService {
     /// Hosts of model providers that are tunnelled, whatever the mode.
     direct_hosts: Vec<String>,
     password: ProxyPassword,
+    /// Answers connections to model providers, if it is to.
+    interceptor: Option<Interceptor>,
     client: HttpClient,
     /// The hosts that the gateway itself sends calls to.
     upstreams: Vec<String>,
@@ -99,21 +111,31 @@ pub(crate) struct TunnelService {
 }
 
 impl TunnelService {
-    pub(crate) fn new(mode: Tunnels, client: HttpClient, config: &Config) -> Self {
+    /// # Errors
+    /// If it is to intercept, and has no certificate for that.
+    pub(crate) fn new(
+        mode: Tunnels,
+        client: HttpClient,
+        config: &Config,
+        stop: CancelToken,
+    ) -> Result<Self, AuthorityError> {
+        let is_intercepting = mode == Tunnels::Intercepted;
+        let interceptor = is_intercepting.then(|| Interceptor::new(config.bounds, stop));
         let upstreams = &config.upstreams;
         let bases = [&upstreams.openai, &upstreams.anthropic, &upstreams.gemini];
         let hosts = bases.into_iter().filter_map(Uri::host).map(hosts::normalized);
         let is_local = |host: &str| host == "localhost" || host.parse::<std::net::IpAddr>().is_ok();
-        Self {
+        Ok(Self {
             mode,
             direct_hosts: config.direct_hosts.iter().map(|host| hosts::normalized(host)).collect(),
             password: ProxyPassword::new(),
+            interceptor: interceptor.transpose()?,
             client,
             upstreams: hosts.filter(|host| !is_local(host)).collect(),
             room: Arc::new(Semaphore::new(MAX_TUNNELS)),
             open: Mutex::default(),
             report: watch::Sender::new(TunnelReport::default()),
-        }
+        })
     }
 
     /// Returns the report, and notifies of changes.
@@ -126,21 +148,59 @@ impl TunnelService {
         (self.mode != Tunnels::Off).then(|| self.password.address(at))
     }
 
+    /// The certificate of the authority that intercepted connections are answered with.
+    pub(crate) fn authority(&self) -> Option<&str> {
+        self.interceptor.as_ref().map(Interceptor::pem)
+    }
+
+    /// Waits for calls in intercepted connections, which the stop of the gateway ends.
+    pub(crate) async fn end(&self) {
+        if let Some(interceptor) = &self.interceptor {
+            interceptor.end().await;
+        }
+    }
+
+    /// Ends intercepted connections at once.
+    pub(crate) fn abort(&self) {
+        self.close();
+        self.interceptor.as_ref().inspect(|interceptor| interceptor.abort());
+    }
+
     /// Closes all tunnels. None is opened afterwards.
     pub(crate) fn close(&self) {
         self.room.close();
         self.open.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
 
-    /// Answers a `CONNECT`: with a tunnel, or with the reason why there is none.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        match self.open(request).await {
+    /// Answers a `CONNECT`: with a tunnel, or with the reason why there is none. `handler` makes what answers the requests of
+    /// an intercepted host.
+    pub(crate) async fn answer<H, F>(
+        &self,
+        request: Request<Incoming>,
+        peer: PeerInfo,
+        handler: impl FnOnce(Arc<InterceptedHost>) -> H,
+    ) -> Response<Body>
+    where
+        H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let opened = async {
+            let (host, port) = self.target(&request)?;
+            match (self.model_host(&host), &self.interceptor) {
+                (Some(model), Some(interceptor)) if model.is_listed && !self.is_direct(&model) => {
+                    self.intercept(interceptor, (request, peer), model, port, handler)
+                }
+                (model, _) => self.open(request, host, port, model).await,
+            }
+        };
+        match opened.await {
             Ok(()) => Response::new(Body::empty()),
             Err(why) => why.response(),
         }
     }
 
-    async fn open(&self, request: Request<Incoming>) -> Result<(), TunnelError> {
+    /// The target of a `CONNECT` that may have a tunnel.
+    fn target(&self, request: &Request<Incoming>) -> Result<(String, u16), TunnelError> {
         if request.headers().contains_key(ORIGIN) {
             return Err(TunnelError::WebPage);
         }
@@ -150,8 +210,40 @@ impl TunnelService {
         }
         let target = request.uri().authority().filter(|it| !it.as_str().contains('@'));
         let target = target.and_then(|it| Some((it.host().to_owned(), it.port_u16()?)));
-        let (host, port) = target.ok_or(TunnelError::NoTarget)?;
-        let model_host = self.model_host(&host);
+        target.ok_or(TunnelError::NoTarget)
+    }
+
+    fn intercept<H, F>(
+        &self,
+        interceptor: &Interceptor,
+        (connect, peer): (Request<Incoming>, PeerInfo),
+        host: ModelHost,
+        port: u16,
+        handler: impl FnOnce(Arc<InterceptedHost>) -> H,
+    ) -> Result<(), TunnelError>
+    where
+        H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.room).try_acquire_owned();
+        let permit = permit.map_err(|_| TunnelError::TooMany)?;
+        let config = interceptor.config(&host.name).map_err(|why| {
+            let why = why.to_string();
+            TunnelError::NoCertificate { host: host.name.clone(), why }
+        })?;
+        let handler = handler(InterceptedHost::new(&host.name, port).ok_or(TunnelError::NoTarget)?);
+        let report = self.report.clone();
+        interceptor.answer(Intercepted { connect, peer, host, config, report, permit }, handler);
+        Ok(())
+    }
+
+    async fn open(
+        &self,
+        request: Request<Incoming>,
+        host: String,
+        port: u16,
+        model_host: Option<ModelHost>,
+    ) -> Result<(), TunnelError> {
         if let Some(model_host) = &model_host
             && self.mode != Tunnels::All
             && !self.is_direct(model_host)
@@ -190,10 +282,20 @@ impl TunnelService {
     fn model_host(&self, host: &str) -> Option<ModelHost> {
         let name = hosts::normalized(host);
         if let Some((pattern, provider)) = hosts::row_of(&name) {
-            return Some(ModelHost { name, pattern: pattern.to_owned(), provider });
+            return Some(ModelHost {
+                name,
+                pattern: pattern.to_owned(),
+                provider,
+                is_listed: true,
+            });
         }
         let is_upstream = self.upstreams.contains(&name);
-        is_upstream.then(|| ModelHost { pattern: name.clone(), name, provider: "the upstream" })
+        is_upstream.then(|| ModelHost {
+            pattern: name.clone(),
+            name,
+            provider: "the upstream",
+            is_listed: false,
+        })
     }
 }
 

@@ -153,6 +153,11 @@ impl GatewayArgs {
         self.upstream.as_deref().is_some_and(upstream::is_sim)
     }
 
+    /// Whether an upstream is given.
+    pub(super) const fn has_upstream(&self) -> bool {
+        self.upstream.is_some()
+    }
+
     /// The price table.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `endstop run`: any agent program under limits, through a gateway of its own.
 
 mod adapted;
+mod bundle;
 mod child;
 mod deferred_printer;
 pub(super) mod environment;
@@ -62,7 +63,9 @@ like; what they said before is where the gateway sends its calls. All its model 
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
 The gateway is also its HTTPS_PROXY: it refuses and reports connections that bypass it to a model \
-provider, and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled.
+provider, and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled. \
+With --intercept it answers connections to model providers itself, with a certificate made for this run, and limits the \
+calls in them.
 
 When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
 --grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
@@ -115,6 +118,22 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// Whether the command gets what its program is known to need. With `--intercept` it needs nothing.
+    const fn has_adapter(&self) -> bool {
+        !self.no_adapter && !self.guard.intercepts()
+    }
+
+    /// Refuses another upstream beside `--intercept`: calls go to the host that the command names.
+    fn check_intercept(&self) -> Result<(), CliError> {
+        if self.guard.intercepts() && self.gateway.has_upstream() && !self.gateway.is_sim() {
+            let why = "--intercept sends calls to the hosts that the command names, and takes no --upstream but `sim`";
+            return Err(CliError::new(why).with_hint("leave out one of the two"));
+        }
+        Ok(())
+    }
+}
+
 /// Runs the command line.
 ///
 /// # Errors
@@ -160,6 +179,7 @@ fn unbounded(policy: &Policy) -> Policy {
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     check_files(args)?;
+    args.check_intercept()?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
     let budgets = args.limits.budgets(&chosen.policy)?;
@@ -168,7 +188,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
-    let mut adapted = AdaptedCommand::of(&args.command, !args.no_adapter, is_sim, &id);
+    let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id);
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -362,6 +382,9 @@ fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<S
         text.push_str(
             " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
         );
+    }
+    if args.guard.intercepts() {
+        text.push_str("; calls to model providers are intercepted");
     }
     if let Some(budgets) = budgets {
         text.push_str(&format!("; budget {budgets}"));

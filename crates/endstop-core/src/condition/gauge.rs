@@ -159,7 +159,7 @@ gauges! {
     NoProgress "no_progress" Count Always NoProgress false false None Same
         "steps in a row that brought no new tool result and no user message";
     Stale "stale" Count Always NoProgress false false None Same
-        "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps";
+        "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps, and unless the last three steps were such";
     Quota "quota" Percent Always CostLimitReached false false Required Plan
         "used percent of a window of the subscription, such as \"5h\" or \"7d\", as the provider reports it";
     Fact "fact" Count Always ConditionMet false false Required Program

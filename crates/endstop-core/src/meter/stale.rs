@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 
 use super::progress::{SeenResults, digest};
-use crate::limits::STALE_MIN_HALVES;
+use crate::limits::{STALE_MIN_HALVES, STALE_MIN_STREAK};
 
 /// Steps since the user last spoke, and what they got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub(crate) struct Stale {
     /// Twice the number of those that got nothing else than what was already seen, and once of those among them that only
     /// failed.
     stale_halves: u64,
+    /// Steps in a row that got nothing else, up to now.
+    streak: u64,
     /// Whether the open step got a result, one that was not seen before, and one that did not fail.
     got_result: bool,
     got_news: bool,
@@ -52,9 +54,12 @@ impl Stale {
             return;
         }
         self.judged = self.judged.saturating_add(1);
-        if !news {
+        if news {
+            self.streak = 0;
+        } else {
             let halves = if success { 2 } else { 1 };
             self.stale_halves = self.stale_halves.saturating_add(halves);
+            self.streak = self.streak.saturating_add(1);
         }
     }
 
@@ -68,10 +73,11 @@ impl Stale {
         self.unknown
     }
 
-    /// Stale steps of a hundred, rounded down.
+    /// Stale steps of a hundred, rounded down; 0 if they are too few, or if the run has just got something new.
     pub(crate) const fn percent(&self) -> u64 {
+        let is_stale = self.stale_halves >= STALE_MIN_HALVES && self.streak >= STALE_MIN_STREAK;
         match self.stale_halves.saturating_mul(50).checked_div(self.judged) {
-            Some(percent) if self.stale_halves >= STALE_MIN_HALVES => percent,
+            Some(percent) if is_stale => percent,
             _ => 0,
         }
     }
@@ -118,10 +124,13 @@ mod tests {
     fn a_share_is_of_the_steps_that_got_results() {
         let (news, again): (&[_], &[_]) = (&[("b", "2", false)], &[("a", "1", false)]);
         assert_eq!(after(&[again, again, again]).percent(), 0, "two are too few");
-        assert_eq!(after(&[again, again, again, news, again]).percent(), 60);
-        assert_eq!(after(&[again, again, again, &[], news, again]).percent(), 60);
+        let twice = [again, again, again, news, again, again];
+        assert_eq!(after(&twice).stale_halves, 8);
+        assert_eq!(after(&twice).percent(), 0, "two in a row since the news");
+        assert_eq!(after(&[&twice[..], &[again]].concat()).percent(), 71);
+        assert_eq!(after(&[&twice[..], &[&[], again]].concat()).percent(), 71);
         let mixed: &[_] = &[("a", "1", false), ("c", "3", false)];
-        assert_eq!(after(&[again, again, again, news, again, mixed]).percent(), 50);
+        assert_eq!(after(&[&twice[..], &[mixed, again, again, again]].concat()).percent(), 70);
         let failed: &[_] = &[("a", "no", true)];
         assert_eq!(after(&[failed; 6]).percent(), 0, "five halves");
         assert_eq!(after(&[failed; 7]).percent(), 42);

@@ -144,8 +144,15 @@ fn a_step_is_stale_if_all_it_got_was_seen_since_the_user_spoke() {
     assert_eq!(held_at("stale >= 1", &run), [0; 0]);
     let more = [run, step(&[x.clone(), x.clone()]), vec![TICK]].concat();
     assert_eq!(held_at("stale == 75", &more), [14, 15]);
-    let more = [more, step(&[x, y]), vec![EventKind::UserMessage]].concat();
-    assert_eq!(held_at("stale == 60", &more), [19]);
+    let more = [more, step(&[x.clone(), y]), vec![EventKind::UserMessage]].concat();
+    assert_eq!(held_at("stale >= 1", &more), [14, 15, 16, 17, 18], "nothing is stale after news");
+    let only_x = step(&[x]);
+    let again = [&more[..20], &only_x, &only_x, &only_x, &[EventKind::UserMessage]].concat();
+    assert_eq!(
+        held_at("stale == 75", &again),
+        [14, 15, 16, 17, 18, 28],
+        "six of eight, in a row again"
+    );
 }
 
 #[test]

@@ -415,7 +415,7 @@ fn no_progress(view: View<'_, '_>) -> u64 {
 }
 
 /// Of a hundred steps with results since the user last spoke, those whose every result is one of an earlier such step; those
-/// that only failed count half.
+/// that only failed count half. None where the last three are not such steps.
 fn stale(view: View<'_, '_>) -> u64 {
     let mut steps: Vec<Vec<Judged<'_>>> = Vec::new();
     let (mut results, mut in_step) = (Vec::new(), false);
@@ -442,7 +442,8 @@ fn stale(view: View<'_, '_>) -> u64 {
     let all: Vec<bool> = (0..steps.len()).map(is_stale).collect();
     let halves = |i: usize| if steps[i].iter().all(|one| one.failed) { 1 } else { 2 };
     let halves: usize = (0..steps.len()).filter(|i| all[*i]).map(halves).sum();
-    if halves < 6 { 0 } else { (halves * 50 / steps.len()) as u64 }
+    let are_last = all.iter().rev().take_while(|is_stale| **is_stale).count() >= 3;
+    if halves < 6 || !are_last { 0 } else { (halves * 50 / steps.len()) as u64 }
 }
 
 /// A failure is recognized whatever was asked.

@@ -170,7 +170,9 @@ fn the_same_error_from_different_calls_is_nothing_new() {
 #[test]
 fn looking_again_is_checking() {
     let twice = stopped_at(60, |d, n| ask(d, "list", "{}", &format!("state {}", n / 2)));
-    assert_eq!(twice, Some((7, NO_PROGRESS)), "but every time twice is half of all steps");
+    assert_eq!(twice, None, "there is news between");
+    let thrice = stopped_at(60, |d, n| ask(d, "list", "{}", &format!("state {}", n / 4)));
+    assert_eq!(thrice, Some((7, NO_PROGRESS)), "three times in a row is no longer checking");
     let now_and_then = stopped_at(60, |d, n| match n % 4 {
         0 => ask(d, "list", "{}", "as before"),
         _ => ask(d, "work", "{}", &format!("{n} done")),

@@ -96,7 +96,7 @@ impl AdmittedCall {
         client: ClientPresence,
     ) -> (Box<InFlightCall>, Option<String>) {
         let Self { open, terms, tools, warning, permit } = self;
-        let provider = context.provider(parsed.route().family);
+        let provider = context.provider(parsed.route());
         let (cap, is_wrap_up) = (open.output_cap(), terms.is_wrap_up);
         let negotiation =
             Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up).with_tools(tools);
@@ -313,7 +313,7 @@ impl Admission<'_> {
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
-        let inner_error = context.inner_error(self.parsed.route().family);
+        let inner_error = context.inner_error(self.parsed.route());
         let terms = CallTerms { run, is_wrap_up, inner_error };
         Ok((open, terms, tools.limit))
     }
@@ -327,7 +327,7 @@ impl Admission<'_> {
         min_output: u64,
     ) -> CallPlan<'p> {
         let (context, request) = (self.context, self.parsed.request());
-        let provider = context.provider(self.parsed.route().family);
+        let provider = context.provider(self.parsed.route());
         let choices = request.choices.max(1);
         let default_output = context.config().default_output;
         let wanted = request.output_cap.unwrap_or_else(|| {
@@ -401,7 +401,7 @@ impl Admission<'_> {
                 can_be_counted: false,
             },
         };
-        let provider = context.provider(parsed.route().family);
+        let provider = context.provider(parsed.route());
         let pricing = pricing_of(context, provider, request);
         if let Some(what) = unpriced(request, &pricing, refuses) {
             return Err(AdmissionBlocked::Unbounded(what));

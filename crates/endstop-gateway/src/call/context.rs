@@ -121,39 +121,51 @@ impl CallContext {
             (Runs::Many { .. }, Some(place)) => Some(ClientId::Key(place)),
             (Runs::Many { .. }, None) => peer.client(),
         };
-        let provider = self.provider(route.family);
+        let provider = self.provider(route);
         self.registry.take(&route.run, RunOrigin { model, provider, client }).await
     }
 
-    /// The upstream of an API family.
-    pub(super) fn upstream(&self, family: ApiFamily) -> &Uri {
+    /// The upstream of a request: the host that it was intercepted for, or that of its API family.
+    pub(super) fn upstream<'a>(&'a self, route: &'a Route) -> &'a Uri {
+        if let Some(host) = &route.host {
+            return &host.base;
+        }
         let upstreams = &self.config.upstreams;
-        match family {
+        match route.family {
             ApiFamily::OpenAi => &upstreams.openai,
             ApiFamily::Anthropic => &upstreams.anthropic,
             ApiFamily::Gemini => &upstreams.gemini,
         }
     }
 
-    /// The provider of an API family's upstream, by whose prices its calls are charged.
-    pub(super) const fn provider(&self, family: ApiFamily) -> &'static str {
+    /// The provider of a request's upstream, by whose prices its calls are charged.
+    pub(super) fn provider(&self, route: &Route) -> &'static str {
         let [openai, anthropic, gemini] = self.providers;
-        match family {
+        let of_family = match route.family {
             ApiFamily::OpenAi => openai,
             ApiFamily::Anthropic => anthropic,
             ApiFamily::Gemini => gemini,
-        }
+        };
+        route.host.as_ref().map_or(of_family, |host| provider_of(&host.base, of_family))
     }
 
-    /// The provider's own API that an API family's upstream is, if it is one.
-    fn api(&self, family: ApiFamily) -> Option<&'static ProviderApi> {
-        ProviderApi::at(self.upstream(family).host().unwrap_or_default())
+    /// The provider's own API that a request's upstream is, if it is one.
+    fn api(&self, route: &Route) -> Option<&'static ProviderApi> {
+        ProviderApi::at(self.upstream(route).host().unwrap_or_default())
+    }
+
+    /// Whether OpenAI's tokenizers count the chat completions of a request's upstream.
+    pub(super) fn has_openai_tokens(&self, route: &Route) -> bool {
+        match &route.host {
+            Some(_) => self.api(route).is_some_and(|api| api.provider == "openai"),
+            None => self.config.upstreams.has_openai_tokens(),
+        }
     }
 
     /// What is known of the charge for an error response.
     pub(super) fn billing(
         &self,
-        family: ApiFamily,
+        route: &Route,
         status: StatusCode,
         is_in_shape: bool,
         body: &[u8],
@@ -161,26 +173,26 @@ impl CallContext {
         if self.config.upstreams.is_scripted && is_in_shape {
             return ErrorBilling::Free;
         }
-        ProviderApi::billing_of(self.api(family), status.as_u16(), is_in_shape, body)
+        ProviderApi::billing_of(self.api(route), status.as_u16(), is_in_shape, body)
     }
 
     /// What is known of the charge for an error that a success carries instead of output.
-    pub(super) fn inner_error(&self, family: ApiFamily) -> ErrorBilling {
+    pub(super) fn inner_error(&self, route: &Route) -> ErrorBilling {
         match self.config.upstreams.is_scripted {
             true => ErrorBilling::Free,
-            false => ProviderApi::billing_inside(self.api(family), None),
+            false => ProviderApi::billing_inside(self.api(route), None),
         }
     }
 
     /// Whether the text of a refusal decides if the request is charged.
-    pub(super) fn may_charge_refused(&self, family: ApiFamily, status: StatusCode) -> bool {
-        let charged = self.api(family).and_then(|api| api.charged);
+    pub(super) fn may_charge_refused(&self, route: &Route, status: StatusCode) -> bool {
+        let charged = self.api(route).and_then(|api| api.charged);
         charged.is_some_and(|(charged, _)| charged == status.as_u16())
     }
 
     /// The stop that the headers of a response report, if its upstream is configured as an Endstop: no other is believed.
-    pub(super) fn stop_of(&self, family: ApiFamily, headers: &HeaderMap) -> Option<UpstreamStop> {
-        let is_stop = self.is_endstop(family) && headers.contains_key(REASON_HEADER);
+    pub(super) fn stop_of(&self, route: &Route, headers: &HeaderMap) -> Option<UpstreamStop> {
+        let is_stop = self.is_endstop(route) && headers.contains_key(REASON_HEADER);
         is_stop.then(|| match headers.contains_key(CHARGED_HEADER) {
             true => UpstreamStop::Charged,
             false => UpstreamStop::Free,
@@ -196,7 +208,7 @@ impl CallContext {
         secrets: &Secrets,
     ) -> HeaderMap {
         let own: &[&str] =
-            if self.is_endstop(route.family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
+            if self.is_endstop(route) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
         let mut returned = forwardable(headers, own);
         if route.has_issued_key() {
             // A session of the account.
@@ -212,9 +224,9 @@ impl CallContext {
     }
 
     /// Whether the upstream is configured as an Endstop.
-    fn is_endstop(&self, family: ApiFamily) -> bool {
+    fn is_endstop(&self, route: &Route) -> bool {
         let endstop = self.config.upstreams.endstop.as_ref();
-        endstop.is_some_and(|own| own.authority() == self.upstream(family).authority())
+        endstop.is_some_and(|own| own.authority() == self.upstream(route).authority())
     }
 
     /// The charges for unreported usage, and the requests that pass without a bound.

@@ -30,7 +30,7 @@ pub(super) async fn input_tokens(
     parsed: &ParsedCall,
 ) -> Option<u64> {
     if let Some(messages) = parsed.dialect().countable_messages(parsed.body()) {
-        let is_countable = context.config().upstreams.has_openai_tokens()
+        let is_countable = context.has_openai_tokens(parsed.route())
             && parsed.route().family == ApiFamily::OpenAi
             && !parsed.request().has_media();
         if !is_countable {
@@ -89,7 +89,7 @@ enum Count {
 }
 
 async fn count(context: &CallContext, parsed: &ParsedCall, request: Request<Bytes>) -> Count {
-    let upstream = context.upstream(parsed.route().family);
+    let upstream = context.upstream(parsed.route());
     let Ok(response) = context.client().send(upstream, request).await else {
         return Count::Unknown;
     };

@@ -34,10 +34,10 @@ pub(super) async fn pass_through(
         Err(why) => return respond::no_run(dialect, &route.run, &why),
     };
     run.handle().checkpoint();
-    // A browser's preflight tells it nothing and costs nothing.
-    let is_preflight = head.method == Method::OPTIONS;
+    // A browser's preflight tells it nothing and costs nothing; nor do settings and telemetry of an intercepted host.
+    let costs_nothing = head.method == Method::OPTIONS || route.endpoint == Endpoint::Free;
     let stop_with = context.config().stop_with;
-    if let Some(signal) = run.stop().filter(|_| !is_preflight) {
+    if let Some(signal) = run.stop().filter(|_| !costs_nothing) {
         run.notify();
         return respond::stop(&run, dialect, None, &signal, stop_with);
     }
@@ -46,7 +46,7 @@ pub(super) async fn pass_through(
         return refused;
     }
     // What passes a stopped run is not cut by it.
-    let guard = (!is_preflight).then(|| run.handle());
+    let guard = (!costs_nothing).then(|| run.handle());
     let forwarding = forward(context, &route, head, incoming, dialect, &run);
     let forwarded = match guard {
         Some(handle) => handle.wait(&mut pin!(forwarding), CancelOn::Abort).await,
@@ -116,13 +116,15 @@ async fn forward(
     run: &RunEntry,
 ) -> Result<Response<UpstreamBody>, Box<Response<Body>>> {
     let body = raw_body(context.config(), incoming, dialect).await?;
-    run.counters().unmetered();
+    if route.endpoint != Endpoint::Free {
+        run.counters().unmetered();
+    }
     let request = request_of(context, route, head, body).map_err(|error| {
         let text = format!("the path of the request is not valid: {error}");
         let status = StatusCode::BAD_REQUEST;
         Box::new(respond::error(dialect, status, ErrorKind::Invalid, &text))
     })?;
-    context.client().send(context.upstream(route.family), request).await.map_err(|error| {
+    context.client().send(context.upstream(route), request).await.map_err(|error| {
         let (status, text) = (error.status(), error.to_string());
         Box::new(respond::error(dialect, status, ErrorKind::Upstream, &text))
     })

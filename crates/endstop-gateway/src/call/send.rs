@@ -110,7 +110,7 @@ impl<'p> Sending<'p> {
     ) -> AttemptOutcome<'p> {
         use AttemptOutcome::Respond;
         let (context, parsed) = (self.context, self.parsed);
-        let upstream = context.upstream(parsed.route().family);
+        let upstream = context.upstream(parsed.route());
         // Before: the client may go away while it waits.
         call.entry().counters().upstream_call();
         let sending = context.client().send(upstream, request);
@@ -124,7 +124,7 @@ impl<'p> Sending<'p> {
         for (window, used) in used_windows(&parts.headers) {
             call.entry().report_quota(&window, used);
         }
-        let stop = context.stop_of(parsed.route().family, &parts.headers);
+        let stop = context.stop_of(parsed.route(), &parts.headers);
         let mut headers = context.returned(parsed.route(), parts.headers, call.secrets());
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
             headers.insert(respond::WARNING_HEADER, warning);
@@ -151,7 +151,7 @@ impl<'p> Sending<'p> {
             return self.refused(call, parts.status, headers, body).await;
         }
         let may_be_charged = error_of(parts.status).may_be_charged(false)
-            || context.may_charge_refused(parsed.route().family, parts.status);
+            || context.may_charge_refused(parsed.route(), parts.status);
         if !parts.status.is_success() && may_be_charged {
             return Respond(self.broke(call, parts.status, headers, body).await);
         }
@@ -166,7 +166,7 @@ impl<'p> Sending<'p> {
                 self.error_response(&secrets, &settled, head, Bytes::new(), body).await,
             );
         }
-        let provider = context.provider(parsed.route().family);
+        let provider = context.provider(parsed.route());
         call.negotiation().accepted(context.quirks(), provider, parsed);
         match relay(context, parsed, call, parts.status, headers, body).await {
             Ok(response) => Respond(response),
@@ -249,8 +249,8 @@ impl<'p> Sending<'p> {
     /// The error of a response with this status and body.
     fn error(&self, status: StatusCode, body: &[u8]) -> ModelError {
         let is_in_shape = self.parsed.dialect().is_error(body);
-        let family = self.parsed.route().family;
-        let billing = self.context.billing(family, status, is_in_shape, body);
+        let route = self.parsed.route();
+        let billing = self.context.billing(route, status, is_in_shape, body);
         ModelError { billing, ..error_of(status) }
     }
 

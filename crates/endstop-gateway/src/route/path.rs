@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 use thiserror::Error;
 
 use super::{ApiFamily, CloudPlatform, Endpoint};
+use crate::tunnel::InterceptedHost;
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[
@@ -85,11 +86,15 @@ pub(super) struct Parts<'p> {
     pub(super) rest: &'p str,
 }
 
+/// A path that names no run.
+pub(super) const fn plain(path: &str) -> Parts<'_> {
+    Parts { run: None, children: Vec::new(), rest: path }
+}
+
 /// `/r/{run}/{children…}/{rest…}`: the children end where a segment begins the path of an upstream. Where
 /// none does, there are no children.
 pub(super) fn split(path: &str) -> Parts<'_> {
-    let plain = Parts { run: None, children: Vec::new(), rest: path };
-    let Some(after) = path.strip_prefix("/r/") else { return plain };
+    let Some(after) = path.strip_prefix("/r/") else { return plain(path) };
     let end = after.find('/').unwrap_or(after.len());
     let (run, rest) = after.split_at(end);
     let rest = if rest.is_empty() { "/" } else { rest };
@@ -164,6 +169,31 @@ pub(super) fn family_and_endpoint(
         return (ApiFamily::Anthropic, Endpoint::Other);
     }
     (family, Endpoint::Other)
+}
+
+/// Returns the API family of a path of an intercepted host, and what it is for. Hosts have APIs of others below paths of their
+/// own, such as `/api/anthropic/v1/messages`.
+pub(super) fn of_host(
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    host: &InterceptedHost,
+) -> (ApiFamily, Endpoint) {
+    let messages = path.rfind("/v1/messages").and_then(|at| path.get(at..));
+    let (family, endpoint) = family_and_endpoint(method, messages.unwrap_or(path), headers);
+    let is_free = endpoint == Endpoint::Other && host.has_free(path);
+    (family, if is_free { Endpoint::Free } else { endpoint })
+}
+
+/// Returns the part of an intercepted host's path that the provider's own API has too.
+pub(super) fn from_call(family: ApiFamily, path: &str) -> &str {
+    let begins: &[&str] = match family {
+        ApiFamily::OpenAi => &["/chat/completions", "/responses", "/models"],
+        ApiFamily::Anthropic => &["/v1/messages"],
+        ApiFamily::Gemini => &["/models/"],
+    };
+    let begin = begins.iter().find_map(|begin| path.rfind(begin));
+    begin.and_then(|at| path.get(at..)).unwrap_or(path)
 }
 
 /// `…/model/{model}/{method}`.

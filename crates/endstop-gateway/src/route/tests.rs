@@ -37,7 +37,7 @@ fn post(
     target: &str,
     pairs: &[(&'static str, &str)],
 ) -> Result<Route, RouteError> {
-    route(config, &Method::POST, target, &headers(pairs))
+    route(config, &Method::POST, target, &headers(pairs), None)
 }
 
 use ApiFamily::{Anthropic, Gemini, OpenAi};
@@ -130,7 +130,7 @@ const PATHS: &[Row] = &[
 #[test]
 fn calls_of_bedrock_are_known_by_their_paths() {
     let endpoint = |method: Method, path: &str| {
-        let route = route(&one(), &method, path, &HeaderMap::new()).unwrap();
+        let route = route(&one(), &method, path, &HeaderMap::new(), None).unwrap();
         (route.endpoint, route.rest)
     };
     for method in ["invoke", "invoke-with-response-stream", "converse", "converse-stream"] {
@@ -153,7 +153,7 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
             if target.ends_with("/anything") && target.contains("sub") {
                 continue;
             }
-            let found = route(&one(), &method, &target, &HeaderMap::new()).unwrap();
+            let found = route(&one(), &method, &target, &HeaderMap::new(), None).unwrap();
             let found = (found.family, found.endpoint, found.rest.as_str());
             assert_eq!(found, (family, endpoint, rest), "{method} {target}");
         }
@@ -163,7 +163,7 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
 #[test]
 fn models_are_those_of_the_provider_whose_client_asks() {
     let family = |pairs: &[(&'static str, &str)]| {
-        route(&one(), &Method::GET, "/v1/models", &headers(pairs)).unwrap().family
+        route(&one(), &Method::GET, "/v1/models", &headers(pairs), None).unwrap().family
     };
     assert_eq!(family(&[]), ApiFamily::OpenAi);
     assert_eq!(family(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
@@ -295,5 +295,51 @@ fn secrets_are_compared_whole() {
     assert!(is_same(b"abc", b"abc") && is_same(b"", b""));
     for other in [&b"abd"[..], b"ab", b"abcd", b"", b"ABC"] {
         assert!(!is_same(b"abc", other), "{other:?}");
+    }
+}
+
+fn intercepted(host: &str, method: &Method, target: &str, is_sim: bool) -> Route {
+    let mut config = one();
+    config.upstreams.is_scripted = is_sim;
+    let host = InterceptedHost::new(host, 443);
+    route(&config, method, target, &HeaderMap::new(), host).unwrap()
+}
+
+#[test]
+fn paths_of_an_intercepted_host_go_to_it_unchanged_and_name_no_run() {
+    let (post, get) = (&Method::POST, &Method::GET);
+    for (host, method, target, endpoint) in [
+        ("api.openai.com", post, "/v1/responses?x=1", Endpoint::ModelCall(Api::Responses)),
+        ("api.groq.com", post, "/openai/v1/chat/completions", Endpoint::ModelCall(Api::Chat)),
+        ("chatgpt.com", post, "/backend-api/codex/responses", Endpoint::ModelCall(Api::Responses)),
+        ("api.z.ai", post, "/api/anthropic/v1/messages", Endpoint::ModelCall(Api::Messages)),
+        ("chatgpt.com", post, "/backend-api/codex/responses/compact", Other),
+        ("chatgpt.com", post, "/backend-api/codex/analytics-events", Endpoint::Free),
+        ("api.anthropic.com", post, "/api/event_logging/batch", Endpoint::Free),
+        ("api.openai.com", post, "/v1/embeddings", Other),
+        ("openrouter.ai", post, "/api/v1/embeddings", Other),
+        ("chatgpt.com", get, "/r/other/v1/models", Other),
+    ] {
+        let route = intercepted(host, method, target, false);
+        assert_eq!((route.endpoint, route.rest.as_str()), (endpoint, target), "{host}");
+        assert_eq!(route.host.unwrap().base, format!("https://{host}/"), "{target}");
+        assert!(route.child.is_empty(), "{target}");
+    }
+}
+
+#[test]
+fn calls_to_an_intercepted_host_reach_the_scripted_model_where_that_is_the_upstream() {
+    for (host, target, rest) in [
+        ("api.groq.com", "/openai/v1/chat/completions", "/chat/completions"),
+        ("chatgpt.com", "/backend-api/codex/responses", "/responses"),
+        ("api.z.ai", "/api/anthropic/v1/messages", "/v1/messages"),
+        (
+            "generativelanguage.googleapis.com",
+            "/v1beta/models/gemini-2.5-flash:generateContent",
+            "/v1beta/models/gemini-2.5-flash:generateContent",
+        ),
+    ] {
+        let route = intercepted(host, &Method::POST, target, true);
+        assert_eq!((route.host.is_none(), route.rest.as_str()), (true, rest), "{host}");
     }
 }

@@ -67,6 +67,17 @@ pub fn model_hosts() -> impl Iterator<Item = (&'static str, &'static str)> {
     MODEL_HOSTS.into_iter()
 }
 
+/// Returns the provider of a host, if that is one of [`model_hosts`].
+///
+/// ```
+/// assert_eq!(endstop_gateway::model_provider("API.OpenAI.com."), Some("OpenAI"));
+/// assert_eq!(endstop_gateway::model_provider("127.0.0.1"), None);
+/// ```
+#[must_use]
+pub fn model_provider(host: &str) -> Option<&'static str> {
+    row_of(&normalized(host)).map(|(_, provider)| provider)
+}
+
 /// Returns a host as it is compared: in lower case, without brackets and the dots at its end.
 pub(super) fn normalized(host: &str) -> String {
     let host = host.trim_end_matches('.');

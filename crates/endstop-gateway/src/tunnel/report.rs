@@ -14,6 +14,10 @@ pub struct DirectConnections {
     pub refused: u64,
     /// Connections that were tunnelled, with [`Tunnels::All`](crate::Tunnels::All). Calls in them are not limited.
     pub tunnelled: u64,
+    /// Connections that the gateway answered itself, with [`Tunnels::Intercepted`](crate::Tunnels::Intercepted).
+    pub intercepted: u64,
+    /// Connections that the client ended because it does not trust the gateway's certificate, as far as the gateway can see.
+    pub untrusted: u64,
 }
 
 /// The tunnels that clients asked for. See [`Gateway::tunnels`](crate::Gateway::tunnels).
@@ -53,14 +57,47 @@ impl TunnelReport {
         self.last_refused.front().copied().filter(|_| is_full)
     }
 
+    /// Returns how many connections to model providers the gateway answered itself.
+    #[must_use]
+    pub fn intercepted(&self) -> u64 {
+        self.model_hosts.values().map(|host| host.intercepted).sum()
+    }
+
+    /// Returns how many connections clients ended because they do not trust the gateway's certificate.
+    #[must_use]
+    pub fn untrusted(&self) -> u64 {
+        self.model_hosts.values().map(|host| host.untrusted).sum()
+    }
+
     pub(super) fn refuse(&mut self, host: &ModelHost) {
+        self.is_refused_now();
+        self.count(host).refused += 1;
+    }
+
+    pub(super) fn intercept(&mut self, host: &ModelHost) {
+        self.count(host).intercepted += 1;
+    }
+
+    /// The client is refused by its own hand.
+    pub(super) fn distrust(&mut self, host: &ModelHost) {
+        self.is_refused_now();
+        self.count(host).untrusted += 1;
+    }
+
+    /// A connection without a request. A client that has trusted the certificate before opened it in advance.
+    pub(super) fn distrust_if_never_asked(&mut self, host: &ModelHost) {
+        if self.count(host).intercepted == 0 {
+            self.distrust(host);
+        }
+    }
+
+    fn is_refused_now(&mut self) {
         let now = Instant::now();
         self.first_refused.get_or_insert(now);
         if self.last_refused.len() >= MAX_REFUSAL_TIMES {
             self.last_refused.pop_front();
         }
         self.last_refused.push_back(now);
-        self.count(host).refused += 1;
     }
 
     pub(super) fn tunnel(&mut self, host: &ModelHost) {
@@ -72,7 +109,8 @@ impl TunnelReport {
         let is_known = self.model_hosts.contains_key(&host.name);
         let name = if is_full && !is_known { host.pattern.clone() } else { host.name.clone() };
         let provider = host.provider;
-        let new = DirectConnections { provider, refused: 0, tunnelled: 0 };
+        let new =
+            DirectConnections { provider, refused: 0, tunnelled: 0, intercepted: 0, untrusted: 0 };
         self.model_hosts.entry(name).or_insert(new)
     }
 }
@@ -83,6 +121,8 @@ pub(super) struct ModelHost {
     pub(super) name: String,
     pub(super) pattern: String,
     pub(super) provider: &'static str,
+    /// Whether it is a row of the list, and not only an upstream of this gateway.
+    pub(super) is_listed: bool,
 }
 
 #[cfg(test)]
@@ -90,12 +130,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_connection_without_a_request_is_distrust_only_of_a_client_that_never_asked() {
+        let mut report = TunnelReport::default();
+        let (name, pattern) = ("api.openai.com".to_owned(), "api.openai.com".to_owned());
+        let host = ModelHost { name, pattern, provider: "OpenAI", is_listed: true };
+        report.distrust_if_never_asked(&host);
+        assert_eq!((report.untrusted(), report.last_refused.len()), (1, 1));
+        report.intercept(&host);
+        report.distrust_if_never_asked(&host);
+        assert_eq!((report.untrusted(), report.intercepted()), (1, 1));
+    }
+
+    #[test]
     fn a_program_that_uses_many_hosts_fills_no_memory() {
         let mut report = TunnelReport::default();
         for n in 0..1_000 {
             let pattern = "*-aiplatform.googleapis.com".to_owned();
             let name = pattern.replace('*', &format!("r{n}"));
-            report.refuse(&ModelHost { name, pattern, provider: "Google Vertex AI" });
+            report.refuse(&ModelHost {
+                name,
+                pattern,
+                provider: "Google Vertex AI",
+                is_listed: true,
+            });
         }
         assert_eq!((report.model_hosts.len(), report.refused()), (MAX_REPORTED_HOSTS + 1, 1_000));
         assert_eq!(report.last_refused.len(), MAX_REFUSAL_TIMES);

@@ -28,7 +28,7 @@ pub(super) struct UpstreamAddress {
 impl UpstreamAddress {
     /// The proxy that is asked for what the upstream has, rather than for a connection to it.
     pub(super) fn asked_proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_ref()?.as_deref().ok().filter(|_| !self.is_tls)
+        self.proxy.as_ref()?.as_deref().ok().filter(|proxy| !self.is_tls && proxy.is_asked())
     }
 }
 
@@ -101,9 +101,7 @@ impl Connector {
         tls: &TlsConnector,
         address: &UpstreamAddress,
     ) -> io::Result<(Wire, bool)> {
-        if let Some(Ok(proxy)) = &address.proxy
-            && !address.is_tls
-        {
+        if let Some(proxy) = address.asked_proxy() {
             return self.reach(proxy).await.map(|wire| (wire, false));
         }
         let wire = self.connect_raw(address).await?;

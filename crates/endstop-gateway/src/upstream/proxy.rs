@@ -5,17 +5,21 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::{Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::client::conn::http1;
+use hyper_util::client::legacy::connect::proxy::SocksV5;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
+use tower_service::Service;
 
 use super::wire::Wire;
+use crate::config::Key;
 use crate::limits::MAX_PROXY_HEAD;
 
 /// The proxies of the environment.
@@ -43,7 +47,7 @@ pub(super) struct ProxyError {
 enum ProxyProblem {
     #[error("it is no address such as http://HOST:PORT")]
     NoAddress,
-    #[error("{0} is not spoken here, only HTTP")]
+    #[error("{0} is not spoken here, only HTTP and SOCKS 5")]
     Scheme(String),
     #[error("it has no host")]
     NoHost,
@@ -55,10 +59,14 @@ pub(super) struct Proxy {
     /// The variable that names it.
     variable: &'static str,
     pub(super) is_tls: bool,
+    /// Whether it speaks SOCKS 5, not HTTP. It looks up the names, also with `socks5://`: names of hosts stay with the proxy.
+    is_socks: bool,
     pub(super) host: String,
     pub(super) port: u16,
     /// Marked as sensitive: it is shown nowhere.
     authorization: Option<HeaderValue>,
+    /// User and password for SOCKS.
+    login: Option<(Key, Key)>,
 }
 
 impl Proxies {
@@ -111,9 +119,10 @@ impl Proxy {
             return unusable(ProxyProblem::NoAddress);
         };
         let uri = found.uri();
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
+        let (is_tls, is_socks) = match uri.scheme_str() {
+            Some("http") => (false, false),
+            Some("https") => (true, false),
+            Some("socks5" | "socks5h") => (false, true),
             Some(scheme) => return unusable(ProxyProblem::Scheme(scheme.to_owned())),
             None => return unusable(ProxyProblem::NoAddress),
         };
@@ -123,15 +132,26 @@ impl Proxy {
         Ok(Arc::new(Self {
             variable,
             is_tls,
+            is_socks,
             host: host.to_owned(),
-            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            port: uri.port_u16().unwrap_or(match (is_tls, is_socks) {
+                (_, true) => 1080,
+                (true, false) => 443,
+                (false, false) => 80,
+            }),
             authorization: found.basic_auth().cloned(),
+            login: found.raw_auth().map(|(user, password)| (Key::new(user), Key::new(password))),
         }))
     }
 
     /// Who it is, without what may be a password.
     pub(super) fn name(&self) -> String {
         format!("the proxy {}:{} of {}", self.host, self.port, self.variable)
+    }
+
+    /// Whether it is asked for what an upstream without TLS has, rather than for a connection to it.
+    pub(super) const fn is_asked(&self) -> bool {
+        !self.is_socks
     }
 
     /// A request for an upstream that the proxy itself asks: it bears the proxy's password, and no other one.
@@ -156,8 +176,24 @@ impl Proxy {
         io::Error::other(format!("{} answers {status}{remedy}", self.name()))
     }
 
+    async fn socks(&self, wire: Wire, target: &str) -> io::Result<Wire> {
+        let target = Uri::builder().scheme("https").authority(target).path_and_query("/").build();
+        // The address of the proxy is not asked for: it is reached.
+        let proxy = ReachedProxy(Some(wire));
+        let mut socks = SocksV5::new(Uri::from_static("http://proxy"), proxy);
+        if let Some((user, password)) = &self.login {
+            socks = socks.with_auth(user.expose().to_owned(), password.expose().to_owned());
+        }
+        let tunnel = socks.call(target.map_err(io::Error::other)?).await;
+        let tunnel = tunnel.map_err(|why| io::Error::other(format!("{}: {why}", self.name())))?;
+        Ok(tunnel.into_inner())
+    }
+
     /// Asks the proxy, over a connection to it, for one to `target` (`host:port`).
     pub(super) async fn tunnel(&self, wire: Wire, target: &str) -> io::Result<Wire> {
+        if self.is_socks {
+            return self.socks(wire, target).await;
+        }
         let broken =
             |error: hyper::Error| io::Error::other(format!("{} breaks off: {error}", self.name()));
         let (mut sender, connection) = http1::Builder::new()
@@ -182,6 +218,24 @@ impl Proxy {
             Ok(parts) if parts.read_buf.is_empty() => Ok(parts.io.into_inner()),
             _ => Err(io::Error::other(format!("{} speaks out of turn", self.name()))),
         }
+    }
+}
+
+/// The connection to a proxy that speaks SOCKS.
+struct ReachedProxy(Option<Wire>);
+
+impl Service<Uri> for ReachedProxy {
+    type Response = TokioIo<Wire>;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<TokioIo<Wire>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let wire = self.0.take().map(TokioIo::new);
+        std::future::ready(wire.ok_or_else(|| io::ErrorKind::NotConnected.into()))
     }
 }
 

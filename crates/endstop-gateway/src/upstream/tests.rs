@@ -17,6 +17,7 @@ mod h2;
 mod h2_upstream;
 mod proxy;
 mod relay;
+mod socks;
 mod tls;
 mod tls_upstream;
 

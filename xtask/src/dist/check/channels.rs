@@ -310,8 +310,8 @@ fn action(place: &Place<'_>) -> Result<Outcome, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([directory].into_iter().chain(std::env::split_paths(&path)));
     script.env("PATH", path.map_err(|error| error.to_string())?);
-    script.env("ENDSTOP_USD", "1").env("ENDSTOP_STEPS", "3").env("ENDSTOP_ARGS", "--upstream sim");
-    script.env("ENDSTOP_RUN", LOOP).env("GITHUB_STEP_SUMMARY", &summary);
+    script.env("ACTION_USD", "1").env("ACTION_STEPS", "3").env("ACTION_ARGS", "--upstream sim");
+    script.env("ACTION_RUN", LOOP).env("GITHUB_STEP_SUMMARY", &summary);
     script.env("GITHUB_OUTPUT", &outputs).env("RUNNER_TEMP", place.sandbox.path("home"));
     exits(script.arg(place.root.join("packaging/action.sh")), 124)?;
     let time = started.elapsed();

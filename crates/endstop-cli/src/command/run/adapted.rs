@@ -8,6 +8,7 @@ use endstop::core::policy::Policy;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
 
+use super::bundle::{self, Bundle};
 use super::environment;
 use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
 use crate::error::{CliError, ExitMeaning};
@@ -74,6 +75,38 @@ impl<'a> AdaptedCommand<'a> {
             .with_hint("pass --no-adapter to run the command as it is")
     }
 
+    /// Has the command trust the gateway, and see its provider's own addresses.
+    fn intercept(
+        &mut self,
+        authority: &str,
+        variables: &mut BTreeMap<&'static str, String>,
+    ) -> Result<(), CliError> {
+        let get = |name: &str| std::env::var(name).ok();
+        let bundle = Bundle::new(authority, get).map_err(|(path, error)| {
+            CliError::new(format!("cannot read the certificates of `{}`: {error}", path.display()))
+                .with_hint("--intercept adds its certificate to those that a variable such as SSL_CERT_FILE names")
+        })?;
+        if bundle.lacks_roots {
+            output::warn(
+                "--intercept: this system has no file of root certificates; programs may trust no other host",
+            );
+        }
+        let written = self.directory.create();
+        let written = written.and_then(|()| self.directory.fill(&bundle.files, &[]));
+        written.map_err(|error| {
+            let path = self.directory.path().display();
+            CliError::new(format!(
+                "cannot write the certificates of --intercept to `{path}`: {error}"
+            ))
+        })?;
+        for name in bundle::kept_bases(get) {
+            variables.remove(name);
+        }
+        let path = |name: &String| self.directory.path().join(name).display().to_string();
+        variables.extend(bundle.variables.iter().map(|(name, file)| (*name, path(file))));
+        Ok(())
+    }
+
     /// Makes the files, and returns what to start.
     ///
     /// # Errors
@@ -94,6 +127,9 @@ impl<'a> AdaptedCommand<'a> {
         let proxy = gateway.proxy_address();
         let mut variables =
             environment::variables(&base, id.as_str(), &keys, proxy.as_deref(), get);
+        if let Some(authority) = gateway.authority() {
+            self.intercept(authority, &mut variables)?;
+        }
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };

@@ -31,6 +31,10 @@ pub(super) struct GuardArgs {
     /// repeated)
     #[arg(long, value_name = "HOST", num_args = 0..=1, require_equals = true, default_missing_value = ALL_HOSTS)]
     allow_direct: Vec<String>,
+    /// Answer connections to model providers with a certificate made for this run, so that programs with addresses of their own
+    /// are limited too
+    #[arg(long, conflicts_with = "no_guard")]
+    intercept: bool,
     /// How long a command whose connections to model providers were refused may make no call through the gateway; then it
     /// is ended
     #[arg(long, value_name = "TIME", value_parser = span, default_value = DEFAULT_GUARD_WAIT)]
@@ -49,12 +53,20 @@ impl GuardArgs {
     /// Returns the tunnels that the gateway offers. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
     /// although its calls go elsewhere.
     pub(super) fn tunnels(&self, lets_pass: bool) -> Tunnels {
+        if self.intercept {
+            return Tunnels::Intercepted;
+        }
         let allows_all = self.allow_direct.iter().any(|host| host == ALL_HOSTS);
         match (self.no_guard, allows_all || lets_pass) {
             (true, _) => Tunnels::Off,
             (false, true) => Tunnels::All,
             (false, false) => Tunnels::Guarded,
         }
+    }
+
+    /// Whether connections to model providers are answered by the gateway.
+    pub(super) const fn intercepts(&self) -> bool {
+        self.intercept
     }
 
     /// Returns the hosts of model providers that the command may reach directly.
@@ -121,20 +133,29 @@ impl Guard {
         let wait = duration(millis(self.wait));
         let mut lines = Vec::new();
         for (host, direct) in &report.model_hosts {
-            if !self.said.insert(host.clone()) {
+            if (direct.refused + direct.untrusted + direct.tunnelled) == 0
+                || !self.said.insert(host.clone())
+            {
                 continue;
             }
             let provider = direct.provider;
-            lines.push(match (direct.refused, has_calls) {
-                (0, _) => format!(
+            let unless = match has_calls {
+                true => String::new(),
+                false => format!(
+                    "; ends the command unless a call comes through the gateway within {wait}"
+                ),
+            };
+            lines.push(match (direct.refused, direct.untrusted) {
+                (0, 0) => format!(
                     "endstop: a connection to {host} ({provider}) bypasses the gateway; model calls there are not limited"
                 ),
-                (_, true) => format!(
-                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits"
+                (0, _) => format!(
+                    "endstop: the command ended a connection to {host} ({provider}) that --intercept answered: it does not \
+                     trust the certificate of this run{unless}"
                 ),
-                (_, false) => format!(
-                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the limits; \
-                     ends the command unless a call comes through the gateway within {wait}"
+                _ => format!(
+                    "endstop: refused a connection to {host} ({provider}): model calls there would bypass the \
+                     limits{unless}"
                 ),
             });
         }
@@ -144,7 +165,8 @@ impl Guard {
     /// For the status line: the host that was refused.
     pub(super) fn in_short(&self) -> Option<String> {
         let report = self.report.borrow();
-        let host = report.model_hosts.iter().find(|(_, direct)| direct.refused > 0);
+        let host =
+            report.model_hosts.iter().find(|(_, direct)| direct.refused + direct.untrusted > 0);
         host.map(|(host, _)| format!("refused {host}"))
     }
 
@@ -193,7 +215,7 @@ impl Guard {
     /// Ends the command: returns why.
     pub(super) fn end(&mut self) -> String {
         self.has_ended = true;
-        let hosts = in_words(&self.report.borrow(), |direct| direct.refused);
+        let hosts = in_words(&self.report.borrow(), |direct| direct.refused + direct.untrusted);
         let wait = duration(millis(self.wait));
         format!(
             "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
@@ -237,6 +259,12 @@ impl GuardOutcome {
                 "endstop: refused {hosts}: model calls there would have bypassed the limits"
             ));
         }
+        if self.report.untrusted() > 0 {
+            let hosts = in_words(&self.report, |direct| direct.untrusted);
+            lines.push(format!(
+                "endstop: not intercepted: the command ended {hosts}, because it does not trust the certificate of this run"
+            ));
+        }
         if self.report.tunnelled() > 0 {
             let hosts = in_words(&self.report, |direct| direct.tunnelled);
             lines.push(format!("endstop: not limited: {hosts} bypassed the gateway"));
@@ -250,23 +278,37 @@ impl GuardOutcome {
         lines
     }
 
+    /// What was intercepted, for the summary.
+    pub(super) fn intercepted(&self) -> Option<String> {
+        let hosts = in_words(&self.report, |direct| direct.intercepted);
+        (!hosts.is_empty()).then(|| format!("endstop: intercepted {hosts}"))
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let of = |count: fn(&DirectConnections) -> u64| {
             let hosts = self.report.model_hosts.iter().map(|(host, it)| (host.clone(), count(it)));
             let hosts = hosts.filter(|(_, count)| *count > 0).map(|(host, n)| (host, json!(n)));
             Value::Object(hosts.collect())
         };
-        json!({
+        let mut guard = json!({
             "mode": match self.mode {
                 Tunnels::Off => "off",
                 Tunnels::Guarded => "refuse",
                 Tunnels::All => "allow",
+                Tunnels::Intercepted => "intercept",
             },
             "refused": of(|direct| direct.refused),
             "direct": of(|direct| direct.tunnelled),
             "other_tunnels": self.report.other,
             "ended_command": self.has_ended,
-        })
+        });
+        if self.mode == Tunnels::Intercepted
+            && let Some(guard) = guard.as_object_mut()
+        {
+            guard.insert("intercepted".to_owned(), of(|direct| direct.intercepted));
+            guard.insert("untrusted".to_owned(), of(|direct| direct.untrusted));
+        }
+        guard
     }
 }
 

@@ -131,6 +131,9 @@ impl RunOutcome<'_> {
             output::say(output::wrapped(text, output::error_width(), "  ").trim_end());
         };
         self.guard.lines().iter().for_each(|line| say(line));
+        if let Some(intercepted) = self.guard.intercepted() {
+            output::note(output::wrapped(&intercepted, output::error_width(), "  ").trim_end());
+        }
         if self.had_no_request(report) {
             let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
             return say(&format!("{NO_CALLS}{unseen}"));

@@ -307,7 +307,7 @@ async fn a_proxy_is_asked_for_what_an_upstream_without_tls_has() {
 #[tokio::test]
 async fn a_proxy_that_cannot_be_used_fails_its_calls_and_no_others() {
     let upstream = Fake::start(vec![vec![whole("near")]]).await;
-    for value in ["socks5://me:secret@127.0.0.1:1", "::", "ftp://proxy"] {
+    for value in ["socks4://me:secret@127.0.0.1:1", "::", "ftp://proxy"] {
         let client = client(&[], &[("ALL_PROXY", value.to_owned())]);
         let error = call(&client, &base("https", upstream.addr)).await.unwrap_err().to_string();
         assert!(error.contains("the proxy of ALL_PROXY cannot be used"), "{error}");

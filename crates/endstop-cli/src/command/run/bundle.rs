@@ -1,0 +1,145 @@
+//! What `endstop run --intercept` adds to the command's environment: certificates that it trusts the gateway by, beside those
+//! that it trusted before.
+//!
+//! Each variable replaces the roots of some runtimes, so its file has the roots of before too: those of the file that it named,
+//! or else those of the system.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use endstop_gateway::model_provider;
+
+/// Files of the system's roots, of Debian, Fedora, openSUSE, Alpine and macOS.
+const SYSTEM_ROOTS: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+];
+/// Variables that replace the roots of a runtime. Git's own is left alone: git calls no model.
+const REPLACING: [&str; 6] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "AWS_CA_BUNDLE",
+    "CODEX_CA_CERTIFICATE",
+    "DENO_CERT",
+];
+/// Node's adds to the roots.
+const ADDING: &str = "NODE_EXTRA_CA_CERTS";
+/// Variables of base URLs that a command keeps if they name an intercepted host, or nothing.
+const BASES: [&str; 5] = [
+    "OPENAI_BASE_URL",
+    "OPENAI_API_BASE",
+    "ANTHROPIC_BASE_URL",
+    "GOOGLE_GEMINI_BASE_URL",
+    "GEMINI_API_BASE",
+];
+
+/// The files to write, and the variables that name them.
+#[derive(Debug, Default)]
+pub(super) struct Bundle {
+    /// By their names in the directory of the run.
+    pub(super) files: Vec<(String, String)>,
+    /// The file of each variable.
+    pub(super) variables: BTreeMap<&'static str, String>,
+    /// Whether the system has no file of roots. Programs then trust nothing but the gateway.
+    pub(super) lacks_roots: bool,
+}
+
+impl Bundle {
+    /// Puts the certificate of the gateway behind the roots of before.
+    ///
+    /// # Errors
+    /// A file that a variable names and that cannot be read.
+    pub(super) fn new(
+        authority: &str,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let system = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.is_file());
+        let mut bundle = Self { lacks_roots: system.is_none(), ..Self::default() };
+        let mut names = BTreeMap::<Option<PathBuf>, String>::new();
+        let general = get("SSL_CERT_FILE").filter(|path| !path.is_empty());
+        for variable in REPLACING.into_iter().chain([ADDING]) {
+            let own = get(variable).filter(|path| !path.is_empty());
+            // Codex reads the general one if its own is not set.
+            let own =
+                own.or_else(|| general.clone().filter(|_| variable == "CODEX_CA_CERTIFICATE"));
+            let before = match own {
+                Some(path) => Some(PathBuf::from(path)),
+                None if variable == ADDING => None,
+                None => system.map(Path::to_path_buf),
+            };
+            if !names.contains_key(&before) {
+                let roots = match &before {
+                    Some(path) => {
+                        std::fs::read_to_string(path).map_err(|error| (path.clone(), error))?
+                    }
+                    None => String::new(),
+                };
+                let name = format!("roots-{}.pem", names.len());
+                bundle.files.push((name.clone(), format!("{}\n{authority}", roots.trim_end())));
+                names.insert(before.clone(), name);
+            }
+            bundle.variables.extend(names.get(&before).map(|name| (variable, name.clone())));
+        }
+        Ok(bundle)
+    }
+}
+
+/// The variables of base URLs that stay as they are, so that the command sees its provider's own host.
+pub(super) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
+    let is_intercepted = |variable: &&str| {
+        let Some(base) = get(variable).filter(|base| !base.trim().is_empty()) else { return true };
+        let rest = base.trim().strip_prefix("https://");
+        let host = rest.and_then(|rest| rest.split(['/', ':', '?']).next());
+        host.is_some_and(|host| model_provider(host).is_some())
+    };
+    BASES.into_iter().filter(|variable| is_intercepted(variable)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roots_of_before_stay_and_each_variable_has_its_own() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let own = directory.to_str().unwrap().to_owned();
+        let get = |name: &str| (name == "REQUESTS_CA_BUNDLE").then(|| own.clone());
+        let bundle = Bundle::new("AUTHORITY\n", get).unwrap();
+        let text = |variable: &str| {
+            let name = &bundle.variables[variable];
+            let file = bundle.files.iter().find(|(file, _)| file == name);
+            file.map(|(_, text)| text.clone()).unwrap()
+        };
+        assert!(text("REQUESTS_CA_BUNDLE").contains("endstop-cli"));
+        assert!(!text("CURL_CA_BUNDLE").contains("endstop-cli"));
+        assert_eq!(text("NODE_EXTRA_CA_CERTS").trim(), "AUTHORITY");
+        for variable in bundle.variables.keys() {
+            assert!(text(variable).ends_with("\nAUTHORITY\n"), "{variable}");
+        }
+        assert!(!bundle.variables.contains_key("GIT_SSL_CAINFO"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_told() {
+        let get = |name: &str| (name == "SSL_CERT_FILE").then(|| "/dev/null/none".to_owned());
+        let (path, _) = Bundle::new("", get).unwrap_err();
+        assert_eq!(path, Path::new("/dev/null/none"));
+    }
+
+    #[test]
+    fn base_urls_stay_if_they_name_nothing_or_an_intercepted_host() {
+        let get = |name: &str| match name {
+            "OPENAI_BASE_URL" => Some("http://127.0.0.1:11434/v1".to_owned()),
+            "ANTHROPIC_BASE_URL" => Some("https://api.anthropic.com".to_owned()),
+            "GEMINI_API_BASE" => Some("https://models.corp.example/v1beta".to_owned()),
+            _ => None,
+        };
+        let kept = ["OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
+        assert_eq!(kept_bases(get), kept);
+    }
+}

@@ -1,0 +1,135 @@
+//! `endstop run --intercept`: programs that call their provider at its own address are limited, and nothing else is read.
+//!
+//! No test leaves loopback: the gateway answers connections to model providers, and its upstream is the scripted model.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A client with addresses of its own; it prints the status of each answer.
+const CLIENT: &str = r#"
+import json, os, sys, urllib.error, urllib.request
+bodies = {
+    'https://api.openai.com/v1/chat/completions': {'model': 'gpt-4o', 'messages': [{'role': 'user', 'content': 'hi'}]},
+    'https://api.anthropic.com/v1/messages': {'model': 'claude-sonnet-4-5', 'max_tokens': 9, 'messages': [{'role': 'user', 'content': 'hi'}]},
+}
+for url, body in list(bodies.items()) * int(sys.argv[1]):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {'Content-Type': 'application/json'})
+    try:
+        print(urllib.request.urlopen(request).status, flush=True)
+    except urllib.error.HTTPError as error:
+        print(error.code, flush=True)
+    except Exception as error:
+        print(error, flush=True)
+"#;
+
+struct Run {
+    output: Output,
+    told: Value,
+    directory: PathBuf,
+}
+
+impl Run {
+    fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// In one line.
+    fn stderr(&self) -> String {
+        let text = String::from_utf8_lossy(&self.output.stderr);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Runs a script over the scripted model; `client N` makes 2 N calls. All files of the run are in the test's directory.
+fn run(test: &str, flags: &[&str], script: &str) -> Run {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_intercept").join(test);
+    drop(std::fs::remove_dir_all(&directory));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (file, helper) = (directory.join("run.json"), directory.join("client.py"));
+    std::fs::write(&helper, CLIENT).unwrap();
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    for name in [
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+        "NO_PROXY",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "OPENAI_BASE_URL",
+        "ENDSTOP_BASE_URL",
+    ] {
+        command.env_remove(name);
+    }
+    for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR"] {
+        command.env(name, &directory);
+    }
+    command.env("HELPER", &helper).env("PLACE", &directory).stdin(Stdio::null());
+    command
+        .args(["run", "--upstream", "sim:loop", "--intercept", "--json-file"])
+        .arg(&file)
+        .args(flags);
+    let script = format!("client() {{ python3 \"$HELPER\" \"$@\"; }}\n{script}");
+    let output = command.args(["--", "/bin/sh", "-c", &script]).output().unwrap();
+    let text = std::fs::read_to_string(&file);
+    let text = text.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    Run { output, told: serde_json::from_str(&text).unwrap(), directory }
+}
+
+#[test]
+fn a_program_with_its_providers_own_addresses_is_stopped_and_that_is_said() {
+    let run = run("stopped", &["--steps", "3"], "client 3; echo \"<$OPENAI_BASE_URL>\"");
+    let stderr = run.stderr();
+    assert_eq!(run.output.status.code(), Some(124), "{stderr}");
+    assert_eq!(run.told["upstream_calls"], 3, "{}{stderr}", run.stdout());
+    assert!(run.stdout().ends_with("<>\n"), "{}", run.stdout());
+    let guard = &run.told["guard"];
+    assert_eq!(guard["mode"], "intercept");
+    for host in ["api.openai.com", "api.anthropic.com"] {
+        assert!(guard["intercepted"][host].as_u64().unwrap() >= 1, "{guard}");
+    }
+    assert!(stderr.contains("endstop: intercepted"), "{stderr}");
+    assert!(stderr.contains("calls to model providers are intercepted"), "{stderr}");
+}
+
+#[test]
+fn a_program_that_does_not_trust_the_certificate_is_said_and_ended() {
+    let script = "SSL_CERT_FILE=/dev/null client 1; exec sleep 600";
+    let run = run("distrust", &["--guard-wait", "1s", "-q"], script);
+    let stderr = run.stderr();
+    assert_eq!(run.output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("does not trust the certificate of this run"), "{stderr}");
+    assert_eq!(run.told["upstream_calls"], 0);
+    assert!(run.told["guard"]["untrusted"]["api.openai.com"].as_u64().unwrap() >= 1, "{stderr}");
+}
+
+#[test]
+fn no_key_is_ever_on_disk_and_the_certificates_go_with_the_run() {
+    let script = "client 1; stat -c %a \"$SSL_CERT_FILE\" \"$(dirname \"$SSL_CERT_FILE\")\"; \
+        grep -rlI 'PRIVATE KEY' \"$PLACE\" /proc/self/environ; grep -c BEGIN \"$NODE_EXTRA_CA_CERTS\"; \
+        echo \"$SSL_CERT_FILE\"";
+    let run = run("keys", &[], script);
+    let stdout = run.stdout();
+    let lines: Vec<&str> = stdout.lines().collect();
+    let [_, _, "600", "700", "1", bundle] = lines.as_slice() else {
+        panic!("{stdout}{}", run.stderr())
+    };
+    assert!(Path::new(bundle).starts_with(&run.directory), "{bundle}");
+    assert!(!Path::new(bundle).parent().unwrap().exists(), "{bundle}");
+}
+
+#[test]
+fn another_upstream_beside_interception_is_refused() {
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    command.args(["run", "--intercept", "--upstream", "http://127.0.0.1:9", "--", "true"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("takes no --upstream but `sim`"));
+}
