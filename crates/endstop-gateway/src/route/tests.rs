@@ -322,7 +322,7 @@ fn paths_of_an_intercepted_host_go_to_it_unchanged_and_name_no_run() {
     ] {
         let route = intercepted(host, method, target, false);
         assert_eq!((route.endpoint, route.rest.as_str()), (endpoint, target), "{host}");
-        assert_eq!(route.host.unwrap().base, format!("https://{host}/"), "{target}");
+        assert_eq!(route.host.unwrap().base.to_string(), format!("https://{host}/"), "{target}");
         assert!(route.child.is_empty(), "{target}");
     }
 }
