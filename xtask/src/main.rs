@@ -31,6 +31,8 @@ Tasks:
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
+  bench budgets
+           measure what budgets over time cost a call, and a burst against one
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["dist", words @ ..] => report(dist::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),
+        ["bench", "budgets"] => report(bench::budgets(&root())),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
         ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use endstop::account::{
     Account, AccountLimit, AccountSet, BudgetStore, DEFAULT_ACCOUNT, RunAccounts, SqliteBudgetStore,
 };
-use endstop::core::limits::MAX_FILE;
 use endstop::core::policy::{BudgetTable, Policy};
 
+use crate::defaults::file_of;
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
+use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
 
 /// The budgets that are defined, and those that runs draw on.
@@ -109,26 +110,17 @@ pub(crate) fn store() -> Result<Arc<dyn BudgetStore>, CliError> {
 
 /// The directory for state of Endstop: below `XDG_STATE_HOME`, or `~/.local/state`.
 pub(crate) fn state_directory() -> Option<PathBuf> {
-    user_directory("XDG_STATE_HOME", ".local/state")
-}
-
-fn user_directory(variable: &str, otherwise: &str) -> Option<PathBuf> {
     let value = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let named = value(variable).filter(|path| path.is_absolute());
-    let directory = named.or_else(|| value("HOME").map(|home| home.join(otherwise)))?;
+    let named = value("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let directory = named.or_else(|| value("HOME").map(|home| home.join(".local/state")))?;
     Some(directory.join("endstop"))
 }
 
 /// The `[budget.NAME]` tables of the configuration file; none if there is no file.
 fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
-    let Some(file) = user_directory("XDG_CONFIG_HOME", ".config") else {
-        return Ok(BTreeMap::new());
-    };
-    let file = file.join("config.toml");
-    if !file.exists() {
-        return Ok(BTreeMap::new());
-    }
-    let text = read_text(&file, "configuration file", MAX_FILE)?;
+    let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
+    let Some(file) = file else { return Ok(BTreeMap::new()) };
+    let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
     let failed = |error: toml::de::Error| {
         CliError::new(format!("`{}`: {}", file.display(), error.message()))
     };

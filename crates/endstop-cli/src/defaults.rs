@@ -222,7 +222,7 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
 }
 
 /// The configuration file of the user: that of `ENDSTOP_CONFIG`, else the one below the configuration directory.
-fn file_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub(crate) fn file_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(named) = variable(FILE_VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));
     }

@@ -93,7 +93,8 @@ fn eight_processes_spend_one_budget_and_not_a_pico_dollar_more() {
     let budget = home.budget("me");
     assert_eq!((picos(&budget["spent"]), picos(&budget["held"])), (spent, 0));
     assert!(spent <= 200_000_000_000, "{spent}");
-    assert!(spent > 150_000_000_000, "{spent}");
+    // The rest is too little for the worst case of a further call.
+    assert!(spent > 50_000_000_000, "{spent}");
 }
 
 #[test]
@@ -101,6 +102,8 @@ fn a_full_budget_refuses_the_next_run_and_says_when_it_resets() {
     let home = Home::new("full", "");
     let flags = ["--budget", "$0.03 per day", "--usd", "100"];
     assert_eq!(home.run(&flags)["report"]["reason"], "cost_limit");
+    let fill = ["budget", "adjust", "me", "+0.03", "--why", "a test", "--budget", "$0.03 per day"];
+    assert!(home.command(&fill).output().unwrap().status.success());
     let again = home.run(&flags);
     assert_eq!(
         (&again["upstream_calls"], &again["report"]["reason"]),
@@ -115,7 +118,7 @@ fn a_full_budget_refuses_the_next_run_and_says_when_it_resets() {
 
 #[test]
 fn budgets_are_chosen_by_name_and_have_parents() {
-    let config = "[budget.me]\nlimit = \"$9\"\n[budget.team]\nlimit = [\"$0.05 per week\", \"5 steps per \
+    let config = "[budget.me]\nlimit = \"$9\"\n[budget.team]\nlimit = [\"$5 per week\", \"5 steps per \
                   day\"]\nparent = \"org\"\n[budget.org]\nlimit = \"$8 per month\"\n";
     let home = Home::new("names", config);
     let told = home.run(&["--budget", "team"]);
