@@ -75,12 +75,14 @@ pub enum Command {
     Show(control::ShowArgs),
     /// Stop a live run; its calls in flight end by themselves
     #[cfg(unix)]
+    #[command(after_help = "Examples:\n  endstop cancel nightly-17 --why \"done early\"")]
     Cancel(control::ActArgs),
     /// Stop a live run, or all of them, and abort their calls in flight
     #[cfg(unix)]
     Kill(control::KillArgs),
     /// Hold the calls of a live run
     #[cfg(unix)]
+    #[command(after_help = "Examples:\n  endstop pause nightly-17\n  endstop resume nightly-17")]
     Pause(control::ActArgs),
     /// Let the calls of a run continue that was paused by `endstop pause`
     #[cfg(unix)]

@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process;
 
-use clap::builder::ArgPredicate;
-use clap::{Arg, ArgAction, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use endstop::core::expr::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -42,6 +42,16 @@ pub struct DefaultValue {
     pub values: Vec<String>,
     /// Its place: the name of a variable, or `FILE:LINE`.
     pub origin: String,
+    /// Its precedence among defaults that contradict each other.
+    rank: Rank,
+}
+
+/// The precedence of a default: variables before the file, then the narrower name before the wider one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_variable: bool,
+    /// The words of the command that its name has.
+    words: usize,
 }
 
 /// Every default that holds.
@@ -122,34 +132,59 @@ impl Defaults {
         Some((self.file.as_deref()?, self.has_file))
     }
 
-    /// The same command with these defaults.
+    /// The same command with these defaults, for a command line (the program's name first). A default that contradicts
+    /// an option of the command line, or a default of higher precedence, is left out.
     #[must_use]
-    pub fn apply(&self, command: Command) -> Command {
-        self.apply_at(command, &mut Vec::new())
+    pub fn apply(&self, command: Command, args: &[OsString]) -> Command {
+        // What cannot be parsed yet is reported by the parser that has the defaults.
+        let given = command.clone().ignore_errors(true).try_get_matches_from(args).ok();
+        self.apply_at(command, given.as_ref(), &mut Vec::new())
     }
 
-    fn apply_at(&self, mut command: Command, path: &mut Vec<String>) -> Command {
+    fn apply_at(
+        &self,
+        mut command: Command,
+        given: Option<&ArgMatches>,
+        path: &mut Vec<String>,
+    ) -> Command {
         let at = path.join(" ");
+        let mut own: Vec<(clap::Id, &DefaultValue)> = Vec::new();
         for default in self.all.iter().filter(|default| default.command == at) {
             let found = command.get_arguments().find(|arg| is_named(arg, &default.option));
-            let Some(id) = found.map(|arg| arg.get_id().clone()) else { continue };
+            own.extend(found.map(|arg| (arg.get_id().clone(), default)));
+        }
+        own.sort_by_key(|(_, default)| std::cmp::Reverse(default.rank));
+        let mut set: Vec<clap::Id> = Vec::new();
+        for (id, default) in own {
             let others = conflicting(&command, &id);
-            command = command.mut_arg(&id, |arg| {
-                // The command line takes back a default that it contradicts.
-                let unless =
-                    others.into_iter().map(|it| (it, ArgPredicate::IsPresent, None::<&str>));
-                arg.required(false).default_value_ifs(unless).default_values(default.values.clone())
-            });
+            if others.iter().any(|it| is_given(given, it) || set.contains(it)) {
+                continue;
+            }
+            command = command
+                .mut_arg(&id, |arg| arg.required(false).default_values(default.values.clone()));
+            // A flag that is off contradicts nothing.
+            if default.values != ["false"] {
+                set.push(id);
+            }
         }
         let names: Vec<String> =
             command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
         for name in names {
             path.push(name.clone());
-            command = command.mut_subcommand(&name, |sub| self.apply_at(sub, path));
+            let below = given.and_then(|given| given.subcommand_matches(&name));
+            command = command.mut_subcommand(&name, |sub| self.apply_at(sub, below, path));
             path.pop();
         }
         command
     }
+}
+
+/// Whether the command line has an argument.
+fn is_given(given: Option<&ArgMatches>, id: &clap::Id) -> bool {
+    given.is_some_and(|given| {
+        given.ids().any(|it| it == id)
+            && given.value_source(id.as_str()) == Some(ValueSource::CommandLine)
+    })
 }
 
 /// Takes the user's defaults from a process of `endstop`.
@@ -180,11 +215,16 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
     ) -> Result<(), CliError> {
         for arg in command.get_arguments().filter(|arg| has_default(arg)) {
             let Some(option) = arg.get_long() else { continue };
-            let Some((values, origin)) = self.of(path, option)? else { continue };
+            let Some((values, origin, rank)) = self.of(path, option)? else { continue };
             let values = values.into_iter().map(|value| plain(arg, value)).collect::<Vec<_>>();
             check(arg, option, &values, &origin)?;
-            let default =
-                DefaultValue { command: path.join(" "), option: option.to_owned(), values, origin };
+            let default = DefaultValue {
+                command: path.join(" "),
+                option: option.to_owned(),
+                values,
+                origin,
+                rank,
+            };
             all.push(default);
         }
         for sub in command.get_subcommands() {
@@ -196,7 +236,11 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
     }
 
     /// The value that holds for an option of the command at `path`, and where it is from.
-    fn of(&self, path: &[String], option: &str) -> Result<Option<(Vec<String>, String)>, CliError> {
+    fn of(
+        &self,
+        path: &[String],
+        option: &str,
+    ) -> Result<Option<(Vec<String>, String, Rank)>, CliError> {
         let widest = usize::from(path.first().is_some_and(|it| ACTING.contains(&it.as_str())));
         let prefixes = (widest..=path.len()).rev().filter_map(|length| path.get(..length));
         for prefix in prefixes.clone() {
@@ -210,14 +254,18 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
             let value = value
                 .into_string()
                 .map_err(|_| CliError::new(format!("{name} is not valid UTF-8")))?;
-            return Ok(Some((vec![value], name)));
+            let rank = Rank { is_variable: true, words: prefix.len() };
+            return Ok(Some((vec![value], name, rank)));
         }
         let mut of_file = prefixes.filter_map(|prefix| {
             let table = self.tables.iter().find(|table| table.path == prefix)?;
-            table.entries.iter().find(|(name, _)| name == option)
+            let (_, entry) = table.entries.iter().find(|(name, _)| name == option)?;
+            Some((entry, Rank { is_variable: false, words: prefix.len() }))
         });
         let found = of_file.next();
-        Ok(found.map(|(_, entry)| (entry.values.clone(), format!("{}:{}", self.file, entry.line))))
+        Ok(found.map(|(entry, rank)| {
+            (entry.values.clone(), format!("{}:{}", self.file, entry.line), rank)
+        }))
     }
 }
 

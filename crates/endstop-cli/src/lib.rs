@@ -122,7 +122,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         _ => ExitMeaning::Usage,
     };
     let with_defaults = match Defaults::load(&command(), |name| std::env::var_os(name)) {
-        Ok(defaults) => defaults.apply(command()),
+        Ok(defaults) => defaults.apply(command(), &args),
+        // To stop a run needs no settings.
+        Err(error) if first_word(&args).is_none_or(|word| WITHOUT_DEFAULTS.contains(&word)) => {
+            output::warn(&error.message);
+            command()
+        }
         Err(error) => {
             error.with_exit(misused).print();
             return ExitCode::from(misused.code());
@@ -151,18 +156,13 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     })
 }
 
+/// Commands that work with a configuration file that cannot be read.
+const WITHOUT_DEFAULTS: [&str; 6] = ["ps", "show", "cancel", "kill", "pause", "help"];
+
 /// Options of other programs, and what they are called here.
 const GUESSES: &[(&[&str], &str)] = &[
     (
-        &[
-            "--max-usd",
-            "--max-cost",
-            "--cost",
-            "--budget",
-            "--max-budget",
-            "--max-budget-usd",
-            "--dollars",
-        ],
+        &["--max-usd", "--max-cost", "--cost", "--max-budget", "--max-budget-usd", "--dollars"],
         "--usd 2",
     ),
     (

@@ -91,3 +91,7 @@ pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::fr
 /// The most characters of a command line that the registry of live processes keeps: `ps` shows one line.
 #[cfg(unix)]
 pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;
+
+/// The fewest characters that stand for a run by the beginning of its name: an empty variable in a script must not stop
+/// the only run there is.
+pub(crate) const MIN_RUN_PREFIX: usize = 4;

@@ -102,7 +102,7 @@ pub(crate) fn enter(
         command: command.chars().take(MAX_LIVE_COMMAND).collect(),
         limits,
         started: now.map(|now| now.to_string()).unwrap_or_default(),
-        socket: gateway.control_socket()?.to_owned(),
+        socket: std::path::absolute(gateway.control_socket()?).ok()?,
     };
     register(&process).ok()
 }
@@ -150,7 +150,32 @@ fn register(process: &LiveProcess) -> io::Result<Registration> {
 
 /// Looks at every process of the registry, and removes those that have died.
 pub(crate) fn look() -> Found {
-    look_in(&directory())
+    let mut found = Found::default();
+    for directory in directories() {
+        let there = look_in(&directory);
+        found.live.extend(there.live);
+        found.dead.extend(there.dead);
+    }
+    found.live.sort_unstable_by_key(|process| process.pid);
+    found.dead.sort_unstable();
+    found
+}
+
+/// Every directory that a process of this user may have entered itself in: its environment can differ from that of
+/// the command that looks, in a timer or after `su`.
+fn directories() -> Vec<PathBuf> {
+    let user = Uid::effective();
+    let mut all = vec![directory()];
+    for other in [
+        PathBuf::from(format!("/run/user/{user}/endstop")),
+        std::env::temp_dir().join(format!("endstop-live-{user}")),
+        PathBuf::from(format!("/tmp/endstop-live-{user}")),
+    ] {
+        if !all.contains(&other) {
+            all.push(other);
+        }
+    }
+    all
 }
 
 fn look_in(directory: &Path) -> Found {
@@ -177,8 +202,6 @@ fn look_in(directory: &Path) -> Found {
             Err(_) => found.live.push(process),
         }
     }
-    found.live.sort_unstable_by_key(|process| process.pid);
-    found.dead.sort_unstable();
     found
 }
 

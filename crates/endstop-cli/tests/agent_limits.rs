@@ -30,7 +30,7 @@ fn flags_tighten_stored_limits_and_only_a_policy_replaces_them() {
     let place = Place::new("resume-limits");
     paused(&place, "steps >= 2");
     let (_, stderr) = place.ends_with(124, &["--resume", "last", "--steps", "60", "--approve"]);
-    assert!(stderr.contains("cost >= $0.01, steps >= 100"), "{stderr}");
+    assert!(stderr.contains("stops at $0.01, 100 steps or 60 steps"), "{stderr}");
     assert!(stderr.contains("steps >= 60"), "{stderr}");
     assert!(stderr.contains("stopped (cost_limit)"), "{stderr}");
 

@@ -185,7 +185,7 @@ fn check_refuses_what_is_unbounded_and_says_why() {
         (
             &["check", "--stop", "MaxIters(25) | MaxUsd(2.00) | MaxTokens(50_000) | NoProgress(3)"],
             0,
-            "cost    $2, by rule `stop`",
+            "cost    $2.00, by rule `stop`",
         ),
     ] {
         let output = endstop(arguments);

@@ -59,7 +59,7 @@ fn people_see_both_acts_and_the_trip_record() {
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     for part in [
-        "1. Nothing is stopped",
+        "1. Dry run: count everything, stop nothing",
         "agent: the limit of 3 iterations",
         "2. The same program",
         "agent: Endstop stopped this run",

@@ -52,10 +52,10 @@ How 1 of the stopped runs ended is not known.
 +-------------+--------------+-------+--------+----------------+--------------+
 | limit       | runs stopped | saved | of all | successes lost | failures cut |
 +=============================================================================+
-| steps >= 5  |            7 | $0.71 |   80 % |         2 of 5 |       4 of 4 |
-| steps >= 10 |            5 | $0.50 |   57 % |         0 of 5 |       4 of 4 |
-| steps >= 15 |            2 | $0.33 |   38 % |         0 of 5 |       2 of 4 |
-| steps >= 20 |            1 | $0.19 |   22 % |         0 of 5 |       1 of 4 |
+| steps >= 5  |            7 | $0.71 |    80% |         2 of 5 |       4 of 4 |
+| steps >= 10 |            5 | $0.50 |    57% |         0 of 5 |       4 of 4 |
+| steps >= 15 |            2 | $0.33 |    38% |         0 of 5 |       2 of 4 |
+| steps >= 20 |            1 | $0.19 |    22% |         0 of 5 |       1 of 4 |
 +-------------+--------------+-------+--------+----------------+--------------+
 
 "#]]
@@ -287,7 +287,7 @@ fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
     let output = endstop(&["replay", "--stop", "steps >= 3", &directory]);
     // Nine calls of $0.003 each, of the run that has prices.
     assert!(
-        stdout(&output).contains("stopped 2 of 2 runs, saved $0.02 of $0.03"),
+        stdout(&output).contains("stopped 2 of 2 runs, saved $0.018 of $0.027"),
         "{}",
         stdout(&output)
     );

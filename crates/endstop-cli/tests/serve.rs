@@ -26,7 +26,7 @@ fn pauses_and_warnings_of_a_run_are_told() {
     let mut out = BufReader::new(serve.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
-    let addr = line.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
     // It approves in `endstop run`; here it approves nothing, and ends nothing.
     let asked = Command::new("kill").args(["-USR1", &serve.id().to_string()]).status();
     assert!(asked.unwrap().success());
@@ -146,7 +146,7 @@ fn a_refused_call_is_a_line_of_the_log_without_its_key() {
     let mut line = String::new();
     let mut out = BufReader::new(serve.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
-    let addr = line.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
     let ci = "authorization: Bearer canary-2\r\nx-endstop-run: ci-7\r\n";
     for (headers, status) in [
         (ci, "200"),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::limits::usd;
 use crate::error::{CliError, ExitMeaning};
+use crate::limits::MIN_RUN_PREFIX;
 use crate::live::{self, LiveProcess};
 use crate::output;
 use client::Gateway;
@@ -48,6 +49,7 @@ pub struct PsArgs {
 
 /// Arguments of `endstop show`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  endstop show nightly-17")]
 pub struct ShowArgs {
     /// The run, or the beginning of its name
     run: String,
@@ -69,11 +71,14 @@ pub struct ActArgs {
 
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all"
+)]
 pub struct KillArgs {
     /// The run, or the beginning of its name
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     run: Option<String>,
-    /// Stop every run of every process, and let none begin
+    /// Stop every run of every live process, and let no other begin in these
     #[arg(long)]
     all: bool,
     /// The reason, for the run's trace
@@ -85,6 +90,7 @@ pub struct KillArgs {
 
 /// Arguments of `endstop resume`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  endstop resume nightly-17")]
 pub struct ResumeArgs {
     /// The run, or the beginning of its name
     run: String,
@@ -94,6 +100,9 @@ pub struct ResumeArgs {
 
 /// Arguments of `endstop approve`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  endstop approve nightly-17\n  endstop approve nightly-17 ask --usd 5"
+)]
 pub struct ApproveArgs {
     /// The run, or the beginning of its name
     run: String,
@@ -108,6 +117,7 @@ pub struct ApproveArgs {
 
 /// Arguments of `endstop signal`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  endstop signal nightly-17 review")]
 pub struct SignalArgs {
     /// The run, or the beginning of its name
     run: String,
@@ -128,6 +138,8 @@ struct LiveRun {
 struct Fleet {
     gateways: Vec<Gateway>,
     runs: Vec<LiveRun>,
+    /// Whether every process has listed its runs: otherwise the beginning of a name may be that of another run.
+    is_whole: bool,
 }
 
 impl Where {
@@ -151,13 +163,14 @@ impl Where {
     /// The gateways with their runs. A process that ends meanwhile has none.
     fn fleet(&self) -> Result<Fleet, CliError> {
         let gateways = self.gateways()?;
-        let mut runs = Vec::new();
+        let (mut runs, mut is_whole) = (Vec::new(), true);
         for (index, gateway) in gateways.iter().enumerate() {
             let listed = match gateway.get("/endstop/v1/runs") {
                 Ok(listed) => listed,
                 Err(error) if gateway.process().is_none() => return Err(error),
                 Err(error) => {
                     output::warn(&error.message);
+                    is_whole = false;
                     continue;
                 }
             };
@@ -167,7 +180,7 @@ impl Where {
                 runs.push(LiveRun { gateway: index, id, value });
             }
         }
-        Ok(Fleet { gateways, runs })
+        Ok(Fleet { gateways, runs, is_whole })
     }
 }
 
@@ -176,6 +189,7 @@ impl Fleet {
     fn find(&self, name: &str) -> Result<(&Gateway, &LiveRun), CliError> {
         let exact: Vec<&LiveRun> = self.runs.iter().filter(|run| run.id == name).collect();
         let found = match exact.is_empty() {
+            true if name.len() < MIN_RUN_PREFIX || !self.is_whole => Vec::new(),
             true => self.runs.iter().filter(|run| run.id.starts_with(name)).collect(),
             false => exact,
         };
@@ -349,15 +363,25 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         return act(&args.at, run, "kill", &body, out);
     }
     let gateways = args.at.gateways()?;
-    let (mut stopped, mut failed) = (0, 0);
-    for gateway in &gateways {
-        match gateway.post("/endstop/v1/kill", &body) {
-            Ok(_) => stopped += 1,
-            Err(error) => {
-                output::warn(&error.message);
-                failed += 1;
-            }
-        }
+    if gateways.is_empty() {
+        return Err(CliError::new("no live process found, so nothing was stopped")
+            .with_hint("`endstop ps` lists those of this user; --server names a gateway elsewhere")
+            .with_exit(ExitMeaning::AnswerIsNo));
+    }
+    // All at once: one that does not answer holds up no other.
+    let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
+        let body = &body;
+        let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
+        let asked: Vec<_> = gateways.iter().map(ask).collect();
+        let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
+            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+        };
+        asked.into_iter().map(answer).collect()
+    });
+    let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
+    let failed: u64 = answers.iter().map(|answer| u64::from(answer.is_err())).sum();
+    for error in answers.into_iter().filter_map(Result::err) {
+        output::warn(&error.message);
     }
     writeln!(
         out,

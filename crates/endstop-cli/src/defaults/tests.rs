@@ -22,7 +22,8 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Defaults, CliError> {
 /// The value of an option of `endstop run`, by the words of the command line.
 fn of_run(defaults: &Defaults, option: &str, words: &str) -> Option<String> {
     let line = format!("endstop run {words} -- agent");
-    let command = defaults.apply(crate::command());
+    let args: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+    let command = defaults.apply(crate::command(), &args);
     let matches = command.try_get_matches_from(line.split_whitespace()).unwrap();
     let (_, of_run) = matches.subcommand().unwrap();
     let raw = of_run.get_raw(option)?;
@@ -55,6 +56,22 @@ fn a_default_gives_way_to_an_option_that_contradicts_it() {
     assert_eq!(of_run(&defaults, "policy", "--stop steps>=1"), None);
     let defaults = load("stop = \"steps >= 1\"\n", &[]).unwrap();
     assert_eq!(of_run(&defaults, "stop", "--policy b.toml"), None);
+    let defaults = load("[run]\nintercept = true\n", &[]).unwrap();
+    assert_eq!(of_run(&defaults, "intercept", "").as_deref(), Some("true"));
+    let defaults = load("[run]\nno-guard = true\n", &[]).unwrap();
+    assert_eq!(of_run(&defaults, "intercept", "--intercept").as_deref(), Some("true"));
+}
+
+#[test]
+fn of_two_defaults_that_contradict_each_other_the_one_before_the_other_holds() {
+    let variables = [("ENDSTOP_STOP", "cost >= $1")];
+    let defaults = load("policy = \"a.toml\"\n", &variables).unwrap();
+    assert_eq!(of_run(&defaults, "stop", "").as_deref(), Some("cost >= $1"));
+    assert_eq!(of_run(&defaults, "policy", ""), None);
+    let defaults = load("policy = \"a.toml\"\n[run]\nstop = \"steps >= 2\"\n", &[]).unwrap();
+    assert_eq!(of_run(&defaults, "stop", "").as_deref(), Some("steps >= 2"));
+    let defaults = load("[run]\nallow_direct = \"api.example\"\n", &[]).unwrap();
+    assert_eq!(of_run(&defaults, "allow_direct", "").as_deref(), Some("api.example"));
 }
 
 #[test]

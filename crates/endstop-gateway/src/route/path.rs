@@ -181,7 +181,7 @@ pub(super) fn of_host(
 ) -> (ApiFamily, Endpoint) {
     let messages = path.rfind("/v1/messages").and_then(|at| path.get(at..));
     let (family, endpoint) = family_and_endpoint(method, messages.unwrap_or(path), headers);
-    let is_free = endpoint == Endpoint::Other && host.has_free(path);
+    let is_free = endpoint == Endpoint::Other && host.has_free(method, path);
     (family, if is_free { Endpoint::Free } else { endpoint })
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use endstop_runtime::cancel::CancelToken;
 use http::header::HOST;
 use http::uri::{Authority as HostAndPort, Scheme};
-use http::{HeaderMap, Request, Response, Uri};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
@@ -54,18 +54,31 @@ impl InterceptedHost {
         named && uri.host().is_none_or(is_it)
     }
 
-    /// Whether a path of this host is known to cost nothing, whatever its method: settings, logins, telemetry.
-    pub(crate) fn has_free(&self, path: &str) -> bool {
+    /// Whether a request to this host is known to cost nothing: settings, logins, telemetry.
+    pub(crate) fn has_free(&self, method: &Method, path: &str) -> bool {
         let is_below =
             |(host, prefix): &(&str, &str)| *host == self.name && path.starts_with(prefix);
         let has_call = |name: &&str| path.split('/').any(|segment| segment == *name);
-        FREE_PATHS.iter().any(is_below) && !CALL_SEGMENTS.iter().any(|name| has_call(name))
+        let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_free = match is_read {
+            true => FREE_TO_READ.iter().any(is_below),
+            false => FREE_TO_WRITE.iter().any(is_below),
+        };
+        is_free && !CALL_SEGMENTS.iter().any(|name| has_call(name))
     }
 }
 
-/// Paths of hosts that cost nothing, each a row.
-const FREE_PATHS: [(&str, &str); 2] =
+/// Paths of hosts that cost nothing to read, each a row.
+const FREE_TO_READ: [(&str, &str); 2] =
     [("api.anthropic.com", "/api/"), ("chatgpt.com", "/backend-api/")];
+/// Paths that cost nothing to write to: telemetry and logins. Another request may start work that is billed.
+const FREE_TO_WRITE: [(&str, &str); 5] = [
+    ("api.anthropic.com", "/api/event_logging/"),
+    ("api.anthropic.com", "/api/claude_code/metrics"),
+    ("api.anthropic.com", "/api/oauth/"),
+    ("chatgpt.com", "/backend-api/codex/analytics-events"),
+    ("chatgpt.com", "/backend-api/codex/otel"),
+];
 /// Segments of model calls below such paths.
 const CALL_SEGMENTS: [&str; 4] = ["responses", "conversation", "completions", "messages"];
 

@@ -98,6 +98,6 @@ async fn a_limit_that_is_reached_by_unconfirmed_amounts_says_so() {
     let gateway = gateway("[stop]\nmoney = \"cost >= $0.05\"", &upstream).await;
     assert_eq!(post(&gateway, PATH, &request()).await.status, 504);
     let got = post(&gateway, PATH, &request()).await.text();
-    assert!(got.contains("Of what counts, $0.047"), "{got}");
+    assert!(got.contains("Of what counts, $0.048"), "{got}");
     assert!(got.contains(" unconfirmed: 1 call answered 504."), "{got}");
 }

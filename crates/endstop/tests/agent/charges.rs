@@ -30,7 +30,8 @@ async fn an_amount_that_no_provider_confirmed_is_explained_by_its_causes() {
     assert!(text.contains(causes), "{text}");
     let uncertainty = &state.execution.uncertainty;
     assert!(uncertainty.unconfirmed > Money::ZERO, "{text}");
-    assert!(text.contains(&format!("of the cost, ${}", uncertainty.unconfirmed.to_decimal())));
+    let unconfirmed = endstop::core::human::money(uncertainty.unconfirmed);
+    assert!(text.contains(&format!("of the cost, {unconfirmed}")), "{text}");
     assert_eq!(uncertainty.unconfirmed_calls(), 4);
     assert_eq!(carried(&state).explain(), text, "another process says the same");
 }

@@ -142,9 +142,9 @@ fn errors_have_a_place_a_cause_and_help() {
         ("[stop\na = 5", "", "", ""),
         (
             "stop = \"steps >= 5\"",
+            "\"steps >= 5\"",
             "`stop` is a section of rules",
             "write `[stop]`, and on the next line `limit = \"steps >= 5\"`",
-            "\"steps >= 5\"",
         ),
     ] {
         let error = Policy::from_toml(text).expect_err(text);
