@@ -164,6 +164,29 @@ fn a_full_account_stops_the_run_before_its_step() {
 }
 
 #[test]
+fn a_call_that_costs_nothing_goes_on_beside_an_overspent_account() {
+    let store = MemoryBudgetStore::new();
+    let account = me(&["$0.01 per day"]);
+    let spent = Amounts { cost: "0.02".parse().unwrap(), ..Amounts::ZERO };
+    let (returned, who, why) = (Amounts::ZERO, "test", "overspent");
+    let adjustment = Adjustment { id: "a", account: &account, spent, returned, who, why };
+    store.adjust(&adjustment).unwrap();
+    let accounts = accounts(store, account.clone());
+    let run = run(&accounts);
+    let table = r#"{"version":"ours 1","providers":[{"id":"lab","models":[{"id":"small",
+        "match":{"equals":"small"},"prices":{"input_mtok":0,"output_mtok":0}}]}]}"#;
+    let table = Box::leak(Box::new(PriceTable::from_json(table).unwrap()));
+    let pricing = Pricing::new("lab", "small", table);
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits(), "{:?}", signal(&run));
+    let call = run.begin_call(&plan).unwrap();
+    assert_eq!(call.output_cap(), Some(1_000));
+    reply(call);
+    // A call that costs something is refused.
+    assert!(!run.begin_step(&self::plan(&self::pricing())).admits());
+}
+
+#[test]
 fn each_unit_has_its_stop_reason() {
     for (limit, reason) in [
         ("0 steps", StopReason::StepsLimitReached),

@@ -192,9 +192,13 @@ fn check(
     for account in accounts {
         let depth = depth(account, accounts);
         for limit in &account.limits {
+            let asked = of(amounts, limit.dimension);
+            // Nothing always fits, even into what is overspent.
+            if asked == 0 {
+                continue;
+            }
             let Some(after) = after(account, limit) else { continue };
             let sum = sum(rows, account, limit, after)?;
-            let asked = of(amounts, limit.dimension);
             let committed = sum.settled.saturating_add(sum.held);
             if u64::try_from(committed.saturating_add(asked)).unwrap_or(0) <= limit.amount {
                 continue;

@@ -158,7 +158,8 @@ impl RunAccounts {
         let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
         let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
             let asked = least.get(limit.limit.dimension);
-            limit.settled.saturating_add(limit.held).saturating_add(asked) > limit.limit.amount
+            let whole = limit.settled.saturating_add(limit.held).saturating_add(asked);
+            asked > 0 && whole > limit.limit.amount
         });
         if !is_full {
             return Ok(());
@@ -205,7 +206,8 @@ impl RunAccounts {
             let (left, least) = (refused.left(), least.get(dimension));
             let alone = refused.asked.min(left.saturating_add(refused.held));
             let is_worth = left >= alone.div_ceil(WORTH_A_PART);
-            if left >= least && is_worth && dimension != Dimension::Steps {
+            let is_less = left < refused.asked && dimension != Dimension::Steps;
+            if left >= least && is_worth && is_less {
                 amounts = with(amounts, dimension, left);
                 continue;
             }
