@@ -291,6 +291,26 @@ async fn a_run_that_waits_for_a_reset_continues_by_itself() {
 }
 
 #[test]
+fn a_call_that_wants_more_than_the_whole_limit_waits_for_the_reset() {
+    let store = MemoryBudgetStore::with_clock(Arc::new(|| WallTime(NOON)));
+    let mut account = me(&["$0.01 per hour"]);
+    account.on_full = OnFull::Pause;
+    let accounts = accounts(store, account);
+    let run = run(&accounts);
+    for _ in 0..2 {
+        reply(begin(&run).unwrap());
+    }
+    // $0.001 are left; the least is $0.00399, and $0.01875 are wanted.
+    match begin(&run) {
+        Err(NotBegun::AwaitsAccount(wait)) => {
+            assert_eq!(wait.until, Some(WallTime(NOON + 3_600_000)));
+        }
+        begun => panic!("{begun:?}"),
+    }
+    assert_eq!((first(&accounts).settled, first(&accounts).held), (9_000_000_000, 0));
+}
+
+#[test]
 fn accounts_of_models_are_drawn_on_by_their_calls_alone() {
     let mut opus = Account::new("opus", &["$0.001"]).unwrap();
     opus.models = vec!["claude-opus-*".to_owned()];

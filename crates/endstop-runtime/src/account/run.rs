@@ -193,22 +193,34 @@ impl RunAccounts {
         let id = RunId::new().to_string();
         let terms = HoldTerms { id: &id, owner: &shared.owner, ttl: HOLD_TTL };
         let mut amounts = wanted;
+        // A refusal after which only the least was asked for, so that the next one says when that fits.
+        let mut asked_least = None;
         for _ in 0..MAX_GRANT_TRIES {
-            let refused = match shared.store.reserve(&accounts, amounts, &terms) {
-                Ok(()) => {
+            let refused = match (shared.store.reserve(&accounts, amounts, &terms), asked_least) {
+                (Ok(()), None) => {
                     let names = accounts.iter().map(|it| it.name.clone()).collect();
                     return Ok(Some(Shared::hold(shared, id, names, amounts)));
                 }
-                Err(BudgetStoreError::Refused(refused)) => refused,
-                Err(error) => return Err(AccountBlock::Store(error.to_string())),
+                (Ok(()), Some(refused)) => {
+                    // Others have settled in between: the least is not all that fits now.
+                    shared.settle(id, Amounts::ZERO);
+                    return Err(AccountBlock::Wait(AccountWait { refused, until: None }));
+                }
+                (Err(BudgetStoreError::Refused(refused)), _) => refused,
+                (Err(error), _) => return Err(AccountBlock::Store(error.to_string())),
             };
             let dimension = refused.limit.dimension;
             let (left, least) = (refused.left(), least.get(dimension));
             let alone = refused.asked.min(left.saturating_add(refused.held));
             let is_worth = left >= alone.div_ceil(WORTH_A_PART);
-            let is_less = left < refused.asked && dimension != Dimension::Steps;
-            if left >= least && is_worth && is_less {
+            let can_be_less = dimension != Dimension::Steps;
+            if left >= least && is_worth && can_be_less && left < refused.asked {
                 amounts = with(amounts, dimension, left);
+                continue;
+            }
+            if left < least && can_be_less && least < refused.asked {
+                asked_least = Some(refused);
+                amounts = with(amounts, dimension, least);
                 continue;
             }
             return Err(self.block(*refused, least));
@@ -223,7 +235,6 @@ impl RunAccounts {
             return AccountBlock::Wait(AccountWait { refused, until: None });
         }
         if refused.on_full == OnFull::Pause && least <= refused.limit.amount {
-            // For a need that is smaller than the one that was refused, the time is an upper bound.
             if let Some(until) = refused.resets_at {
                 return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
             }
