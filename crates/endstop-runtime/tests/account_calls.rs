@@ -248,6 +248,24 @@ async fn a_call_waits_for_the_calls_of_others() {
     assert_eq!(first(&accounts).settled, 9_000_000_000);
 }
 
+#[test]
+fn a_response_that_ends_at_a_cap_of_others_stops_nothing() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.03"]));
+    let (one, other) = (run(&accounts), run(&accounts));
+    let first = begin(&one).unwrap();
+    assert_eq!(first.output_cap(), Some(1_000));
+    // $0.01125 are left beside it: more than a quarter of what there would be alone.
+    let second = begin(&other).unwrap();
+    assert_eq!((second.output_cap(), second.lowered_by()), (Some(500), None));
+    assert!(second.is_cut_by_others(Some("max_tokens")));
+    assert!(!second.can_be_repeated());
+    let usage = TokenUsage { input: 1_000, output: 500, ..TokenUsage::default() };
+    let finish = Some("max_tokens");
+    second.replied(&Outcome { usage, finish, ..Outcome::default() });
+    assert_eq!(other.status(), Status::Running);
+    reply(first);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_reset_continues_by_itself() {
     let clock = Arc::new(AtomicU64::new(NOON));

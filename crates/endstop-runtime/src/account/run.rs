@@ -84,6 +84,7 @@ pub(crate) struct AccountHold {
     id: String,
     names: Vec<String>,
     amounts: Amounts,
+    by_others: Vec<Dimension>,
 }
 
 impl RunAccounts {
@@ -195,11 +196,13 @@ impl RunAccounts {
         let mut amounts = wanted;
         // A refusal after which only the least was asked for, so that the next one says when that fits.
         let mut asked_least = None;
+        let mut by_others = Vec::new();
         for _ in 0..MAX_GRANT_TRIES {
             let refused = match (shared.store.reserve(&accounts, amounts, &terms), asked_least) {
                 (Ok(()), None) => {
                     let names = accounts.iter().map(|it| it.name.clone()).collect();
-                    return Ok(Some(Shared::hold(shared, id, names, amounts)));
+                    let hold = Shared::hold(shared, id, names, amounts);
+                    return Ok(Some(AccountHold { by_others, ..hold }));
                 }
                 (Ok(()), Some(refused)) => {
                     // Others have settled in between: the least is not all that fits now.
@@ -215,6 +218,11 @@ impl RunAccounts {
             let is_worth = left >= alone.div_ceil(WORTH_A_PART);
             let can_be_less = dimension != Dimension::Steps;
             if left >= least && is_worth && can_be_less && left < refused.asked {
+                // The last account that lowers it is what limits it.
+                by_others.retain(|it| *it != dimension);
+                if refused.held > 0 {
+                    by_others.push(dimension);
+                }
                 amounts = with(amounts, dimension, left);
                 continue;
             }
@@ -266,7 +274,7 @@ impl Shared {
             open.has_heartbeat = beat.spawn(move || heartbeat(&of)).is_ok();
         }
         drop(open);
-        AccountHold { shared: Arc::clone(this), id, names, amounts }
+        AccountHold { shared: Arc::clone(this), id, names, amounts, by_others: Vec::new() }
     }
 
     /// Settles; a settlement that the store does not take is kept. An unknown hold has nothing to settle.
@@ -340,6 +348,11 @@ impl AccountHold {
     /// What is held.
     pub(crate) const fn amounts(&self) -> Amounts {
         self.amounts
+    }
+
+    /// The units of which it is less than what was wanted for what other calls in flight hold.
+    pub(crate) fn by_others(&self) -> &[Dimension] {
+        &self.by_others
     }
 
     /// Ends the hold with the actual amounts.
