@@ -74,7 +74,8 @@ impl Budgets {
         }
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let owner = format!("process {}", std::process::id());
-        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner);
+        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner)
+            .map_err(|error| CliError::new(error.to_string()))?;
         Ok(Some(accounts.with_warnings(output::warn)))
     }
 

@@ -68,7 +68,8 @@ fn run(accounts: &RunAccounts) -> RunHandle {
 
 fn accounts(store: impl BudgetStore + 'static, account: Account) -> RunAccounts {
     let name = account.name.clone();
-    RunAccounts::new(Arc::new(store), AccountSet::new([account]).unwrap(), &[&name], "test")
+    let set = AccountSet::new([account]).unwrap();
+    RunAccounts::new(Arc::new(store), set, &[&name], "test").unwrap()
 }
 
 fn me(limits: &[&str]) -> Account {
@@ -333,12 +334,23 @@ fn accounts_of_models_are_drawn_on_by_their_calls_alone() {
     let mut opus = Account::new("opus", &["$0.001"]).unwrap();
     opus.models = vec!["claude-opus-*".to_owned()];
     let set = AccountSet::new([me(&["$1"]), opus]).unwrap();
-    let accounts = RunAccounts::new(Arc::new(MemoryBudgetStore::new()), set, &["me"], "test");
+    let store = Arc::new(MemoryBudgetStore::new());
+    let accounts = RunAccounts::new(store, set, &["me"], "test").unwrap();
     let run = run(&accounts);
     reply(begin(&run).unwrap());
     let opus = Pricing::new("anthropic", "claude-opus-4-5", PriceTable::embedded());
     assert!(!run.begin_step(&plan(&opus)).admits());
     assert_eq!(signal(&run).source.as_deref(), Some("budget:opus"));
+}
+
+#[test]
+fn an_account_that_is_not_defined_is_refused() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1"]));
+    let error = accounts.named(&["me", "team-b"]).unwrap_err();
+    assert_eq!(error.to_string(), "[budget.team-b]: it is not defined");
+    let (store, set) = (Arc::new(MemoryBudgetStore::new()), AccountSet::default());
+    assert_eq!(RunAccounts::new(store, set, &["team-b"], "test").unwrap_err(), error);
+    assert!(accounts.named(&["me"]).is_ok());
 }
 
 #[test]

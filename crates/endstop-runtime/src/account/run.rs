@@ -8,7 +8,7 @@ use std::thread;
 use endstop_core::units::WallTime;
 
 use super::refused::AccountRefused;
-use super::spec::{Account, AccountSet, OnFull};
+use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
@@ -26,7 +26,7 @@ type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 ///
 /// let set = AccountSet::new([Account::new("me", &["$5 per day"])?])?;
 /// let store = Arc::new(MemoryBudgetStore::new());
-/// let accounts = RunAccounts::new(store, set, &["me"], "example");
+/// let accounts = RunAccounts::new(store, set, &["me"], "example")?;
 /// assert_eq!(accounts.read()?[0].account, "me");
 /// let environment = RunEnvironment { accounts: Some(accounts), ..RunEnvironment::default() };
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -90,12 +90,20 @@ pub(crate) struct AccountHold {
 impl RunAccounts {
     /// The accounts of a set that runs draw on: those that are named, those that name the model of a call, and all their
     /// parents. `owner` says in the store whose holds they are.
-    #[must_use]
-    pub fn new(store: Arc<dyn BudgetStore>, set: AccountSet, names: &[&str], owner: &str) -> Self {
+    ///
+    /// # Errors
+    /// If a name is not one of the set: it would limit nothing.
+    pub fn new(
+        store: Arc<dyn BudgetStore>,
+        set: AccountSet,
+        names: &[&str],
+        owner: &str,
+    ) -> Result<Self, AccountError> {
+        set.check_names(names)?;
         let owner = owner.to_owned();
         let shared = Shared { store, set, owner, warn: None, open: Mutex::default() };
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Self { shared: Arc::new(shared), names }
+        Ok(Self { shared: Arc::new(shared), names })
     }
 
     /// Says who takes the warnings of accounts whose spend has reached their threshold: each once per window.
@@ -109,10 +117,13 @@ impl RunAccounts {
     }
 
     /// The same accounts of the same store, for runs that draw on others of them.
-    #[must_use]
-    pub fn named(&self, names: &[&str]) -> Self {
+    ///
+    /// # Errors
+    /// If a name is not one of the set: it would limit nothing.
+    pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
+        self.shared.set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Self { shared: Arc::clone(&self.shared), names }
+        Ok(Self { shared: Arc::clone(&self.shared), names })
     }
 
     /// All accounts of the set as they stand.

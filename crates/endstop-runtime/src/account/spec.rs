@@ -89,6 +89,9 @@ pub enum AccountProblem {
     /// The parent.
     #[error("no budget `{0}`, which is named as `parent`")]
     NoParent(String),
+    /// A run is to draw on it.
+    #[error("it is not defined")]
+    Unknown,
     /// The account is above itself.
     #[error("it is its own parent")]
     Cycle,
@@ -266,6 +269,16 @@ impl AccountSet {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.accounts.get(name)
+    }
+
+    /// Refuses names that no account of the set has.
+    pub(super) fn check_names(&self, names: &[&str]) -> Result<(), AccountError> {
+        match names.iter().find(|name| self.get(name).is_none()) {
+            Some(&name) => {
+                Err(AccountError { account: name.to_owned(), why: AccountProblem::Unknown })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether no account is defined.
