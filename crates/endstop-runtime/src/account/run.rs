@@ -126,6 +126,25 @@ impl RunAccounts {
         Ok(Self { shared: Arc::clone(&self.shared), names })
     }
 
+    /// Whether whoever draws on these draws on the others as well, whichever the model of a call is: the same store has
+    /// the same limits for them.
+    #[must_use]
+    pub fn covers(&self, others: &Self) -> bool {
+        let (of, other) = (&self.shared, &others.shared);
+        let is_same = |own: &Account, account: &Account| {
+            own.name == account.name
+                && own.limits == account.limits
+                && own.models == account.models
+                && own.providers == account.providers
+        };
+        let own = self.of_call("", "");
+        let mut named = others.of_call("", "").into_iter();
+        let mut by_model = other.set.iter().filter(|account| account.is_by_model());
+        Arc::ptr_eq(&of.store, &other.store)
+            && named.all(|account| own.iter().any(|own| is_same(own, account)))
+            && by_model.all(|account| of.set.iter().any(|own| is_same(own, account)))
+    }
+
     /// All accounts of the set as they stand.
     ///
     /// # Errors
