@@ -188,6 +188,20 @@ fn a_call_that_costs_nothing_goes_on_beside_an_overspent_account() {
 }
 
 #[test]
+fn a_count_of_the_input_helps_where_an_account_alone_is_short() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.01 per day"]));
+    let run = run(&accounts);
+    let pricing = pricing();
+    let wants = |input, told| {
+        run.would_gain_by_count(&CallPlan { input, told, max_output: 100, ..plan(&pricing) })
+    };
+    // At most $0.00375 for a thousand.
+    assert!(!wants(1_000, 0));
+    assert!(wants(9_000, 0));
+    assert!(!wants(9_000, 8_000));
+}
+
+#[test]
 fn each_unit_has_its_stop_reason() {
     for (limit, reason) in [
         ("0 steps", StopReason::StepsLimitReached),

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use endstop_core::units::WallTime;
+use endstop_core::units::{Money, WallTime};
 
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
-use crate::ledger::{Amounts, Dimension};
+use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
@@ -204,6 +204,29 @@ impl RunAccounts {
             Err(AccountBlock::Wait(_)) => Ok(()),
             Err(block) => Err(block),
         }
+    }
+
+    /// What of tokens and money the settled calls leave to a call; unlimited if the store cannot be read.
+    pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
+        let accounts = self.of_call(provider, model);
+        let states = match accounts.is_empty() {
+            true => Vec::new(),
+            false => self.shared.store.read(&accounts).unwrap_or_default(),
+        };
+        let mut room = Limits::unlimited();
+        for state in states.iter().flat_map(|state| &state.limits) {
+            let left = state.limit.amount.saturating_sub(state.settled);
+            let least = |room: Option<u64>| Some(room.map_or(left, |room| room.min(left)));
+            match state.limit.dimension {
+                Dimension::Tokens => room.tokens = least(room.tokens),
+                Dimension::Cost => {
+                    let picos = least(room.cost.map(Money::picos));
+                    room.cost = picos.map(Money::from_picos);
+                }
+                _ => {}
+            }
+        }
+        room
     }
 
     /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
@@ -405,9 +428,7 @@ impl fmt::Debug for AccountHold {
 fn with(amounts: Amounts, dimension: Dimension, amount: u64) -> Amounts {
     match dimension {
         Dimension::Tokens => Amounts { tokens: amount, ..amounts },
-        Dimension::Cost => {
-            Amounts { cost: endstop_core::units::Money::from_picos(amount), ..amounts }
-        }
+        Dimension::Cost => Amounts { cost: Money::from_picos(amount), ..amounts },
         _ => amounts,
     }
 }

@@ -142,6 +142,11 @@ impl<'p> PlannedCall<'p> {
         Self { granted: Limits { tokens, cost, ..Limits::unlimited() }, ..self }
     }
 
+    /// The same call if accounts held so much for it.
+    pub(super) const fn with_granted(self, granted: Limits) -> Self {
+        Self { granted, ..self }
+    }
+
     /// What accounts hold for it.
     pub(super) const fn granted(&self) -> &Limits {
         &self.granted
