@@ -254,8 +254,9 @@ impl RunAccounts {
             let refused = match (shared.store.reserve(&accounts, amounts, &terms), asked_least) {
                 (Ok(()), None) => {
                     let names = accounts.iter().map(|it| it.name.clone()).collect();
-                    let hold = Shared::hold(shared, id, names, amounts);
-                    return Ok(Some(AccountHold { by_others, ..hold }));
+                    let mut hold = Shared::hold(shared, id, names, amounts);
+                    hold.by_others = by_others;
+                    return Ok(Some(hold));
                 }
                 (Ok(()), Some(refused)) => {
                     // Others have settled in between: the least is not all that fits now.
@@ -409,11 +410,19 @@ impl AccountHold {
     }
 
     /// Ends the hold with the actual amounts.
-    pub(crate) fn settle(self, actual: Amounts) {
-        let Self { shared, id, names, .. } = self;
-        shared.settle(id, actual);
+    pub(crate) fn settle(mut self, actual: Amounts) {
+        self.shared.settle(std::mem::take(&mut self.id), actual);
         if !actual.is_zero() {
-            shared.warn_of(&names);
+            self.shared.warn_of(&self.names);
+        }
+    }
+}
+
+impl Drop for AccountHold {
+    /// Without a settlement nothing extends it any more.
+    fn drop(&mut self) {
+        if !self.id.is_empty() {
+            self.shared.open().holds.remove(&self.id);
         }
     }
 }
@@ -432,3 +441,6 @@ fn with(amounts: Amounts, dimension: Dimension, amount: u64) -> Amounts {
         _ => amounts,
     }
 }
+
+#[cfg(test)]
+mod tests;
