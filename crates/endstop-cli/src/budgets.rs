@@ -45,6 +45,13 @@ impl Budgets {
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|error| CliError::new(format!("--budget: {error}")))?;
             let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
+            // It would limit the calls of those models alone.
+            if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
+                return Err(CliError::new(format!(
+                    "--budget: `[budget.{DEFAULT_ACCOUNT}]` is a budget of some models, and a limit here is for all calls"
+                ))
+                .with_hint("give that table another name"));
+            }
             let account = Account::new(DEFAULT_ACCOUNT, &limits);
             accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
         }
@@ -74,7 +81,8 @@ impl Budgets {
         }
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let owner = format!("process {}", std::process::id());
-        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner);
+        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner)
+            .map_err(|error| CliError::new(error.to_string()))?;
         Ok(Some(accounts.with_warnings(output::warn)))
     }
 
@@ -125,7 +133,9 @@ fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
         CliError::new(format!("`{}`: {}", file.display(), error.message()))
     };
     let table: toml::Table = toml::from_str(&text).map_err(failed)?;
-    let Some(budgets) = table.get("budget") else { return Ok(BTreeMap::new()) };
+    // What is no table is a default of the flag.
+    let budgets = table.get("budget").filter(|budgets| budgets.is_table());
+    let Some(budgets) = budgets else { return Ok(BTreeMap::new()) };
     budgets.clone().try_into().map_err(failed)
 }
 

@@ -134,6 +134,23 @@ fn budgets_are_chosen_by_name_and_have_parents() {
 }
 
 #[test]
+fn a_limit_of_the_command_line_is_for_all_calls() {
+    let config = "[budget.me]\nlimit = \"$9\"\nmodels = [\"claude-opus-*\"]\n";
+    let home = Home::new("by-model", config);
+    let flags = ["run", "--budget", "$5 per day", "--", "true"];
+    let output = home.command(&flags).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(text(&output).contains("is a budget of some models"), "{}", text(&output));
+    // It may be a default.
+    let home = Home::new("default", "budget = \"2 steps\"\n");
+    let told = home.run(&[]);
+    assert_eq!(
+        (&told["report"]["reason"], &told["report"]["totals"]["steps"]),
+        (&"steps_limit".into(), &2.into())
+    );
+}
+
+#[test]
 fn the_agent_loop_draws_on_them_too() {
     let home = Home::new("agent", "[budget.me]\nlimit = \"3 steps\"\n");
     let agent =

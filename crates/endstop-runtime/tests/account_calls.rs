@@ -68,7 +68,8 @@ fn run(accounts: &RunAccounts) -> RunHandle {
 
 fn accounts(store: impl BudgetStore + 'static, account: Account) -> RunAccounts {
     let name = account.name.clone();
-    RunAccounts::new(Arc::new(store), AccountSet::new([account]).unwrap(), &[&name], "test")
+    let set = AccountSet::new([account]).unwrap();
+    RunAccounts::new(Arc::new(store), set, &[&name], "test").unwrap()
 }
 
 fn me(limits: &[&str]) -> Account {
@@ -164,6 +165,43 @@ fn a_full_account_stops_the_run_before_its_step() {
 }
 
 #[test]
+fn a_call_that_costs_nothing_goes_on_beside_an_overspent_account() {
+    let store = MemoryBudgetStore::new();
+    let account = me(&["$0.01 per day"]);
+    let spent = Amounts { cost: "0.02".parse().unwrap(), ..Amounts::ZERO };
+    let (returned, who, why) = (Amounts::ZERO, "test", "overspent");
+    let adjustment = Adjustment { id: "a", account: &account, spent, returned, who, why };
+    store.adjust(&adjustment).unwrap();
+    let accounts = accounts(store, account.clone());
+    let run = run(&accounts);
+    let table = r#"{"version":"ours 1","providers":[{"id":"lab","models":[{"id":"small",
+        "match":{"equals":"small"},"prices":{"input_mtok":0,"output_mtok":0}}]}]}"#;
+    let table = Box::leak(Box::new(PriceTable::from_json(table).unwrap()));
+    let pricing = Pricing::new("lab", "small", table);
+    let plan = plan(&pricing);
+    assert!(run.begin_step(&plan).admits(), "{:?}", signal(&run));
+    let call = run.begin_call(&plan).unwrap();
+    assert_eq!(call.output_cap(), Some(1_000));
+    reply(call);
+    // A call that costs something is refused.
+    assert!(!run.begin_step(&self::plan(&self::pricing())).admits());
+}
+
+#[test]
+fn a_count_of_the_input_helps_where_an_account_alone_is_short() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.01 per day"]));
+    let run = run(&accounts);
+    let pricing = pricing();
+    let wants = |input, told| {
+        run.would_gain_by_count(&CallPlan { input, told, max_output: 100, ..plan(&pricing) })
+    };
+    // At most $0.00375 for a thousand.
+    assert!(!wants(1_000, 0));
+    assert!(wants(9_000, 0));
+    assert!(!wants(9_000, 8_000));
+}
+
+#[test]
 fn each_unit_has_its_stop_reason() {
     for (limit, reason) in [
         ("0 steps", StopReason::StepsLimitReached),
@@ -225,6 +263,24 @@ async fn a_call_waits_for_the_calls_of_others() {
     assert_eq!(first(&accounts).settled, 9_000_000_000);
 }
 
+#[test]
+fn a_response_that_ends_at_a_cap_of_others_stops_nothing() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.03"]));
+    let (one, other) = (run(&accounts), run(&accounts));
+    let first = begin(&one).unwrap();
+    assert_eq!(first.output_cap(), Some(1_000));
+    // $0.01125 are left beside it: more than a quarter of what there would be alone.
+    let second = begin(&other).unwrap();
+    assert_eq!((second.output_cap(), second.lowered_by()), (Some(500), None));
+    assert!(second.is_cut_by_others(Some("max_tokens")));
+    assert!(!second.can_be_repeated());
+    let usage = TokenUsage { input: 1_000, output: 500, ..TokenUsage::default() };
+    let finish = Some("max_tokens");
+    second.replied(&Outcome { usage, finish, ..Outcome::default() });
+    assert_eq!(other.status(), Status::Running);
+    reply(first);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_reset_continues_by_itself() {
     let clock = Arc::new(AtomicU64::new(NOON));
@@ -268,16 +324,47 @@ async fn a_run_that_waits_for_a_reset_continues_by_itself() {
 }
 
 #[test]
+fn a_call_that_wants_more_than_the_whole_limit_waits_for_the_reset() {
+    let store = MemoryBudgetStore::with_clock(Arc::new(|| WallTime(NOON)));
+    let mut account = me(&["$0.01 per hour"]);
+    account.on_full = OnFull::Pause;
+    let accounts = accounts(store, account);
+    let run = run(&accounts);
+    for _ in 0..2 {
+        reply(begin(&run).unwrap());
+    }
+    // $0.001 are left; the least is $0.00399, and $0.01875 are wanted.
+    match begin(&run) {
+        Err(NotBegun::AwaitsAccount(wait)) => {
+            assert_eq!(wait.until, Some(WallTime(NOON + 3_600_000)));
+        }
+        begun => panic!("{begun:?}"),
+    }
+    assert_eq!((first(&accounts).settled, first(&accounts).held), (9_000_000_000, 0));
+}
+
+#[test]
 fn accounts_of_models_are_drawn_on_by_their_calls_alone() {
     let mut opus = Account::new("opus", &["$0.001"]).unwrap();
     opus.models = vec!["claude-opus-*".to_owned()];
     let set = AccountSet::new([me(&["$1"]), opus]).unwrap();
-    let accounts = RunAccounts::new(Arc::new(MemoryBudgetStore::new()), set, &["me"], "test");
+    let store = Arc::new(MemoryBudgetStore::new());
+    let accounts = RunAccounts::new(store, set, &["me"], "test").unwrap();
     let run = run(&accounts);
     reply(begin(&run).unwrap());
     let opus = Pricing::new("anthropic", "claude-opus-4-5", PriceTable::embedded());
     assert!(!run.begin_step(&plan(&opus)).admits());
     assert_eq!(signal(&run).source.as_deref(), Some("budget:opus"));
+}
+
+#[test]
+fn an_account_that_is_not_defined_is_refused() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$1"]));
+    let error = accounts.named(&["me", "team-b"]).unwrap_err();
+    assert_eq!(error.to_string(), "[budget.team-b]: it is not defined");
+    let (store, set) = (Arc::new(MemoryBudgetStore::new()), AccountSet::default());
+    assert_eq!(RunAccounts::new(store, set, &["team-b"], "test").unwrap_err(), error);
+    assert!(accounts.named(&["me"]).is_ok());
 }
 
 #[test]

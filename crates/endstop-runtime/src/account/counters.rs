@@ -192,9 +192,13 @@ fn check(
     for account in accounts {
         let depth = depth(account, accounts);
         for limit in &account.limits {
+            let asked = of(amounts, limit.dimension);
+            // Nothing always fits, even into what is overspent.
+            if asked == 0 {
+                continue;
+            }
             let Some(after) = after(account, limit) else { continue };
             let sum = sum(rows, account, limit, after)?;
-            let asked = of(amounts, limit.dimension);
             let committed = sum.settled.saturating_add(sum.held);
             if u64::try_from(committed.saturating_add(asked)).unwrap_or(0) <= limit.amount {
                 continue;
@@ -416,9 +420,37 @@ pub(super) fn adjust(
     if !rows.note(adjustment, now)? {
         return Ok(());
     }
-    let settled = minus(counts(&adjustment.spent), counts(&adjustment.returned));
+    let change = minus(counts(&adjustment.spent), counts(&adjustment.returned));
     for place in places(&[adjustment.account], now) {
-        rows.add(&place, &Counter { settled, ..Counter::default() })?;
+        let spent = change.map(|it| it.max(0));
+        if spent != Counts::default() {
+            rows.add(&place, &Counter { settled: spent, ..Counter::default() })?;
+        }
+        give_back(rows, adjustment.account, &place, change.map(|it| it.min(0)), now)?;
+    }
+    Ok(())
+}
+
+/// Takes amounts, which are below nothing, out of the counters of a window, the newest first: a rolling one has many.
+fn give_back(
+    rows: &mut impl Rows,
+    account: &Account,
+    newest: &Place,
+    mut left: Counts,
+    now: u64,
+) -> Result<(), BudgetStoreError> {
+    let mut limits = account.limits.iter();
+    let limit = limits.find(|it| it.window.to_string() == newest.kind);
+    let Some(limit) = limit.filter(|_| left != Counts::default()) else { return Ok(()) };
+    let after = Span::at(limit.window, WallTime(now), &account.zone).after;
+    let counters = rows.counters(&account.name, &newest.kind, after)?;
+    for (place, counter) in counters.into_iter().rev() {
+        let mut settled = left;
+        settled.iter_mut().zip(counter.settled).for_each(|(it, had)| *it = (*it).max(-had));
+        if settled != Counts::default() {
+            rows.add(&place, &Counter { settled, ..Counter::default() })?;
+            left = minus(left, settled);
+        }
     }
     Ok(())
 }

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use endstop_core::units::WallTime;
+use endstop_core::units::{Money, WallTime};
 
 use super::refused::AccountRefused;
-use super::spec::{Account, AccountSet, OnFull};
+use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
-use crate::ledger::{Amounts, Dimension};
+use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
@@ -26,7 +26,7 @@ type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 ///
 /// let set = AccountSet::new([Account::new("me", &["$5 per day"])?])?;
 /// let store = Arc::new(MemoryBudgetStore::new());
-/// let accounts = RunAccounts::new(store, set, &["me"], "example");
+/// let accounts = RunAccounts::new(store, set, &["me"], "example")?;
 /// assert_eq!(accounts.read()?[0].account, "me");
 /// let environment = RunEnvironment { accounts: Some(accounts), ..RunEnvironment::default() };
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -84,17 +84,26 @@ pub(crate) struct AccountHold {
     id: String,
     names: Vec<String>,
     amounts: Amounts,
+    by_others: Vec<Dimension>,
 }
 
 impl RunAccounts {
     /// The accounts of a set that runs draw on: those that are named, those that name the model of a call, and all their
     /// parents. `owner` says in the store whose holds they are.
-    #[must_use]
-    pub fn new(store: Arc<dyn BudgetStore>, set: AccountSet, names: &[&str], owner: &str) -> Self {
+    ///
+    /// # Errors
+    /// If a name is not one of the set: it would limit nothing.
+    pub fn new(
+        store: Arc<dyn BudgetStore>,
+        set: AccountSet,
+        names: &[&str],
+        owner: &str,
+    ) -> Result<Self, AccountError> {
+        set.check_names(names)?;
         let owner = owner.to_owned();
         let shared = Shared { store, set, owner, warn: None, open: Mutex::default() };
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Self { shared: Arc::new(shared), names }
+        Ok(Self { shared: Arc::new(shared), names })
     }
 
     /// Says who takes the warnings of accounts whose spend has reached their threshold: each once per window.
@@ -108,10 +117,32 @@ impl RunAccounts {
     }
 
     /// The same accounts of the same store, for runs that draw on others of them.
-    #[must_use]
-    pub fn named(&self, names: &[&str]) -> Self {
+    ///
+    /// # Errors
+    /// If a name is not one of the set: it would limit nothing.
+    pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
+        self.shared.set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Self { shared: Arc::clone(&self.shared), names }
+        Ok(Self { shared: Arc::clone(&self.shared), names })
+    }
+
+    /// Whether whoever draws on these draws on the others as well, whichever the model of a call is: the same store has
+    /// the same limits for them.
+    #[must_use]
+    pub fn covers(&self, others: &Self) -> bool {
+        let (of, other) = (&self.shared, &others.shared);
+        let is_same = |own: &Account, account: &Account| {
+            own.name == account.name
+                && own.limits == account.limits
+                && own.models == account.models
+                && own.providers == account.providers
+        };
+        let own = self.of_call("", "");
+        let mut named = others.of_call("", "").into_iter();
+        let mut by_model = other.set.iter().filter(|account| account.is_by_model());
+        Arc::ptr_eq(&of.store, &other.store)
+            && named.all(|account| own.iter().any(|own| is_same(own, account)))
+            && by_model.all(|account| of.set.iter().any(|own| is_same(own, account)))
     }
 
     /// All accounts of the set as they stand.
@@ -158,7 +189,8 @@ impl RunAccounts {
         let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
         let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
             let asked = least.get(limit.limit.dimension);
-            limit.settled.saturating_add(limit.held).saturating_add(asked) > limit.limit.amount
+            let whole = limit.settled.saturating_add(limit.held).saturating_add(asked);
+            asked > 0 && whole > limit.limit.amount
         });
         if !is_full {
             return Ok(());
@@ -172,6 +204,29 @@ impl RunAccounts {
             Err(AccountBlock::Wait(_)) => Ok(()),
             Err(block) => Err(block),
         }
+    }
+
+    /// What of tokens and money the settled calls leave to a call; unlimited if the store cannot be read.
+    pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
+        let accounts = self.of_call(provider, model);
+        let states = match accounts.is_empty() {
+            true => Vec::new(),
+            false => self.shared.store.read(&accounts).unwrap_or_default(),
+        };
+        let mut room = Limits::unlimited();
+        for state in states.iter().flat_map(|state| &state.limits) {
+            let left = state.limit.amount.saturating_sub(state.settled);
+            let least = |room: Option<u64>| Some(room.map_or(left, |room| room.min(left)));
+            match state.limit.dimension {
+                Dimension::Tokens => room.tokens = least(room.tokens),
+                Dimension::Cost => {
+                    let picos = least(room.cost.map(Money::picos));
+                    room.cost = picos.map(Money::from_picos);
+                }
+                _ => {}
+            }
+        }
+        room
     }
 
     /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
@@ -192,21 +247,42 @@ impl RunAccounts {
         let id = RunId::new().to_string();
         let terms = HoldTerms { id: &id, owner: &shared.owner, ttl: HOLD_TTL };
         let mut amounts = wanted;
+        // A refusal after which only the least was asked for, so that the next one says when that fits.
+        let mut asked_least = None;
+        let mut by_others = Vec::new();
         for _ in 0..MAX_GRANT_TRIES {
-            let refused = match shared.store.reserve(&accounts, amounts, &terms) {
-                Ok(()) => {
+            let refused = match (shared.store.reserve(&accounts, amounts, &terms), asked_least) {
+                (Ok(()), None) => {
                     let names = accounts.iter().map(|it| it.name.clone()).collect();
-                    return Ok(Some(Shared::hold(shared, id, names, amounts)));
+                    let mut hold = Shared::hold(shared, id, names, amounts);
+                    hold.by_others = by_others;
+                    return Ok(Some(hold));
                 }
-                Err(BudgetStoreError::Refused(refused)) => refused,
-                Err(error) => return Err(AccountBlock::Store(error.to_string())),
+                (Ok(()), Some(refused)) => {
+                    // Others have settled in between: the least is not all that fits now.
+                    shared.settle(id, Amounts::ZERO);
+                    return Err(AccountBlock::Wait(AccountWait { refused, until: None }));
+                }
+                (Err(BudgetStoreError::Refused(refused)), _) => refused,
+                (Err(error), _) => return Err(AccountBlock::Store(error.to_string())),
             };
             let dimension = refused.limit.dimension;
             let (left, least) = (refused.left(), least.get(dimension));
             let alone = refused.asked.min(left.saturating_add(refused.held));
             let is_worth = left >= alone.div_ceil(WORTH_A_PART);
-            if left >= least && is_worth && dimension != Dimension::Steps {
+            let can_be_less = dimension != Dimension::Steps;
+            if left >= least && is_worth && can_be_less && left < refused.asked {
+                // The last account that lowers it is what limits it.
+                by_others.retain(|it| *it != dimension);
+                if refused.held > 0 {
+                    by_others.push(dimension);
+                }
                 amounts = with(amounts, dimension, left);
+                continue;
+            }
+            if left < least && can_be_less && least < refused.asked {
+                asked_least = Some(refused);
+                amounts = with(amounts, dimension, least);
                 continue;
             }
             return Err(self.block(*refused, least));
@@ -221,7 +297,6 @@ impl RunAccounts {
             return AccountBlock::Wait(AccountWait { refused, until: None });
         }
         if refused.on_full == OnFull::Pause && least <= refused.limit.amount {
-            // For a need that is smaller than the one that was refused, the time is an upper bound.
             if let Some(until) = refused.resets_at {
                 return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
             }
@@ -253,7 +328,7 @@ impl Shared {
             open.has_heartbeat = beat.spawn(move || heartbeat(&of)).is_ok();
         }
         drop(open);
-        AccountHold { shared: Arc::clone(this), id, names, amounts }
+        AccountHold { shared: Arc::clone(this), id, names, amounts, by_others: Vec::new() }
     }
 
     /// Settles; a settlement that the store does not take is kept. An unknown hold has nothing to settle.
@@ -329,12 +404,25 @@ impl AccountHold {
         self.amounts
     }
 
+    /// The units of which it is less than what was wanted for what other calls in flight hold.
+    pub(crate) fn by_others(&self) -> &[Dimension] {
+        &self.by_others
+    }
+
     /// Ends the hold with the actual amounts.
-    pub(crate) fn settle(self, actual: Amounts) {
-        let Self { shared, id, names, .. } = self;
-        shared.settle(id, actual);
+    pub(crate) fn settle(mut self, actual: Amounts) {
+        self.shared.settle(std::mem::take(&mut self.id), actual);
         if !actual.is_zero() {
-            shared.warn_of(&names);
+            self.shared.warn_of(&self.names);
+        }
+    }
+}
+
+impl Drop for AccountHold {
+    /// Without a settlement nothing extends it any more.
+    fn drop(&mut self) {
+        if !self.id.is_empty() {
+            self.shared.open().holds.remove(&self.id);
         }
     }
 }
@@ -349,9 +437,10 @@ impl fmt::Debug for AccountHold {
 fn with(amounts: Amounts, dimension: Dimension, amount: u64) -> Amounts {
     match dimension {
         Dimension::Tokens => Amounts { tokens: amount, ..amounts },
-        Dimension::Cost => {
-            Amounts { cost: endstop_core::units::Money::from_picos(amount), ..amounts }
-        }
+        Dimension::Cost => Amounts { cost: Money::from_picos(amount), ..amounts },
         _ => amounts,
     }
 }
+
+#[cfg(test)]
+mod tests;

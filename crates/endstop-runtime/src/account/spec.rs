@@ -89,6 +89,12 @@ pub enum AccountProblem {
     /// The parent.
     #[error("no budget `{0}`, which is named as `parent`")]
     NoParent(String),
+    /// A run is to draw on it.
+    #[error("it is not defined")]
+    Unknown,
+    /// Another table of the same name says otherwise.
+    #[error("another table of this name has another `{0}`")]
+    Differs(&'static str),
     /// The account is above itself.
     #[error("it is its own parent")]
     Cycle,
@@ -170,6 +176,21 @@ fn percent(text: &str) -> Result<u8, AccountProblem> {
     number.ok_or_else(|| AccountProblem::Warn(text.to_owned()))
 }
 
+/// What two accounts of one name do not agree on, so that the limits of one would not be those of the other.
+fn difference(first: &Account, second: &Account) -> Option<&'static str> {
+    let is_other_zone =
+        first.zone != second.zone && ![&first.zone, &second.zone].contains(&&TimeZone::UTC);
+    let is_other_parent =
+        first.parent.is_some() && second.parent.is_some() && first.parent != second.parent;
+    let all = [
+        (first.models != second.models, "models"),
+        (first.providers != second.providers, "providers"),
+        (is_other_zone, "timezone"),
+        (is_other_parent, "parent"),
+    ];
+    all.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
+}
+
 /// Whether a name matches a pattern, in which `*` stands for any text.
 fn is_match(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -210,14 +231,16 @@ pub struct AccountSet {
 }
 
 impl AccountSet {
-    /// The set of some accounts. Of two with one name, the limits of both hold, and the rest is the first one's.
+    /// The set of some accounts. Of two with one name, the limits of both hold; a parent or a time zone may be named by one
+    /// alone, and of `warn` and `on_full` the first one's counts.
     ///
     /// # Errors
-    /// If a parent is missing, an account is above itself, or there are too many.
+    /// If a parent is missing, an account is above itself, two with one name are for other models or windows, or there are
+    /// too many.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, AccountError> {
         let mut set = Self::default();
         for account in accounts {
-            set.add(account);
+            set.add(account)?;
         }
         for account in set.accounts.values() {
             let failed = |why| AccountError { account: account.name.clone(), why };
@@ -243,18 +266,26 @@ impl AccountSet {
         Ok(set)
     }
 
-    fn add(&mut self, account: Account) {
+    fn add(&mut self, account: Account) -> Result<(), AccountError> {
         let Some(first) = self.accounts.get_mut(&account.name) else {
             self.accounts.insert(account.name.clone(), account);
-            return;
+            return Ok(());
         };
+        if let Some(what) = difference(first, &account) {
+            let why = AccountProblem::Differs(what);
+            return Err(AccountError { account: account.name, why });
+        }
         for limit in account.limits {
             if !first.limits.contains(&limit) {
                 first.limits.push(limit);
             }
         }
+        if first.zone == TimeZone::UTC {
+            first.zone = account.zone;
+        }
         first.parent = first.parent.take().or(account.parent);
         first.warn = first.warn.or(account.warn);
+        Ok(())
     }
 
     /// All accounts, by name.
@@ -266,6 +297,16 @@ impl AccountSet {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.accounts.get(name)
+    }
+
+    /// Refuses names that no account of the set has.
+    pub(super) fn check_names(&self, names: &[&str]) -> Result<(), AccountError> {
+        match names.iter().find(|name| self.get(name).is_none()) {
+            Some(&name) => {
+                Err(AccountError { account: name.to_owned(), why: AccountProblem::Unknown })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether no account is defined.

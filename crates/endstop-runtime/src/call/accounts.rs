@@ -16,6 +16,12 @@ use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK};
 use crate::run::{CancelOn, RunHandle, StopReach, Waited};
 
 impl RunHandle {
+    /// Whether the calls of the run draw on these accounts too.
+    #[must_use]
+    pub fn draws_on(&self, accounts: &RunAccounts) -> bool {
+        self.node().accounts().is_some_and(|own| own.covers(accounts))
+    }
+
     /// Holds the worst case of a call on its accounts, as far as they leave room. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,

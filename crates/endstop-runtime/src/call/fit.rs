@@ -113,6 +113,10 @@ impl RunHandle {
         let least =
             CallPlan { input: plan.told, tool_input: 0, max_output: plan.min_output, ..*plan };
         let least = self.planned(&least);
+        let accounts = self.node().accounts();
+        let room = accounts.map(|it| it.unheld_room(wanted.provider(), wanted.model()));
+        let room = room.unwrap_or_else(Limits::unlimited);
+        let (wanted, least) = (wanted.with_granted(room), least.with_granted(room));
         let mut chain = self.node().chain();
         let needs_reserve = chain.needs_reserve();
         let mut fits = |plan: &PlannedCall<'_>| {

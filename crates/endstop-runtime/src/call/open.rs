@@ -192,6 +192,8 @@ pub struct OpenCall {
     is_capped: bool,
     lowered_by: Option<StopReason>,
     is_by_others: bool,
+    /// Whether what others hold on its accounts lowered the output cap.
+    is_by_accounts: bool,
     is_shared: bool,
     ends_step: bool,
     begun: Instant,
@@ -263,6 +265,9 @@ impl RunHandle {
         match begun {
             Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
+                is_by_accounts: accounts
+                    .as_ref()
+                    .is_some_and(|held| planned.is_capped_by_accounts(output, held.by_others())),
                 accounts,
                 counts_step,
                 node: Arc::clone(self.node()),
@@ -313,7 +318,7 @@ impl OpenCall {
     /// The limit that lowered the output cap below what was wanted, without what other calls in flight hold.
     #[must_use]
     pub const fn lowered_by(&self) -> Option<StopReason> {
-        if self.is_by_others { None } else { self.lowered_by }
+        if self.is_by_others || self.is_by_accounts { None } else { self.lowered_by }
     }
 
     /// Whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share that is lower
@@ -328,13 +333,16 @@ impl OpenCall {
     /// hold, by a share or without.
     #[must_use]
     pub fn is_cut_by_others(&self, finish: Option<&str>) -> bool {
-        self.is_by_others && is_cut_off(finish)
+        (self.is_by_others || self.is_by_accounts) && is_cut_off(finish)
     }
 
     /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
-    /// others.
+    /// others. Not if calls in flight on its accounts are what lowered it: then nobody knows yet.
     #[must_use]
     pub fn can_be_repeated(&self) -> bool {
+        if self.is_by_accounts {
+            return false;
+        }
         let output = self.output.saturating_add(1);
         let run = RunHandle::of_node(Arc::clone(&self.node));
         run.room_for(&CallPlan {

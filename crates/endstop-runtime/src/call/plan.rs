@@ -142,9 +142,21 @@ impl<'p> PlannedCall<'p> {
         Self { granted: Limits { tokens, cost, ..Limits::unlimited() }, ..self }
     }
 
+    /// The same call if accounts held so much for it.
+    pub(super) const fn with_granted(self, granted: Limits) -> Self {
+        Self { granted, ..self }
+    }
+
     /// What accounts hold for it.
     pub(super) const fn granted(&self) -> &Limits {
         &self.granted
+    }
+
+    /// Whether what accounts hold for it of one of these is why it has no more output than this.
+    pub(super) fn is_capped_by_accounts(&self, output: u64, of: &[Dimension]) -> bool {
+        let more = self.amounts(self.worst(output.saturating_add(1)));
+        let is_above = |it: &Dimension| self.granted.get(*it).is_some_and(|held| more.get(*it) > held);
+        self.can_wait() && output < self.max_output() && of.iter().any(is_above)
     }
 
     pub(super) const fn at(&self) -> WallTime {

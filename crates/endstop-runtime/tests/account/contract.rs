@@ -222,6 +222,27 @@ fn a_correction_counts_once() {
 }
 
 #[test]
+fn a_return_takes_back_what_was_spent_earlier_in_a_rolling_window() {
+    on_all(|pair, clock| {
+        let store = &pair.handles[0];
+        let me = account("me", &["$1 per rolling 5h", "5 steps per day"]);
+        let adjust = |id, spent, returned| {
+            let (account, who, why) = (&me, "ann", "test");
+            store.adjust(&Adjustment { id, account, spent, returned, who, why }).unwrap();
+        };
+        adjust("1", cents(70), Amounts::ZERO);
+        clock.set(clock.now() + 3_600_000);
+        adjust("2", cents(10), Amounts::ZERO);
+        clock.set(clock.now() + 3_600_000);
+        adjust("3", Amounts::ZERO, cents(50));
+        assert_eq!(committed(&**store, &me), (30, 0), "{}", pair.name);
+        // The older part is what is left.
+        clock.set(clock.now() + 3 * 3_600_000 + 600_000);
+        assert_eq!(committed(&**store, &me), (0, 0), "{}", pair.name);
+    });
+}
+
+#[test]
 fn another_time_zone_gives_no_second_day() {
     on_all(|pair, _| {
         let store = &pair.handles[0];

@@ -56,7 +56,7 @@ pub enum BuildError {
          add one, such as `steps >= 50`, or call `unbounded()`"
     )]
     Unbounded(String),
-    /// An agent that may be handed to has a budget that the runs of this one do not draw on.
+    /// An agent that may be handed to has a budget or accounts that the runs of this one do not draw on.
     #[error("`{0}` can hand off to `{1}`, whose budget is none of its own: give both the same")]
     OtherBudget(String, String),
 }
@@ -374,7 +374,11 @@ impl AgentBuilder {
         let retry_pricing = self.retry_model.as_deref().map(|model| pricing_of(model, self.prices));
         let within =
             |own: &Budget| self.budget.as_ref().is_some_and(|budget| budget.is_within(own));
-        let is_other = |to: &&AgentLoop| to.0.budget.as_ref().is_some_and(|own| !within(own));
+        let covers = |own: &RunAccounts| self.accounts.as_ref().is_some_and(|it| it.covers(own));
+        let is_other = |to: &&AgentLoop| {
+            to.0.budget.as_ref().is_some_and(|own| !within(own))
+                || to.0.accounts.as_ref().is_some_and(|own| !covers(own))
+        };
         if let Some(to) = self.handoffs.iter().find(is_other) {
             return Err(BuildError::OtherBudget(self.name, to.name().to_owned()));
         }

@@ -43,8 +43,8 @@ impl AgentLoop {
     /// the model of the parent reads why, with what there is of an answer.
     ///
     /// The agent's own kill switch, token and sources end its runs here too. Its observers and its store are
-    /// not used: those of the root run are. A call to an agent with a budget that the calling run does not
-    /// draw on as well fails, for that budget could not bind it.
+    /// not used: those of the root run are. A call to an agent with a budget or accounts that the calling run
+    /// does not draw on as well fails, for they could not bind it.
     #[must_use]
     pub fn as_tool(&self, description: impl Into<String>) -> Arc<dyn Tool> {
         let parameters = json!({
@@ -81,6 +81,13 @@ impl Tool for SubAgent {
                     if let Some(own) = own.filter(|own| !parent.run.budget().is_within(own)) {
                         return Err(ToolError::failed(format!(
                             "`{}` cannot run here: its budget ({own:?}) is not one of the run that called it",
+                            self.agent.name()
+                        )));
+                    }
+                    let own = self.agent.0.accounts.as_ref();
+                    if own.is_some_and(|own| !parent.run.draws_on(own)) {
+                        return Err(ToolError::failed(format!(
+                            "`{}` cannot run here: the run that called it does not draw on its accounts",
                             self.agent.name()
                         )));
                     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use endstop::account::{Account, AccountSet, MemoryBudgetStore, RunAccounts};
 use endstop::agent::{
     AgentBuilder, AgentLoop, AgentState, Approval, BuildError, CancellationSource, ExecuteError,
     Hook, HookContext, HookResult, Trigger,
@@ -245,6 +246,26 @@ async fn a_budget_that_could_not_bind_below_another_run_is_refused() {
     let error = named("triage", &work).handoff(other()).build().unwrap_err();
     assert_eq!(error, BuildError::OtherBudget("triage".to_owned(), "expert".to_owned()));
     assert!(named("triage", &work).handoff(other()).budget(shared.clone()).build().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn accounts_that_could_not_bind_below_another_run_are_refused() {
+    let me = || Account::new("me", &["0 steps"]).unwrap();
+    let of = |store: &Arc<MemoryBudgetStore>| {
+        let set = AccountSet::new([me()]).unwrap();
+        RunAccounts::new(Arc::<MemoryBudgetStore>::clone(store), set, &["me"], "test").unwrap()
+    };
+    let (store, other) = (Arc::default(), Arc::default());
+    let (model, agent) = below(|child| child.accounts(of(&store)));
+    let state = agent.run("Go.").await.unwrap();
+    assert_eq!((model.calls(), outcomes(&state)), (0, vec![ToolOutcome::Failed]));
+
+    let expert = || named("expert", &answerer("Yes.")).accounts(of(&store)).build().unwrap();
+    let triage = || named("triage", &answerer("No.")).handoff(expert());
+    let error = BuildError::OtherBudget("triage".to_owned(), "expert".to_owned());
+    assert_eq!(triage().build().unwrap_err(), error);
+    assert_eq!(triage().accounts(of(&other)).build().unwrap_err(), error);
+    assert!(triage().accounts(of(&store)).build().is_ok());
 }
 
 /// A hook and a source that wait for an hour.

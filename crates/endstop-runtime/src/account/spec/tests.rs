@@ -62,6 +62,26 @@ fn a_second_table_of_a_name_can_only_tighten() {
 }
 
 #[test]
+fn tables_of_a_name_that_are_for_other_calls_are_refused() {
+    let plain = || BudgetTable { limit: vec!["$5 per day".to_owned()], ..BudgetTable::default() };
+    let both = |first: BudgetTable, second: BudgetTable| {
+        let of = |table| Account::from_table("me", &table).unwrap();
+        AccountSet::new([of(first), of(second)]).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let said = |what: &str| Err(format!("[budget.me]: another table of this name has another `{what}`"));
+    let words = || vec!["a*".to_owned()];
+    assert_eq!(both(BudgetTable { models: words(), ..plain() }, plain()), said("models"));
+    assert_eq!(both(plain(), BudgetTable { providers: words(), ..plain() }), said("providers"));
+    let of = |zone: &str| BudgetTable { timezone: Some(zone.to_owned()), ..plain() };
+    assert_eq!(both(of("Europe/Berlin"), of("Asia/Tokyo")), said("timezone"));
+    let of = |parent: &str| BudgetTable { parent: Some(parent.to_owned()), ..plain() };
+    assert_eq!(both(of("a"), of("b")), said("parent"));
+    // A limit of the command line has neither.
+    let zone = BudgetTable { timezone: Some("Europe/Berlin".to_owned()), ..plain() };
+    assert_eq!(both(zone, plain()), Ok(()));
+}
+
+#[test]
 fn accounts_of_models_are_drawn_on_whichever_the_run_has() {
     let mut opus = Account::new("opus", &["$50 per week"]).unwrap();
     opus.models = vec!["claude-opus-*".to_owned()];

@@ -68,6 +68,8 @@ ON CONFLICT DO UPDATE SET
     unconfirmed_tokens = min(max(unconfirmed_tokens + ?12, 0), ?14),
     unconfirmed_picos = min(max(unconfirmed_picos + ?13, 0), ?14)";
 
+const LATEST: &str = "SELECT latest FROM clock";
+
 const HOLD: &str =
     "SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE id = ?1";
 
@@ -140,11 +142,14 @@ fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
 
 /// Removes holds that ended, and windows that were over, long ago.
 fn forget(connection: &Connection, now: u64) -> rusqlite::Result<()> {
+    // A clock that is wrong for once makes nothing old.
+    let latest = connection.query_row(LATEST, (), |row| row.get(0)).map(unsigned)?;
+    let now = now.min(latest);
     let ago = |length| signed(now.saturating_sub(millis(length)));
-    let old_holds = "SELECT EXISTS (SELECT 1 FROM hold WHERE state = 2 AND expires < ?1)";
+    let old_holds = "SELECT EXISTS (SELECT 1 FROM hold WHERE state IN (1, 2) AND expires < ?1)";
     let has_old: bool = connection.query_row(old_holds, [ago(REMEMBER_HOLDS)], |row| row.get(0))?;
     if has_old {
-        let remove = "DELETE FROM hold WHERE state = 2 AND expires < ?1";
+        let remove = "DELETE FROM hold WHERE state IN (1, 2) AND expires < ?1";
         connection.execute(remove, [ago(REMEMBER_HOLDS)])?;
         connection.execute("DELETE FROM counter WHERE ended < ?1", [ago(KEEP_COUNTERS)])?;
     }
@@ -181,7 +186,7 @@ impl<'c> SqliteRows<'c> {
 impl Rows for SqliteRows<'_> {
     fn latest(&mut self) -> Result<u64, BudgetStoreError> {
         let read = || {
-            let mut select = self.connection.prepare_cached("SELECT latest FROM clock")?;
+            let mut select = self.connection.prepare_cached(LATEST)?;
             select.query_row((), |row| row.get(0)).map(unsigned)
         };
         self.done(read())

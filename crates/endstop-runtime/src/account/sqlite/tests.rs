@@ -160,6 +160,29 @@ fn a_later_format_and_other_databases_are_refused() {
 }
 
 #[test]
+fn what_ended_long_ago_is_forgotten_by_the_time_of_the_store() {
+    const BEGUN: u64 = 1_795_564_800_000;
+    const MONTH: u64 = 30 * 24 * 3_600_000;
+    let file = TestFile::new();
+    let at = |time| SqliteBudgetStore::open_with_clock(&file.0, Arc::new(move || WallTime(time)));
+    let holds = |store: &SqliteBudgetStore| -> i64 {
+        store.locked().query_row("SELECT count(*) FROM hold", (), |row| row.get(0)).unwrap()
+    };
+    let me = Account::new("me", &["1000 tokens per day"]).unwrap();
+    let store = at(BEGUN).unwrap();
+    store.reserve(&[&me], tokens(1), &terms("settled")).unwrap();
+    store.settle("settled", tokens(1)).unwrap();
+    store.reserve(&[&me], tokens(1), &terms("expired")).unwrap();
+    let store = at(BEGUN + 600_000).unwrap();
+    store.reserve(&[&me], tokens(1), &terms("held")).unwrap();
+    // A clock that is a month ahead has only opened the file.
+    assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 3);
+    at(BEGUN + MONTH).unwrap().reserve(&[&me], tokens(1), &terms("later")).unwrap();
+    // The one that was held expired a month late, and is kept by its own expiry no longer.
+    assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 1);
+}
+
+#[test]
 fn a_full_disk_refuses_and_loses_nothing() {
     let file = TestFile::new();
     let store = SqliteBudgetStore::open(&file.0).unwrap();
