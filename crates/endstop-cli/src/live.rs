@@ -165,17 +165,13 @@ pub(crate) fn look() -> Found {
 /// the command that looks, in a timer or after `su`.
 fn directories() -> Vec<PathBuf> {
     let user = Uid::effective();
-    let mut all = vec![directory()];
-    for other in [
-        PathBuf::from(format!("/run/user/{user}/endstop")),
-        std::env::temp_dir().join(format!("endstop-live-{user}")),
-        PathBuf::from(format!("/tmp/endstop-live-{user}")),
-    ] {
-        if !all.contains(&other) {
-            all.push(other);
-        }
+    let of_user = PathBuf::from(format!("/run/user/{user}/endstop"));
+    let without = std::env::temp_dir().join(format!("endstop-live-{user}"));
+    let own = directory();
+    match own == without {
+        true => vec![own, of_user],
+        false => vec![own, without],
     }
-    all
 }
 
 fn look_in(directory: &Path) -> Found {

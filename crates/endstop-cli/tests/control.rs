@@ -25,7 +25,7 @@ impl User {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-        command.env("XDG_RUNTIME_DIR", &self.0).env("ENDSTOP_CONFIG", "");
+        command.env("XDG_RUNTIME_DIR", &self.0).env("TMPDIR", &self.0).env("ENDSTOP_CONFIG", "");
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -139,8 +139,17 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     }
     let runs = user.runs();
     let id = runs[0]["run"].as_str().unwrap();
-    let (code, _, error) = user.run(&["cancel", "0"]);
+    let of_all = |length: usize| {
+        runs.iter().all(|run| run["run"].as_str().unwrap()[..length] == id[..length])
+    };
+    let shared = (1..id.len()).rev().find(|length| of_all(*length)).unwrap();
+    let (code, _, error) = user.run(&["cancel", &id[..shared]]);
     assert!(code == Some(2) && error.contains("is the beginning of 3 runs"), "{error}");
+    // A variable that a script left empty is the beginning of every name.
+    for short in ["", &id[..3]] {
+        let (code, _, error) = user.run(&["kill", short]);
+        assert!(code == Some(2) && error.contains("no live run"), "{error}");
+    }
     let mistyped = format!("{}x", &id[..id.len() - 1]);
     let (code, _, error) = user.run(&["cancel", &mistyped]);
     assert!(code == Some(2) && error.contains("did you mean `"), "{error}");

@@ -64,7 +64,6 @@ fn people_see_both_acts_and_the_trip_record() {
         "2. The same program",
         "agent: Endstop stopped this run",
         "Saved $",
-        "Not a cent above",
     ] {
         assert!(stdout.contains(part), "no `{part}` in {stdout}");
     }

@@ -334,7 +334,7 @@ fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
 fn the_trace_can_be_replayed() {
     let file = directory("trace").join("run.jsonl");
     let path = file.to_str().unwrap();
-    run("trace-run", &["--steps", "3", "--trace", path], AGENT);
+    run("trace-replayed", &["--steps", "3", "--trace", path], AGENT);
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
     let output = command.args(["replay", path, "--stop", "steps >= 2", "-q"]).output().unwrap();
     assert!(text(&output.stdout).contains("would have stopped 1 of 1"), "{output:?}");

@@ -45,7 +45,7 @@ impl Listening {
             assert!(out.read_line(&mut line).unwrap() > 0, "it does not listen");
         }
         let addr = line.split("http://").nth(1).unwrap();
-        let addr = addr.split([';', '\n']).next().unwrap().to_owned();
+        let addr = addr.split([',', ';', '\n']).next().unwrap().to_owned();
         let is_controlled = command.get_args().any(|argument| argument == "--control");
         while is_controlled && !line.contains("control: http://") {
             line.clear();

@@ -107,7 +107,7 @@ async fn a_request_for_another_host_in_the_connection_is_misdirected() {
     ] {
         let mut stream = connect(&gateway, "api.openai.com", &pem).await.unwrap();
         let answer = ask(&mut stream, head, CHAT).await;
-        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{head}: {answer}");
     }
     assert_eq!(sim.calls(), 0);
 }
