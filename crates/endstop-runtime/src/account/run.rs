@@ -336,15 +336,19 @@ impl Shared {
         let settled = self.store.settle(&id, actual);
         let mut open = self.open();
         open.holds.remove(&id);
-        if !matches!(settled, Ok(()) | Err(BudgetStoreError::UnknownHold(_))) {
+        if !is_taken(&settled) {
             open.unsettled.push((id, actual));
         }
     }
 
+    /// Repeats what the store did not take, up to the first that it does not take again: each may wait for it.
     fn settle_again(&self) {
-        let unsettled = std::mem::take(&mut self.open().unsettled);
-        for (id, actual) in unsettled {
-            self.settle(id, actual);
+        let mut unsettled = std::mem::take(&mut self.open().unsettled).into_iter();
+        while let Some((id, actual)) = unsettled.next() {
+            if !is_taken(&self.store.settle(&id, actual)) {
+                self.open().unsettled.extend(unsettled.chain([(id, actual)]));
+                return;
+            }
         }
     }
 
@@ -375,6 +379,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether nothing is left to settle.
+const fn is_taken(settled: &Result<(), BudgetStoreError>) -> bool {
+    matches!(settled, Ok(()) | Err(BudgetStoreError::UnknownHold(_)))
 }
 
 /// Extends what is held, as long as something is.

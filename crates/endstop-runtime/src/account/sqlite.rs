@@ -92,13 +92,24 @@ impl SqliteBudgetStore {
         operation: impl FnOnce(&mut SqliteRows<'_>, WallTime) -> Result<(), BudgetStoreError>,
     ) -> Result<(), BudgetStoreError> {
         let failed = |error| rows::failed(doing, &self.path, &error);
-        let mut connection = self.locked();
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        // Read once all others have written: time does not run backwards because one waited.
-        let wall = (self.wall)();
-        operation(&mut SqliteRows::new(&transaction, doing, &self.path), wall)?;
-        transaction.commit().map_err(failed)
+        let mut rounds = 1;
+        loop {
+            {
+                let mut connection = self.locked();
+                match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
+                    Err(error) if rows::is_busy(&error) && rounds < rows::BUSY_ROUNDS => {}
+                    begun => {
+                        let transaction = begun.map_err(failed)?;
+                        // Read once all others have written: time does not run backwards because one waited.
+                        let wall = (self.wall)();
+                        operation(&mut SqliteRows::new(&transaction, doing, &self.path), wall)?;
+                        return transaction.commit().map_err(failed);
+                    }
+                }
+            }
+            rounds += 1;
+            std::thread::sleep(rows::PAUSE);
+        }
     }
 }
 

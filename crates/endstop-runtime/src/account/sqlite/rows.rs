@@ -18,11 +18,18 @@ const SCHEMA_VERSION: i64 = 1;
 /// What tells the file from other programs' databases: `endb` in ASCII.
 const APPLICATION_ID: i64 = 0x656e_6462;
 
-/// How long one waits for other processes: a commit takes microseconds, so this long means that something hangs.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long one waits for other processes to open the file: they may be creating it.
+const OPENING: Duration = Duration::from_secs(5);
 
-/// How long to wait before the journal is asked for again, while others open the same new file.
-const PAUSE: Duration = Duration::from_millis(5);
+/// How long one waits for other processes with the connection in hand.
+const BUSY: Duration = Duration::from_millis(250);
+
+/// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
+/// long in all means that something hangs.
+pub(super) const BUSY_ROUNDS: u32 = 8;
+
+/// How long to wait before the journal is asked for again, while others open the same new file, and between two rounds.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Windows that are over are kept so long, for people who look back.
 const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
@@ -80,12 +87,13 @@ SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE s
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
     let failed = |error| failed("open the store of budgets", path, &error);
     let mut connection = Connection::open(path).map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.busy_timeout(OPENING).map_err(failed)?;
     check_owner(path, &connection)?;
     keep_a_log(&connection).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
     create_tables(&mut connection).map_err(failed)?;
     forget(&connection, now).map_err(failed)?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
     Ok(connection)
 }
 
@@ -120,7 +128,7 @@ fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if is_busy(&error) && begun.elapsed() < BUSY => thread::sleep(PAUSE),
+            Err(error) if is_busy(&error) && begun.elapsed() < OPENING => thread::sleep(PAUSE),
             done => return done,
         }
     }
@@ -298,7 +306,7 @@ pub(super) fn failed(
     BudgetStoreError::Failed { doing, path, why: error.to_string() }
 }
 
-fn is_busy(error: &rusqlite::Error) -> bool {
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 

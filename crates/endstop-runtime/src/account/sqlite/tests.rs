@@ -178,7 +178,7 @@ fn what_ended_long_ago_is_forgotten_by_the_time_of_the_store() {
     // A clock that is a month ahead has only opened the file.
     assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 3);
     at(BEGUN + MONTH).unwrap().reserve(&[&me], tokens(1), &terms("later")).unwrap();
-    // The one that was held expired a month late, and is kept by its own expiry no longer.
+    // What has expired is forgotten like what was settled.
     assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 1);
 }
 
