@@ -64,7 +64,7 @@ impl InterceptedHost {
             true => FREE_TO_READ.iter().any(is_below),
             false => FREE_TO_WRITE.iter().any(is_below),
         };
-        is_free && !CALL_SEGMENTS.iter().any(|name| has_call(name))
+        is_free && !CALL_SEGMENTS.iter().any(has_call)
     }
 }
 

@@ -297,10 +297,11 @@ impl RunAccounts {
         if refused.is_only_held() {
             return AccountBlock::Wait(AccountWait { refused, until: None });
         }
-        if refused.on_full == OnFull::Pause && least <= refused.limit.amount {
-            if let Some(until) = refused.resets_at {
-                return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
-            }
+        if refused.on_full == OnFull::Pause
+            && least <= refused.limit.amount
+            && let Some(until) = refused.resets_at
+        {
+            return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
         }
         let account = self.shared.set.get(&refused.account);
         let is_by_model = account.is_some_and(Account::is_by_model);

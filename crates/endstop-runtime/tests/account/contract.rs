@@ -173,8 +173,9 @@ fn an_actual_amount_above_the_hold_counts_in_full() {
         store.reserve(&[&me], cents(10), &terms("a")).unwrap();
         store.settle("a", cents(250)).unwrap();
         assert_eq!(committed(&**store, &me), (250, 0));
-        // Not even what costs nothing is admitted.
-        refused(store.reserve(&[&me], Amounts { steps: 1, ..Amounts::ZERO }, &terms("b")));
+        // What asks for nothing of a full limit is admitted, as in the ledger.
+        store.reserve(&[&me], Amounts { steps: 1, ..Amounts::ZERO }, &terms("b")).unwrap();
+        refused(store.reserve(&[&me], cents(1), &terms("more")));
         store.settle("a", Amounts::ZERO).unwrap();
         let most = Amounts { cost: Money::from_picos(u64::MAX), tokens: u64::MAX, ..Amounts::ZERO };
         let you = account("you", &["100 tokens"]);

@@ -51,6 +51,7 @@ pub struct Reply {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one exists per call, on the way to its caller")]
 pub(super) enum Ending {
     End(ModelEnd),
     Fail(ModelError),
