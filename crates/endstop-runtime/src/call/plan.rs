@@ -155,7 +155,8 @@ impl<'p> PlannedCall<'p> {
     /// Whether what accounts hold for it of one of these is why it has no more output than this.
     pub(super) fn is_capped_by_accounts(&self, output: u64, of: &[Dimension]) -> bool {
         let more = self.amounts(self.worst(output.saturating_add(1)));
-        let is_above = |it: &Dimension| self.granted.get(*it).is_some_and(|held| more.get(*it) > held);
+        let is_above =
+            |it: &Dimension| self.granted.get(*it).is_some_and(|held| more.get(*it) > held);
         self.can_wait() && output < self.max_output() && of.iter().any(is_above)
     }
 

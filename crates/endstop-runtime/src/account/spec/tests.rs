@@ -68,7 +68,8 @@ fn tables_of_a_name_that_are_for_other_calls_are_refused() {
         let of = |table| Account::from_table("me", &table).unwrap();
         AccountSet::new([of(first), of(second)]).map(|_| ()).map_err(|error| error.to_string())
     };
-    let said = |what: &str| Err(format!("[budget.me]: another table of this name has another `{what}`"));
+    let said =
+        |what: &str| Err(format!("[budget.me]: another table of this name has another `{what}`"));
     let words = || vec!["a*".to_owned()];
     assert_eq!(both(BudgetTable { models: words(), ..plain() }, plain()), said("models"));
     assert_eq!(both(plain(), BudgetTable { providers: words(), ..plain() }), said("providers"));
