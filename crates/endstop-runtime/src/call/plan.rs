@@ -10,7 +10,7 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use super::fit::{Fit, is_only_held};
 use super::pricing::{Pricing, amount};
 use crate::account::AccountBlock;
-use crate::ledger::{Amounts, Budget, Hold, Limits, Refused};
+use crate::ledger::{Amounts, Budget, Dimension, Hold, Limits, Refused};
 use crate::limits::{
     BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS,
 };
