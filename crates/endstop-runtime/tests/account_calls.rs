@@ -277,7 +277,7 @@ fn a_response_that_ends_at_a_cap_of_others_stops_nothing() {
     let usage = TokenUsage { input: 1_000, output: 500, ..TokenUsage::default() };
     let finish = Some("max_tokens");
     second.replied(&Outcome { usage, finish, ..Outcome::default() });
-    assert_eq!(other.status(), Status::Running);
+    assert_eq!(other.status(), Status::InProgress);
     reply(first);
 }
 
