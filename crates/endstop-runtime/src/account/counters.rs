@@ -446,7 +446,10 @@ fn give_back(
     let counters = rows.counters(&account.name, &newest.kind, after)?;
     for (place, counter) in counters.into_iter().rev() {
         let mut settled = left;
-        settled.iter_mut().zip(counter.settled).for_each(|(it, had)| *it = (*it).max(-had));
+        settled
+            .iter_mut()
+            .zip(counter.settled)
+            .for_each(|(it, had)| *it = (*it).max(had.saturating_neg()));
         if settled != Counts::default() {
             rows.add(&place, &Counter { settled, ..Counter::default() })?;
             left = minus(left, settled);

@@ -251,22 +251,19 @@ impl RunAccounts {
         let mut asked_least = None;
         let mut by_others = Vec::new();
         for _ in 0..MAX_GRANT_TRIES {
-            let refused =
-                match (shared.store.reserve(&accounts, amounts, &terms), asked_least.take()) {
-                    (Ok(()), None) => {
-                        let names = accounts.iter().map(|it| it.name.clone()).collect();
-                        let mut hold = Shared::hold(shared, id, names, amounts);
-                        hold.by_others = by_others;
-                        return Ok(Some(hold));
-                    }
-                    (Ok(()), Some(refused)) => {
-                        // Others have settled in between: the least is not all that fits now.
-                        shared.settle(id, Amounts::ZERO);
-                        return Err(AccountBlock::Wait(AccountWait { refused, until: None }));
-                    }
-                    (Err(BudgetStoreError::Refused(refused)), _) => refused,
-                    (Err(error), _) => return Err(AccountBlock::Store(error.to_string())),
-                };
+            let refused = match shared.store.reserve(&accounts, amounts, &terms) {
+                Ok(()) => {
+                    let names = accounts.iter().map(|it| it.name.clone()).collect();
+                    let mut hold = Shared::hold(shared, id, names, amounts);
+                    hold.by_others = by_others;
+                    let Some(refused) = asked_least else { return Ok(Some(hold)) };
+                    // Others have settled in between: the least is not all that fits now.
+                    hold.settle(Amounts::ZERO);
+                    return Err(AccountBlock::Wait(AccountWait { refused, until: None }));
+                }
+                Err(BudgetStoreError::Refused(refused)) => refused,
+                Err(error) => return Err(AccountBlock::Store(error.to_string())),
+            };
             let dimension = refused.limit.dimension;
             let (left, least) = (refused.left(), least.get(dimension));
             let alone = refused.asked.min(left.saturating_add(refused.held));

@@ -173,9 +173,11 @@ fn an_actual_amount_above_the_hold_counts_in_full() {
         store.reserve(&[&me], cents(10), &terms("a")).unwrap();
         store.settle("a", cents(250)).unwrap();
         assert_eq!(committed(&**store, &me), (250, 0));
-        // What asks for nothing of a full limit is admitted, as in the ledger.
-        store.reserve(&[&me], Amounts { steps: 1, ..Amounts::ZERO }, &terms("b")).unwrap();
-        refused(store.reserve(&[&me], cents(1), &terms("more")));
+        // Of what is overspent nothing more is admitted; what asks for none of it is.
+        let step = Amounts { steps: 1, ..Amounts::ZERO };
+        let least = Amounts { cost: Money::from_picos(1), ..step };
+        refused(store.reserve(&[&me], least, &terms("b")));
+        store.reserve(&[&me], step, &terms("b")).unwrap();
         store.settle("a", Amounts::ZERO).unwrap();
         let most = Amounts { cost: Money::from_picos(u64::MAX), tokens: u64::MAX, ..Amounts::ZERO };
         let you = account("you", &["100 tokens"]);

@@ -1,7 +1,10 @@
-//! Holds that are never settled. A file of its own because the holds that are extended are private.
+//! Holds that are never settled, and settlements that no store takes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::*;
-use crate::account::MemoryBudgetStore;
+use crate::account::{Adjustment, MemoryBudgetStore};
 
 #[test]
 fn a_hold_that_is_dropped_is_not_extended() {
@@ -18,4 +21,62 @@ fn a_hold_that_is_dropped_is_not_extended() {
     assert!(accounts.shared.open().holds.is_empty());
     let limit = accounts.read().unwrap().remove(0).limits.remove(0);
     assert_eq!((limit.settled, limit.held), (1, 1), "it expires and is charged");
+}
+
+/// A store that takes no settlement, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Stuck {
+    store: MemoryBudgetStore,
+    asked: AtomicU32,
+}
+
+impl BudgetStore for Stuck {
+    fn reserve(
+        &self,
+        accounts: &[&Account],
+        amounts: Amounts,
+        terms: &HoldTerms<'_>,
+    ) -> Result<(), BudgetStoreError> {
+        self.store.reserve(accounts, amounts, terms)
+    }
+
+    fn grow(
+        &self,
+        accounts: &[&Account],
+        id: &str,
+        by: Amounts,
+        ttl: Duration,
+    ) -> Result<(), BudgetStoreError> {
+        self.store.grow(accounts, id, by, ttl)
+    }
+
+    fn settle(&self, _id: &str, _actual: Amounts) -> Result<(), BudgetStoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let why = "fails on purpose".to_owned();
+        Err(BudgetStoreError::Failed { doing: "settle", path: "test".into(), why })
+    }
+
+    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
+        self.store.read(accounts)
+    }
+
+    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
+        self.store.adjust(adjustment)
+    }
+}
+
+#[test]
+fn a_store_that_takes_nothing_is_asked_once_for_all_settlements() {
+    let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
+    let store = Arc::new(Stuck::default());
+    let shared: Arc<dyn BudgetStore> = Arc::<Stuck>::clone(&store);
+    let accounts = RunAccounts::new(shared, set, &["me"], "test").unwrap();
+    let step = Amounts { steps: 1, ..Amounts::ZERO };
+    let reserve = || accounts.reserve("", "", step, step).unwrap().unwrap();
+    let holds = [reserve(), reserve(), reserve()];
+    holds.into_iter().for_each(|hold| hold.settle(step));
+    assert_eq!(store.asked.load(Ordering::SeqCst), 3);
+    drop(reserve());
+    assert_eq!(store.asked.load(Ordering::SeqCst), 4);
+    assert_eq!(accounts.shared.open().unsettled.len(), 3);
 }
