@@ -1,10 +1,6 @@
 //! Budgets over time in the command: processes that share one, what a full one says, and corrections.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
