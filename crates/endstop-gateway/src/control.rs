@@ -20,8 +20,9 @@ use crate::body::Body;
 use crate::config::Key;
 use crate::limits::MAX_COMMAND;
 use crate::origin::{self, ForeignRequest};
-use crate::route::{bearer, is_same};
+use crate::route::bearer;
 use crate::run::{OpenLogError, Registry, RunEntry};
+use crate::secret::is_same;
 use crate::server::read_body;
 pub use listen::ControlError;
 #[cfg(unix)]

@@ -58,6 +58,7 @@ mod origin;
 mod refused_call;
 mod route;
 mod run;
+mod secret;
 mod server;
 mod tunnel;
 mod upstream;

@@ -18,8 +18,7 @@ use http::header::UPGRADE;
 use http::{HeaderMap, Method, StatusCode};
 
 pub(crate) use key::{
-    bearer, is_same, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys,
-    use_key,
+    bearer, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys, use_key,
 };
 pub(crate) use path::PathError;
 
@@ -251,13 +250,7 @@ pub(crate) fn route(
     }
     let of_key = issued_key(config, issued);
     let run = match (&config.runs, of_key.map(|(_, runs)| runs)) {
-        (Runs::One(run), _) => {
-            if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
-                child.insert(0, name.to_owned());
-            }
-            run.clone()
-        }
-        (Runs::Many { .. }, Some(KeyRuns::One(run))) => {
+        (Runs::One(run), _) | (Runs::Many { .. }, Some(KeyRuns::One(run))) => {
             if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
                 child.insert(0, name.to_owned());
             }

@@ -15,7 +15,6 @@ pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, Respon
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};
-pub(crate) use step::reason_of;
 pub use tool::{CostReport, OpenToolCall, ToolNotBegun};
 
 pub use crate::limits::{

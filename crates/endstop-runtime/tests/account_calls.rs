@@ -1,10 +1,6 @@
 //! Calls of runs on accounts: what is held, settled and refused, and waits for room.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "the helpers of these tests fail as their tests do"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as their tests do")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,3 +1,5 @@
+//! Packages as their own tools read them.
+
 use std::collections::BTreeMap;
 use std::process::Command;
 

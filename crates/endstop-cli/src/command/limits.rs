@@ -16,14 +16,14 @@ use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
 /// What holds where no limit is given: names of rules and their conditions.
-pub(super) type Defaults = &'static [(&'static str, &'static str)];
+pub(super) type DefaultLimits = &'static [(&'static str, &'static str)];
 
 /// Of `endstop agent`: a task of a few minutes, not a night.
-pub(super) const OF_AGENT: Defaults =
+pub(super) const OF_AGENT: DefaultLimits =
     &[("steps", "steps >= 50"), ("usd", "cost >= $1.00"), ("timeout", "active >= 10m")];
 /// Of a command or a client: an afternoon's work of a coding agent. No time, because people sit before such
 /// agents for hours, and one that makes no call spends nothing.
-pub(super) const OF_COMMAND: Defaults = &[("steps", "steps >= 100"), ("usd", "cost >= $5.00")];
+pub(super) const OF_COMMAND: DefaultLimits = &[("steps", "steps >= 100"), ("usd", "cost >= $5.00")];
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -171,7 +171,7 @@ impl Limits {
     pub(super) fn choose(
         &self,
         stored: Option<Policy>,
-        otherwise: Defaults,
+        otherwise: DefaultLimits,
     ) -> Result<Chosen, CliError> {
         let given = match (&self.policy, &self.stop) {
             (Some(file), _) => Some(load_file(file)?),
@@ -373,7 +373,7 @@ fn listed(words: &[String]) -> String {
 
 /// The limits where none are given. Calls without a price count nothing, so that models without one can be
 /// used; steps and time bound them all the same.
-fn defaults(otherwise: Defaults) -> Result<Policy, CliError> {
+fn defaults(otherwise: DefaultLimits) -> Result<Policy, CliError> {
     let rules = otherwise.iter().map(|(name, text)| rule(name, text));
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
     Ok(Policy { rules, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() })

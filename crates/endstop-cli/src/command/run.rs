@@ -191,18 +191,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let is_sim = args.gateway.is_sim();
     let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id);
     adapted.check(&chosen.policy, args.dry_run)?;
-    let setup = GatewaySetup {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        policy: if args.dry_run { unbounded(&chosen.policy) } else { chosen.policy.clone() },
-        runs: Runs::One(id.clone()),
-        environment,
-        control: Control { socket: live::socket_path(), ..Control::default() },
-        stored_runs: None,
-        refusals: None,
-        direct_hosts: args.guard.direct_hosts(),
-        tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
-        upstreams: adapted.upstreams(),
-    };
+    let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
     let _live =
@@ -251,6 +240,28 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         file.write(&outcome.to_json())?;
     }
     Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
+}
+
+/// The gateway of one command.
+fn gateway_setup(
+    args: &RunArgs,
+    policy: &Policy,
+    id: &RunId,
+    environment: RunEnvironment,
+    adapted: &AdaptedCommand,
+) -> GatewaySetup {
+    GatewaySetup {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        policy: if args.dry_run { unbounded(policy) } else { policy.clone() },
+        runs: Runs::One(id.clone()),
+        environment,
+        control: Control { socket: live::socket_path(), ..Control::default() },
+        stored_runs: None,
+        refusals: None,
+        direct_hosts: args.guard.direct_hosts(),
+        tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
+        upstreams: adapted.upstreams(),
+    }
 }
 
 /// Refuses standard output as a file of Endstop's.

@@ -132,13 +132,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
     environment.accounts = args.limits.budgets(&chosen.policy)?.open()?;
-    if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
-        && is_same(keep, trace)
-    {
-        let text =
-            "--keep and --trace cannot write in one directory: each has a file for every run";
-        return Err(CliError::new(text));
-    }
+    check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
         listen: args.listen,
@@ -189,6 +183,16 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)
+}
+
+/// Refuses one directory for two kinds of files with the same names.
+fn check_directories(args: &ServeArgs) -> Result<(), CliError> {
+    match (&args.keep, &args.trace) {
+        (Some(keep), Some(trace)) if is_same(keep, trace) => Err(CliError::new(
+            "--keep and --trace cannot write in one directory: each has a file for every run",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The signal that approves in `endstop run` does not say which run, and is not to end all of them.

@@ -137,16 +137,7 @@ pub(super) async fn admit(
     if let Some(refused) = refuse_unreported(context, run, parsed) {
         return Err(Box::new(refused));
     }
-    let (child, bounds) = (&parsed.route().child, &config.bounds);
-    let acquired = ConversationPermit::acquire(run, child, request, parsed.digests(), bounds);
-    let mut permit = match acquired {
-        Ok(permit) => permit,
-        Err(AcquireError::TooManyCalls) => {
-            let text = "too many calls of this run are in flight";
-            return Err(Box::new(respond::overloaded(dialect, text)));
-        }
-        Err(AcquireError::ChildRefused) => return Err(stopped(&child_refused(run))),
-    };
+    let mut permit = acquire(context, run, parsed)?;
     let mut admission =
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
     let (mut waiting, mut account_wait) = (None, None);
@@ -192,6 +183,28 @@ pub(super) async fn admit(
             }
         }
     }
+}
+
+/// The conversation of a call, or the response that the call gets instead.
+fn acquire(
+    context: &CallContext,
+    run: &Arc<RunEntry>,
+    parsed: &ParsedCall,
+) -> Result<ConversationPermit, Box<Response<Body>>> {
+    let (dialect, request, config) = (parsed.dialect(), parsed.request(), context.config());
+    let (child, bounds) = (&parsed.route().child, &config.bounds);
+    let acquired = ConversationPermit::acquire(run, child, request, parsed.digests(), bounds);
+    acquired.map_err(|error| {
+        Box::new(match error {
+            AcquireError::TooManyCalls => {
+                respond::overloaded(dialect, "too many calls of this run are in flight")
+            }
+            AcquireError::ChildRefused => {
+                let signal = child_refused(run);
+                respond::stop(run, dialect, Some(request), &signal, config.stop_with)
+            }
+        })
+    })
 }
 
 fn child_refused(run: &RunEntry) -> StopSignal {

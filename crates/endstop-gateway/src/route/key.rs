@@ -1,23 +1,17 @@
 //! Keys of clients: those that the gateway has issued name a run, and never reach an upstream.
 
 use std::borrow::Cow;
-use std::hint::black_box;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ApiFamily;
 use crate::config::{Key, Runs, UpstreamKeys};
+use crate::secret::is_same;
 
 const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
 const AZURE: HeaderName = HeaderName::from_static("api-key");
 const GEMINI: HeaderName = HeaderName::from_static("x-goog-api-key");
-
-/// Whether two secrets are equal, in a time that does not tell where they differ.
-pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let differs = a.iter().zip(b).fold(0u8, |seen, (a, b)| black_box(seen | (a ^ b)));
-    a.len() == b.len() && black_box(differs) == 0
-}
 
 /// The token of `Authorization: Bearer`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {

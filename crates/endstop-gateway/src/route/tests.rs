@@ -7,6 +7,7 @@ use http::HeaderValue;
 
 use super::*;
 use crate::config::{Key, Upstreams};
+use crate::secret::is_same;
 
 fn config(runs: Runs) -> Config {
     let policy = Policy { unbounded: true, ..Policy::default() };

@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::config::Key;
 use crate::limits::PROXY_PASSWORD_BYTES;
-use crate::route::is_same;
+use crate::secret::is_same;
 
 /// The user that clients name. Their proxy needs one beside the password.
 const USER: &str = "endstop";

@@ -9,7 +9,6 @@ use jiff::tz::TimeZone;
 
 use super::limit::{AccountLimit, shown};
 use super::spec::OnFull;
-use crate::call::reason_of;
 
 /// A reservation that an account refused: which account, which window, what is left, and when it resets.
 ///
@@ -53,7 +52,7 @@ impl AccountRefused {
     /// The stop signal of a run that it stops. Its source is `budget:NAME`.
     #[must_use]
     pub fn signal(&self) -> StopSignal {
-        StopSignal::new(reason_of(self.limit.dimension))
+        StopSignal::new(self.limit.dimension.reason())
             .with_message(self.to_string())
             .with_context("limit", self.limit.amount)
             .with_context("settled", self.settled)

@@ -10,7 +10,7 @@ use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted};
 use crate::account::AccountBlock;
-use crate::ledger::{Amounts, Dimension, Hold, Refused};
+use crate::ledger::{Amounts, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
 
@@ -217,20 +217,9 @@ impl RunHandle {
     }
 }
 
-/// The stop reason of a limit in a dimension.
-pub(crate) const fn reason_of(dimension: Dimension) -> StopReason {
-    match dimension {
-        Dimension::Steps => StopReason::StepsLimitReached,
-        Dimension::Attempts => StopReason::RetryLimitReached,
-        Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
-        Dimension::Tokens => StopReason::TokenLimitReached,
-        Dimension::Cost => StopReason::CostLimitReached,
-    }
-}
-
 /// The stop signal of a budget that refused.
 fn signal_of(refused: &Refused) -> StopSignal {
-    StopSignal::new(reason_of(refused.dimension))
+    StopSignal::new(refused.dimension.reason())
         .with_message(refused.to_string())
         .with_context("limit", refused.limit)
         .with_context("settled", refused.settled)

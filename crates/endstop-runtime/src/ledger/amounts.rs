@@ -3,6 +3,7 @@
 use std::fmt;
 
 use endstop_core::human;
+use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,18 @@ impl Dimension {
     /// All of them, in the order in which a refusal names them.
     pub const ALL: [Self; DIMENSIONS] =
         [Self::Steps, Self::Attempts, Self::ToolCalls, Self::Tokens, Self::Cost];
+
+    /// The reason of a stop by a limit of it.
+    #[must_use]
+    pub const fn reason(self) -> StopReason {
+        match self {
+            Self::Steps => StopReason::StepsLimitReached,
+            Self::Attempts => StopReason::RetryLimitReached,
+            Self::ToolCalls => StopReason::ToolCallsLimitReached,
+            Self::Tokens => StopReason::TokenLimitReached,
+            Self::Cost => StopReason::CostLimitReached,
+        }
+    }
 
     /// The name of the gauge that counts the same in a policy.
     #[must_use]

@@ -67,6 +67,18 @@ fn chosen(all: &[Account], bits: usize) -> Vec<&Account> {
     (0..all.len()).filter(|at| bits >> at & 1 == 1).map(|at| &all[at]).collect()
 }
 
+/// Settles a hold at a part of it. A settled one stays as it was settled first.
+fn settle(pair: &Pair, hold: &mut Known, percent: u64) {
+    let actual = hold.held * percent / 100;
+    let is_settled = hold.id.ends_with('s');
+    let id = hold.id.trim_end_matches('s').to_owned();
+    pair.handles[hold.handle].settle(&id, cents(actual)).unwrap();
+    if !is_settled {
+        hold.counted = actual;
+        hold.id.push('s');
+    }
+}
+
 fn check(pair: &Pair, clock: &Clock, acts: &[Act]) -> Result<(), TestCaseError> {
     let all = accounts();
     let mut holds: Vec<Known> = Vec::new();
@@ -98,16 +110,7 @@ fn check(pair: &Pair, clock: &Clock, acts: &[Act]) -> Result<(), TestCaseError> 
             Act::Settle { hold, percent } => {
                 let count = holds.len().max(1);
                 if let Some(hold) = holds.get_mut(hold % count) {
-                    let actual = hold.held * percent / 100;
-                    let before = hold.counted;
-                    // A settled one stays as it was settled first.
-                    let is_settled = hold.id.ends_with('s');
-                    let id = hold.id.trim_end_matches('s').to_owned();
-                    pair.handles[hold.handle].settle(&id, cents(actual)).unwrap();
-                    hold.counted = if is_settled { before } else { actual };
-                    if !is_settled {
-                        hold.id.push('s');
-                    }
+                    settle(pair, hold, *percent);
                 }
             }
             Act::Grow { hold, cents: amount } => {

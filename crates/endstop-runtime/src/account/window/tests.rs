@@ -25,92 +25,41 @@ fn pair(start: &str, end: &str) -> (String, String) {
     (start.to_owned(), end.to_owned())
 }
 
+const BERLIN: &str = "Europe/Berlin";
+
+/// A kind of window, a time, a zone, and where the window begins and ends.
+const CALENDAR: &[(Window, &str, &str, &str, &str)] = &[
+    (Window::Day, "2028-02-29T12:00:00Z", "UTC", "2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z"),
+    (Window::Month, "2028-02-29T23:59:59Z", "UTC", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
+    (Window::Month, "2026-12-31T23:30:00Z", BERLIN, "2026-12-31T23:00:00Z", "2027-01-31T23:00:00Z"),
+    (Window::Week, "2026-11-25T16:00:00Z", "UTC", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"),
+    (Window::Week, "2026-11-23T00:00:00Z", "UTC", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"),
+    (
+        Window::Hour,
+        "2026-11-25T16:59:59Z",
+        "Asia/Kolkata",
+        "2026-11-25T16:30:00Z",
+        "2026-11-25T17:30:00Z",
+    ),
+    // A day of 23 hours, and one of 25.
+    (Window::Day, "2026-03-29T12:00:00Z", BERLIN, "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"),
+    (Window::Day, "2026-10-25T12:00:00Z", BERLIN, "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
+    // The hour from 2 to 3 comes twice.
+    (Window::Hour, "2026-10-25T00:30:00Z", BERLIN, "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"),
+    (Window::Hour, "2026-10-25T01:30:00Z", BERLIN, "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
+    // The clock jumps at midnight: the day begins at 1.
+    (
+        Window::Day,
+        "2018-11-04T12:00:00Z",
+        "America/Sao_Paulo",
+        "2018-11-04T03:00:00Z",
+        "2018-11-05T02:00:00Z",
+    ),
+];
+
 #[test]
 fn calendar_windows_begin_where_the_calendar_says() {
-    let berlin = "Europe/Berlin";
-    let cases = [
-        (
-            Window::Day,
-            "2028-02-29T12:00:00Z",
-            "UTC",
-            "2028-02-29T00:00:00Z",
-            "2028-03-01T00:00:00Z",
-        ),
-        (
-            Window::Month,
-            "2028-02-29T23:59:59Z",
-            "UTC",
-            "2028-02-01T00:00:00Z",
-            "2028-03-01T00:00:00Z",
-        ),
-        (
-            Window::Month,
-            "2026-12-31T23:30:00Z",
-            berlin,
-            "2026-12-31T23:00:00Z",
-            "2027-01-31T23:00:00Z",
-        ),
-        (
-            Window::Week,
-            "2026-11-25T16:00:00Z",
-            "UTC",
-            "2026-11-23T00:00:00Z",
-            "2026-11-30T00:00:00Z",
-        ),
-        (
-            Window::Week,
-            "2026-11-23T00:00:00Z",
-            "UTC",
-            "2026-11-23T00:00:00Z",
-            "2026-11-30T00:00:00Z",
-        ),
-        (
-            Window::Hour,
-            "2026-11-25T16:59:59Z",
-            "Asia/Kolkata",
-            "2026-11-25T16:30:00Z",
-            "2026-11-25T17:30:00Z",
-        ),
-        // A day of 23 hours, and one of 25.
-        (
-            Window::Day,
-            "2026-03-29T12:00:00Z",
-            berlin,
-            "2026-03-28T23:00:00Z",
-            "2026-03-29T22:00:00Z",
-        ),
-        (
-            Window::Day,
-            "2026-10-25T12:00:00Z",
-            berlin,
-            "2026-10-24T22:00:00Z",
-            "2026-10-25T23:00:00Z",
-        ),
-        // The hour from 2 to 3 comes twice.
-        (
-            Window::Hour,
-            "2026-10-25T00:30:00Z",
-            berlin,
-            "2026-10-25T00:00:00Z",
-            "2026-10-25T01:00:00Z",
-        ),
-        (
-            Window::Hour,
-            "2026-10-25T01:30:00Z",
-            berlin,
-            "2026-10-25T01:00:00Z",
-            "2026-10-25T02:00:00Z",
-        ),
-        // The clock jumps at midnight: the day begins at 1.
-        (
-            Window::Day,
-            "2018-11-04T12:00:00Z",
-            "America/Sao_Paulo",
-            "2018-11-04T03:00:00Z",
-            "2018-11-05T02:00:00Z",
-        ),
-    ];
-    for (kind, now, of, start, end) in cases {
+    for &(kind, now, of, start, end) in CALENDAR {
         assert_eq!(window(kind, now, of), pair(start, end), "{kind} at {now} in {of}");
     }
 }
