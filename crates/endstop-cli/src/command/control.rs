@@ -154,8 +154,13 @@ impl Where {
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
         let found = live::look();
-        for pid in found.dead {
-            output::note(&format!("process {pid} has died; its entry is removed"));
+        match found.dead.as_slice() {
+            [] => {}
+            [pid] => output::note(&format!("process {pid} has died; its entry is removed")),
+            several => output::note(&format!(
+                "{} processes have died; their entries are removed",
+                several.len()
+            )),
         }
         Ok(found.live.into_iter().map(Gateway::local).collect())
     }
