@@ -135,6 +135,7 @@ pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
 pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
 /// Holds that have ended and are remembered, so that a repeated settlement counts once: by time in a file, and by number in
 /// memory.
+#[cfg(feature = "sqlite")]
 pub(crate) const REMEMBER_HOLDS: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// See [`REMEMBER_HOLDS`]: some ten megabytes.
 pub(crate) const MAX_REMEMBERED_HOLDS: usize = 65_536;
