@@ -47,6 +47,8 @@ mod model_error;
 pub mod observe;
 mod provider_api;
 mod run;
+#[cfg(feature = "sqlite")]
+mod sqlite_file;
 pub mod store;
 mod sync;
 mod tool_call;

@@ -14,6 +14,7 @@ use super::spec::Account;
 use super::store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms};
 use crate::clock::{WallClock, system_wall_time};
 use crate::ledger::Amounts;
+use crate::sqlite_file::{PAUSE, is_busy};
 use crate::store::disk;
 
 mod rows;
@@ -97,7 +98,7 @@ impl SqliteBudgetStore {
             {
                 let mut connection = self.locked();
                 match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
-                    Err(error) if rows::is_busy(&error) && rounds < rows::BUSY_ROUNDS => {}
+                    Err(error) if is_busy(&error) && rounds < rows::BUSY_ROUNDS => {}
                     begun => {
                         let transaction = begun.map_err(failed)?;
                         // Read once all others have written: time does not run backwards because one waited.
@@ -108,7 +109,7 @@ impl SqliteBudgetStore {
                 }
             }
             rounds += 1;
-            std::thread::sleep(rows::PAUSE);
+            std::thread::sleep(PAUSE);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! Tables and statements of accounts.
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 
 use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
 use super::super::store::{Adjustment, BudgetStoreError};
 use crate::clock::millis;
 use crate::limits::REMEMBER_HOLDS;
+use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
-/// The version of the tables that is written, and the last that is read.
-const SCHEMA_VERSION: i64 = 1;
-
-/// What tells the file from other programs' databases: `endb` in ASCII.
-const APPLICATION_ID: i64 = 0x656e_6462;
+const KIND: FileKind = FileKind {
+    // `endb` in ASCII.
+    application_id: 0x656e_6462,
+    version: 1,
+    schema: SCHEMA,
+    synchronous: "NORMAL",
+};
 
 /// How long one waits for other processes to open the file: they may be creating it.
 const OPENING: Duration = Duration::from_secs(5);
@@ -27,9 +29,6 @@ const BUSY: Duration = Duration::from_millis(250);
 /// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
 /// long in all means that something hangs.
 pub(super) const BUSY_ROUNDS: u32 = 8;
-
-/// How long to wait before the journal is asked for again, while others open the same new file, and between two rounds.
-pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Windows that are over are kept so long, for people who look back.
 const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
@@ -83,69 +82,23 @@ const HOLD: &str =
 const EXPIRED: &str = "
 SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE state = 0 AND expires <= ?1";
 
-/// Opens the file, with tables, and forgets what is old.
+/// Opens the file with its tables, and deletes old rows.
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
     let failed = |error| failed("open the store of budgets", path, &error);
-    let mut connection = Connection::open(path).map_err(failed)?;
-    connection.busy_timeout(OPENING).map_err(failed)?;
-    check_owner(path, &connection)?;
-    keep_a_log(&connection).map_err(failed)?;
-    connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-    create_tables(&mut connection).map_err(failed)?;
+    let opened = sqlite_file::open(path, &KIND, OPENING).map_err(|error| match error {
+        OpenError::Foreign => {
+            let why = "it is a database of another program".to_owned();
+            BudgetStoreError::Damaged { path: path.to_owned(), why }
+        }
+        OpenError::Newer { found, known } => {
+            BudgetStoreError::Newer { path: path.to_owned(), found, known }
+        }
+        OpenError::Failed(error) => failed(error),
+    });
+    let connection = opened?;
     forget(&connection, now).map_err(failed)?;
     connection.busy_timeout(BUSY).map_err(failed)?;
     Ok(connection)
-}
-
-/// Refuses what this program may not change.
-fn check_owner(path: &Path, connection: &Connection) -> Result<(), BudgetStoreError> {
-    let failed = |error| failed("open the store of budgets", path, &error);
-    let owner = number(connection, "application_id").map_err(failed)?;
-    let version = number(connection, "user_version").map_err(failed)?;
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
-        .map_err(failed)?;
-    if owner != APPLICATION_ID && (tables > 0 || owner != 0 || version != 0) {
-        let why = "it is a database of another program".to_owned();
-        return Err(BudgetStoreError::Damaged { path: path.to_owned(), why });
-    }
-    if version > SCHEMA_VERSION {
-        return Err(BudgetStoreError::Newer {
-            path: path.to_owned(),
-            found: unsigned(version),
-            known: unsigned(SCHEMA_VERSION),
-        });
-    }
-    Ok(())
-}
-
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, pragma, |row| row.get(0))
-}
-
-/// Turns write-ahead logging on. SQLite does not wait for this by itself.
-fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
-    let begun = Instant::now();
-    loop {
-        match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if is_busy(&error) && begun.elapsed() < OPENING => thread::sleep(PAUSE),
-            done => return done,
-        }
-    }
-}
-
-fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
-    if number(connection, "user_version")? != 0 {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Others may have been first.
-    if number(&transaction, "user_version")? == 0 {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-    }
-    transaction.commit()
 }
 
 /// Removes holds that ended, and windows that were over, long ago.
@@ -304,16 +257,4 @@ pub(super) fn failed(
         return BudgetStoreError::Damaged { path, why: error.to_string() };
     }
     BudgetStoreError::Failed { doing, path, why: error.to_string() }
-}
-
-pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,19 +1,16 @@
 //! Tables and statements.
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::super::page::{Page, lines_of};
 use super::super::{
     Durability, RunId, RunSummary, StoreError, StoredState, Version, label, newest_first,
     next_version, now_millis,
 };
-
-/// The version of the tables that is written, and the last that is read.
-const SCHEMA_VERSION: i64 = 1;
+use crate::sqlite_file::{self, FileKind, OpenError, is_busy, signed, unsigned};
 
 /// What tells the file from other programs' databases: `ends` in ASCII.
 const APPLICATION_ID: i64 = 0x656e_6473;
@@ -21,9 +18,6 @@ const APPLICATION_ID: i64 = 0x656e_6473;
 /// How long one waits for other processes: a commit takes milliseconds, so this long means that something
 /// hangs.
 const BUSY: Duration = Duration::from_secs(5);
-
-/// How long to wait before the journal is asked for again, while others open the same new file.
-const PAUSE: Duration = Duration::from_millis(5);
 
 const SCHEMA: &str = "
 CREATE TABLE state (
@@ -42,68 +36,20 @@ CREATE TABLE trace (
 ) STRICT;
 ";
 
-/// Opens the database, with tables.
+/// Opens the database with its tables.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
-    let failed = |error| self::error("open the store".to_owned(), path, &error);
-    let mut connection = Connection::open(path).map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
-    check_owner(path, &connection)?;
-    keep_a_log(&connection).map_err(failed)?;
     let synchronous = if durability >= Durability::Power { "FULL" } else { "NORMAL" };
-    connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
-    create_tables(&mut connection).map_err(failed)?;
-    Ok(connection)
-}
-
-/// Refuses what this program may not change.
-fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
-    let failed = |error| self::error("open the store".to_owned(), path, &error);
-    let owner = number(connection, "application_id").map_err(failed)?;
-    let version = number(connection, "user_version").map_err(failed)?;
-    let tables: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
-        .map_err(failed)?;
-    if owner != APPLICATION_ID && (tables > 0 || owner != 0 || version != 0) {
-        let why = "it is a database of another program".to_owned();
-        return Err(StoreError::Damaged { path: path.to_owned(), why });
-    }
-    if version > SCHEMA_VERSION {
-        return Err(StoreError::Newer {
-            path: path.to_owned(),
-            found: unsigned(version),
-            known: unsigned(SCHEMA_VERSION),
-        });
-    }
-    Ok(())
-}
-
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, pragma, |row| row.get(0))
-}
-
-/// Turns write-ahead logging on. SQLite does not wait for this by itself.
-fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
-    let begun = Instant::now();
-    loop {
-        match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if is_busy(&error) && begun.elapsed() < BUSY => thread::sleep(PAUSE),
-            done => return done,
+    let kind = FileKind { application_id: APPLICATION_ID, version: 1, schema: SCHEMA, synchronous };
+    sqlite_file::open(path, &kind, BUSY).map_err(|error| match error {
+        OpenError::Foreign => {
+            let why = "it is a database of another program".to_owned();
+            StoreError::Damaged { path: path.to_owned(), why }
         }
-    }
-}
-
-fn create_tables(connection: &mut Connection) -> rusqlite::Result<()> {
-    if number(connection, "user_version")? != 0 {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Others may have been first.
-    if number(&transaction, "user_version")? == 0 {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-    }
-    transaction.commit()
+        OpenError::Newer { found, known } => {
+            StoreError::Newer { path: path.to_owned(), found, known }
+        }
+        OpenError::Failed(error) => self::error("open the store".to_owned(), path, &error),
+    })
 }
 
 /// Saves a state, if what is stored is what was expected.
@@ -230,17 +176,4 @@ pub(super) fn error(doing: String, path: &Path, error: &rusqlite::Error) -> Stor
         return StoreError::Damaged { path, why: error.to_string() };
     }
     StoreError::Failed { doing, path, source: error.to_string().into() }
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-/// SQLite has no unsigned numbers; ours do not reach 2^63.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }
