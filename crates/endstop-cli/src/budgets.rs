@@ -1,4 +1,4 @@
-//! Budgets over time of the command: where they are defined, and the store that all processes of the user share.
+//! Budgets over time of the command: their definitions, and the store that all processes of the user share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +14,9 @@ use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
+
+/// The variable that tells a command of `endstop run` which budgets count its calls.
+pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 
 /// The budgets that are defined, and those that runs draw on.
 #[derive(Debug)]
@@ -70,11 +73,14 @@ impl Budgets {
         Ok(Self { set, names })
     }
 
-    /// What the runs of this process draw on; `None` if no budget is defined. The store is opened only then.
+    /// The accounts that the runs of this process draw on. `None` if no budget is defined: then no store is opened.
+    ///
+    /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
+    /// the budgets that it counts them in.
     ///
     /// # Errors
     /// If the store cannot be opened.
-    pub(crate) fn open(&self) -> Result<Option<RunAccounts>, CliError> {
+    pub(crate) fn open(&self, is_nested: bool) -> Result<Option<RunAccounts>, CliError> {
         let draws = !self.names.is_empty() || self.set.iter().any(Account::is_by_model);
         if !draws {
             return Ok(None);
@@ -83,7 +89,9 @@ impl Budgets {
         let owner = format!("process {}", std::process::id());
         let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner)
             .map_err(|error| CliError::new(error.to_string()))?;
-        Ok(Some(accounts.with_warnings(output::warn)))
+        let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested).unwrap_or_default();
+        let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
+        Ok(Some(accounts.with_warnings(output::warn).counted_elsewhere(&outer)))
     }
 
     /// The budgets in few words: `me ($5.00 per day)`.
@@ -124,7 +132,7 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
     Some(directory.join("endstop"))
 }
 
-/// The `[budget.NAME]` tables of the configuration file; none if there is no file.
+/// The `[budget.NAME]` tables of the configuration file; empty without a file.
 fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
     let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
     let Some(file) = file else { return Ok(BTreeMap::new()) };
@@ -133,7 +141,7 @@ fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
         CliError::new(format!("`{}`: {}", file.display(), error.message()))
     };
     let table: toml::Table = toml::from_str(&text).map_err(failed)?;
-    // What is no table is a default of the flag.
+    // A key that is not a table is a default of the option.
     let budgets = table.get("budget").filter(|budgets| budgets.is_table());
     let Some(budgets) = budgets else { return Ok(BTreeMap::new()) };
     budgets.clone().try_into().map_err(failed)

@@ -129,6 +129,27 @@ fn budgets_are_chosen_by_name_and_have_parents() {
 }
 
 #[test]
+fn an_endstop_inside_another_counts_no_call_twice() {
+    let config = "[budget.me]\nlimit = \"$9\"\n[budget.inner]\nlimit = \"$9\"\nparent = \"me\"\n";
+    let home = Home::new("nested", config);
+    let file = home.0.join("outer.json");
+    let mut command =
+        home.command(&["run", "-q", "--upstream", "sim", "--steps", "5", "--json-file"]);
+    command.arg(&file).args(["--", "/bin/sh", "-c"]);
+    command.arg(
+        "\"$AGENT\" run -q --budget inner -- \"$AGENT\" demo-agent --iterations 9 --searches 3",
+    );
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    let spent = picos(&read(&file)["report"]["spend"]["usd"]);
+    assert!(spent > 0);
+    for name in ["me", "inner"] {
+        let budget = home.budget(name);
+        assert_eq!((picos(&budget["spent"]), picos(&budget["held"])), (spent, 0), "{name}");
+    }
+}
+
+#[test]
 fn a_limit_of_the_command_line_is_for_all_calls() {
     let config = "[budget.me]\nlimit = \"$9\"\nmodels = [\"claude-opus-*\"]\n";
     let home = Home::new("by-model", config);

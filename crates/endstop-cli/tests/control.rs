@@ -214,3 +214,28 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     serve.kill().unwrap();
     serve.wait().unwrap();
 }
+
+#[test]
+fn killing_all_where_nothing_runs_is_no_success() {
+    let user = User::new("none");
+    let (code, out, error) = user.run(&["kill", "--all"]);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
+    assert!(error.contains("no live process found"), "{error}");
+}
+
+#[test]
+fn a_broken_configuration_file_does_not_keep_a_run_alive() {
+    let user = User::new("broken");
+    let mut child = user.agent(&["--usd", "1000"]);
+    user.run_that("with steps", |run| run["steps"].as_u64() > Some(0));
+    let file = user.0.join("config.toml");
+    std::fs::write(&file, "stpes = 5\n").unwrap();
+    let killed = user.command(&["kill", "--all"]).env("ENDSTOP_CONFIG", &file).output().unwrap();
+    let said = String::from_utf8_lossy(&killed.stderr).into_owned();
+    assert!(killed.status.success() && said.contains("stpes"), "{said}");
+    child.wait().unwrap();
+    let refused = user.command(&["ps"]).env("ENDSTOP_CONFIG", &file).output().unwrap();
+    assert!(refused.status.success(), "{refused:?}");
+    let run = user.command(&["run", "--", "true"]).env("ENDSTOP_CONFIG", &file).output().unwrap();
+    assert_eq!(run.status.code(), Some(125), "{run:?}");
+}

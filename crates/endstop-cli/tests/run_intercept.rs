@@ -126,10 +126,15 @@ fn no_key_is_ever_on_disk_and_the_certificates_go_with_the_run() {
 }
 
 #[test]
-fn another_upstream_beside_interception_is_refused() {
-    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.args(["run", "--intercept", "--upstream", "http://127.0.0.1:9", "--", "true"]);
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("takes no --upstream but `sim`"));
+fn options_that_exclude_interception_are_refused() {
+    for (option, why) in [
+        ("--upstream=http://127.0.0.1:9", "takes no --upstream but `sim`"),
+        ("--allow-direct", "--allow-direct=HOST"),
+    ] {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        let output = command.args(["run", "--intercept", option, "--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(why), "{option}: {stderr}");
+    }
 }

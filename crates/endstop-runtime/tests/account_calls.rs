@@ -9,8 +9,9 @@ use std::time::Duration;
 use endstop_core::condition::named::max_steps;
 use endstop_core::policy::{OnUnpriced, Policy};
 use endstop_core::probe::Probes;
+use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::{Cost, TokenUsage, WallTime};
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::{Program, Status};
 use endstop_price::PriceTable;
 use endstop_runtime::account::{
@@ -18,10 +19,10 @@ use endstop_runtime::account::{
     LimitState, MemoryBudgetStore, OnFull, RunAccounts,
 };
 use endstop_runtime::ledger::Amounts;
-use endstop_runtime::observe::RunInfo;
+use endstop_runtime::observe::{Detail, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::{
-    CallPlan, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle, Waited,
+    CallPlan, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle, ToolNotBegun, Waited,
 };
 
 /// 2026-11-25 12:00 UTC.
@@ -464,4 +465,29 @@ fn a_settlement_that_the_store_does_not_take_is_repeated() {
     assert_eq!(first(&accounts).held, 18_750_000_000);
     reply(begin(&run).unwrap());
     assert_eq!((first(&accounts).settled, first(&accounts).held), (9_000_000_000, 0));
+}
+
+#[test]
+fn costs_of_tools_are_held_and_settled_on_accounts() {
+    let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.50 per day"]));
+    let run = run(&accounts);
+    let cents = |cents: u64| Money::from_picos(cents * 10_000_000_000);
+    let both = || (first(&accounts).settled, first(&accounts).held);
+    let begin = |most| run.begin_tool_call_at_most("search", most, Detail::None);
+    let call = begin(Some(cents(30))).unwrap();
+    assert_eq!(both(), (0, cents(30).picos()));
+    // It would fit once the first is settled.
+    assert_eq!(begin(Some(cents(30))).unwrap_err(), ToolNotBegun::OthersHold);
+    call.succeeded(Some(cents(12)));
+    assert_eq!(both(), (cents(12).picos(), 0));
+    drop(begin(Some(cents(10))).unwrap());
+    begin(None).unwrap().succeeded(Some(cents(5)));
+    begin(Some(cents(3))).unwrap().not_made();
+    assert_eq!(both(), (cents(27).picos(), 0));
+    assert_eq!(begin(Some(cents(30))).unwrap_err(), ToolNotBegun::Refused(Directive::Stop));
+    assert_eq!(run.status(), Status::Stopped);
+    let signal = signal(&run);
+    assert_eq!(signal.reason, StopReason::CostLimitReached);
+    assert_eq!(signal.source.as_deref(), Some("budget:me"));
+    assert_eq!(both(), (cents(27).picos(), 0));
 }

@@ -175,7 +175,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(record) = &record {
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
-    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open()? {
+    let is_nested = !model::is_offline(&setup.model);
+    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open(is_nested)? {
         builder = builder.accounts(accounts);
     }
     if let Some(store) = &store {

@@ -1,4 +1,4 @@
-//! `endstop budget`: budgets over time as they stand, and corrections of them.
+//! `endstop budget`: the state of budgets over time, and corrections.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct BudgetArgs {
     act: Option<Act>,
 }
 
-/// Where budgets are defined beside the configuration file.
+/// Definitions of budgets outside the configuration file.
 #[derive(Debug, clap::Args)]
 struct Source {
     /// A policy file with budgets
@@ -53,7 +53,7 @@ struct Source {
     budget: Vec<String>,
 }
 
-/// What is done to a budget.
+/// Changes of a budget.
 #[derive(Debug, clap::Subcommand)]
 enum Act {
     /// Correct what a budget has spent in its current windows
@@ -90,8 +90,7 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         None => budgets.set.iter().collect(),
     };
     if accounts.is_empty() {
-        let hint =
-            "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml";
+        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or name a limit with --budget '$5 per day'";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
     let states = store()?.read(&accounts).map_err(failed)?;

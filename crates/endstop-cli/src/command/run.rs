@@ -131,6 +131,10 @@ impl RunArgs {
             let why = "--intercept sends calls to the hosts that the command names, and takes no --upstream but `sim`";
             return Err(CliError::new(why).with_hint("leave out one of the two"));
         }
+        if self.guard.intercepts() && self.guard.allows_all() {
+            let why = "--intercept and --allow-direct for all hosts exclude each other";
+            return Err(CliError::new(why).with_hint("name the hosts: --allow-direct=HOST"));
+        }
         Ok(())
     }
 }
@@ -185,11 +189,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
     let budgets = args.limits.budgets(&chosen.policy)?;
     if !args.dry_run {
-        environment.accounts = budgets.open()?;
+        environment.accounts = budgets.open(!args.gateway.has_upstream())?;
     }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
-    let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id);
+    let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id)
+        .drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
     let open = args.gateway.open(setup).await?;

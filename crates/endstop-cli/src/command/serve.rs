@@ -131,7 +131,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     };
     let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
-    environment.accounts = args.limits.budgets(&chosen.policy)?.open()?;
+    environment.accounts =
+        args.limits.budgets(&chosen.policy)?.open(!args.gateway.has_upstream())?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),

@@ -317,6 +317,9 @@ fn paths_of_an_intercepted_host_go_to_it_unchanged_and_name_no_run() {
         ("chatgpt.com", post, "/backend-api/codex/responses/compact", Other),
         ("chatgpt.com", post, "/backend-api/codex/analytics-events", Endpoint::Free),
         ("api.anthropic.com", post, "/api/event_logging/batch", Endpoint::Free),
+        ("chatgpt.com", get, "/backend-api/wham/tasks", Endpoint::Free),
+        // It may start work that is billed.
+        ("chatgpt.com", post, "/backend-api/wham/tasks", Other),
         ("api.openai.com", post, "/v1/embeddings", Other),
         ("openrouter.ai", post, "/api/v1/embeddings", Other),
         ("chatgpt.com", get, "/r/other/v1/models", Other),

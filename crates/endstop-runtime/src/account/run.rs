@@ -35,6 +35,8 @@ type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct RunAccounts {
     shared: Arc<Shared>,
     names: Arc<[String]>,
+    /// Accounts on which another process counts the same calls.
+    counted_elsewhere: Arc<[String]>,
 }
 
 struct Shared {
@@ -103,7 +105,24 @@ impl RunAccounts {
         let owner = owner.to_owned();
         let shared = Shared { store, set, owner, warn: None, open: Mutex::default() };
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Ok(Self { shared: Arc::new(shared), names })
+        Ok(Self { shared: Arc::new(shared), names, counted_elsewhere: Arc::default() })
+    }
+
+    /// Leaves out accounts on which another process of the same store counts the same calls, such as the gateway that the
+    /// calls of this process go through: they would count twice, and the two would wait for each other.
+    #[must_use]
+    pub fn counted_elsewhere(self, names: &[&str]) -> Self {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        Self { counted_elsewhere: names, ..self }
+    }
+
+    /// The names of all accounts that some call draws on, or would if it were not counted elsewhere.
+    #[must_use]
+    pub fn drawn_names(&self) -> Vec<&str> {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let mut drawn: BTreeSet<&str> = self.counted_elsewhere.iter().map(String::as_str).collect();
+        drawn.extend(self.shared.set.of_any_call(&names).iter().map(|it| it.name.as_str()));
+        drawn.into_iter().collect()
     }
 
     /// Says who takes the warnings of accounts whose spend has reached their threshold: each once per window.
@@ -123,7 +142,8 @@ impl RunAccounts {
     pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
         self.shared.set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Ok(Self { shared: Arc::clone(&self.shared), names })
+        let counted_elsewhere = Arc::clone(&self.counted_elsewhere);
+        Ok(Self { shared: Arc::clone(&self.shared), names, counted_elsewhere })
     }
 
     /// Whether whoever draws on these draws on the others as well, whichever the model of a call is: the same store has
@@ -155,7 +175,9 @@ impl RunAccounts {
 
     fn of_call(&self, provider: &str, model: &str) -> Vec<&Account> {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        self.shared.set.of_call(&names, provider, model)
+        let mut accounts = self.shared.set.of_call(&names, provider, model);
+        accounts.retain(|account| !self.counted_elsewhere.contains(&account.name));
+        accounts
     }
 
     /// Whether tokens or money can be limited for some call: then every call has to be bounded.
@@ -287,6 +309,20 @@ impl RunAccounts {
         }
         // Others are always quicker.
         Err(AccountBlock::Store("the budget changes too fast; try again".to_owned()))
+    }
+
+    /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. A
+    /// store that fails is warned of.
+    pub(crate) fn charge(&self, actual: Amounts) {
+        // Nothing is asked, so no limit refuses it.
+        match self.reserve("", "", Amounts::ZERO, Amounts::ZERO) {
+            Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),
+            Err(block) => {
+                if let Some(warn) = &self.shared.warn {
+                    warn(&format!("a cost is not counted in the budgets: {block:?}"));
+                }
+            }
+        }
     }
 
     fn block(&self, refused: AccountRefused, least: u64) -> AccountBlock {

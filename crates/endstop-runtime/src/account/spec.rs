@@ -319,9 +319,18 @@ impl AccountSet {
     /// once.
     #[must_use]
     pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
+        self.of_calls(of_run, |account| account.takes(provider, model))
+    }
+
+    /// The accounts that the calls of some model draw on, with their parents.
+    pub(super) fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {
+        self.of_calls(of_run, Account::is_by_model)
+    }
+
+    fn of_calls(&self, of_run: &[&str], is_of_model: impl Fn(&Account) -> bool) -> Vec<&Account> {
         let mut found: BTreeMap<&str, &Account> = BTreeMap::new();
         let of_run = of_run.iter().filter_map(|name| self.accounts.get(*name));
-        let of_model = self.accounts.values().filter(|it| it.takes(provider, model));
+        let of_model = self.accounts.values().filter(|it| is_of_model(it));
         for account in of_run.chain(of_model) {
             let mut next = Some(account);
             while let Some(account) = next {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
-use endstop_core::units::Cost;
+use endstop_core::units::{Cost, Money};
 
 use super::plan::{CallPlan, NotAdmitted, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
@@ -40,6 +40,16 @@ impl RunHandle {
         let (provider, model) = (plan.provider(), plan.model());
         let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
         held.map_err(NotAdmitted::Account)
+    }
+
+    /// Holds the most that a tool call can cost on the accounts of the run. `None` if it draws on none.
+    pub(super) fn reserve_tool_on_accounts(
+        &self,
+        most: Money,
+    ) -> Result<Option<AccountHold>, NotAdmitted> {
+        let Some(accounts) = self.node().accounts() else { return Ok(None) };
+        let cost = Amounts { cost: most, ..Amounts::ZERO };
+        accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
     /// Whether an account refuses even the least of a call: then nothing is to begin of it, its step neither.

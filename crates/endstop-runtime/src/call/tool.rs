@@ -12,6 +12,7 @@ use endstop_core::units::Money;
 
 use super::fit::Others;
 use super::plan::NotAdmitted;
+use crate::account::{AccountBlock, AccountHold};
 use crate::ledger::{Amounts, Budget, Hold};
 use crate::observe::Detail;
 use crate::run::{LockedChain, RunHandle, RunNode};
@@ -38,8 +39,8 @@ impl CostReport {
 /// Why a tool call does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolNotBegun {
-    /// The cost would fit if calls in flight of the run or of its descendants were settled. Nothing was recorded: ask
-    /// again once one of them is.
+    /// The cost would fit if calls in flight of the run or of its descendants were settled, or an account has no room now
+    /// and will have. Nothing was recorded: ask again later.
     OthersHold,
     /// It is refused, or a person is asked first. If a limit refused it, the run has stopped.
     Refused(Directive),
@@ -81,6 +82,7 @@ pub struct OpenToolCall {
     tool: String,
     /// What is held for it; `None` of a tool that declares no cost, or once it is settled.
     hold: Option<Hold>,
+    accounts: Option<AccountHold>,
     report: CostReport,
     is_settled: bool,
 }
@@ -100,29 +102,50 @@ impl RunHandle {
     ) -> Result<OpenToolCall, ToolNotBegun> {
         let Some(most) = most.filter(|most| !most.is_zero()) else {
             let directive = self.begin_tool_call(tool, detail);
-            let begun = directive.admits().then(|| self.open_tool_call(tool, None));
+            let begun = directive.admits().then(|| self.open_tool_call(tool, None, None));
             return begun.ok_or(ToolNotBegun::Refused(directive));
         };
         if self.pause_request().is_some() {
             return Err(ToolNotBegun::Refused(Directive::Pause));
         }
+        let accounts = match self.reserve_tool_on_accounts(most) {
+            Ok(accounts) => accounts,
+            Err(why) => return Err(self.tool_not_begun(&why, tool)),
+        };
         let begun = self.node().chain().begin_tool_call(tool, most, detail);
         match begun {
-            Ok(hold) => Ok(self.open_tool_call(tool, Some(hold))),
-            Err(NotAdmitted::OthersHold) => Err(ToolNotBegun::OthersHold),
-            Err(NotAdmitted::Core(directive)) => Err(ToolNotBegun::Refused(directive)),
+            Ok(hold) => Ok(self.open_tool_call(tool, Some(hold), accounts)),
             Err(why) => {
-                self.not_admitted(&why, tool);
-                Err(ToolNotBegun::Refused(Directive::Stop))
+                accounts.into_iter().for_each(|held| held.settle(Amounts::ZERO));
+                Err(self.tool_not_begun(&why, tool))
             }
         }
     }
 
-    fn open_tool_call(&self, tool: &str, hold: Option<Hold>) -> OpenToolCall {
+    fn tool_not_begun(&self, why: &NotAdmitted, tool: &str) -> ToolNotBegun {
+        match why {
+            NotAdmitted::OthersHold | NotAdmitted::Account(AccountBlock::Wait(_)) => {
+                ToolNotBegun::OthersHold
+            }
+            NotAdmitted::Core(directive) => ToolNotBegun::Refused(*directive),
+            why => {
+                self.not_admitted(why, tool);
+                ToolNotBegun::Refused(Directive::Stop)
+            }
+        }
+    }
+
+    fn open_tool_call(
+        &self,
+        tool: &str,
+        hold: Option<Hold>,
+        accounts: Option<AccountHold>,
+    ) -> OpenToolCall {
         OpenToolCall {
             node: Arc::clone(self.node()),
             tool: tool.to_owned(),
             hold,
+            accounts,
             report: CostReport::default(),
             is_settled: false,
         }
@@ -223,7 +246,7 @@ impl OpenToolCall {
     }
 
     /// Ends the hold and records the cost, under the locks of the run and its ancestors: no other call sees the money
-    /// twice or not at all.
+    /// twice or not at all. Accounts are settled afterwards, without the locks.
     fn settle(&mut self, cost: Option<Money>, is_confirmed: bool) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
@@ -232,16 +255,24 @@ impl OpenToolCall {
         let declared = hold.as_ref().map(|hold| hold.amounts().cost);
         let reported = cost.or_else(|| self.report.get());
         let Some(cost) = reported.or(declared) else { return };
+        let accounts = self.accounts.take();
         let is_known = is_confirmed || reported.is_some();
         let unconfirmed = if is_known { Money::ZERO } else { cost };
         let amounts = Amounts { cost, ..Amounts::ZERO };
-        let mut chain = self.node.chain();
-        match hold {
-            Some(hold) => hold.settle(amounts),
-            None => self.node.budget.charge(amounts),
+        {
+            let mut chain = self.node.chain();
+            match hold {
+                Some(hold) => hold.settle(amounts),
+                None => self.node.budget.charge(amounts),
+            }
+            let kind = EventKind::ToolCost { tool: &self.tool, cost };
+            chain.record(&kind, Detail::ToolCost { unconfirmed });
         }
-        let kind = EventKind::ToolCost { tool: &self.tool, cost };
-        chain.record(&kind, Detail::ToolCost { unconfirmed });
+        match (accounts, self.node.accounts()) {
+            (Some(held), _) => held.settle(amounts),
+            (None, Some(accounts)) => accounts.charge(amounts),
+            (None, None) => {}
+        }
     }
 }
 

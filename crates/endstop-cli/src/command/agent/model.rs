@@ -33,6 +33,11 @@ pub(super) fn none_named() -> CliError {
         .with_hint("try it offline: `endstop agent --model scripted \"hello\"`")
 }
 
+/// Whether a model makes no calls.
+pub(super) fn is_offline(name: &str) -> bool {
+    name.starts_with("scripted") || name.starts_with("replay:")
+}
+
 /// Opens a model. A replayed one goes on after the replies that the run has had.
 pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = name.strip_prefix("scripted") {

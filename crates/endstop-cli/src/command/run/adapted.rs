@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
+use endstop::account::RunAccounts;
 use endstop::core::policy::Policy;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
@@ -11,6 +12,7 @@ use endstop_gateway::Gateway;
 use super::bundle::{self, Bundle};
 use super::environment;
 use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
+use crate::budgets::DRAWN_VARIABLE;
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 
@@ -21,6 +23,8 @@ pub(super) struct AdaptedCommand<'a> {
     /// For the files of the adapter; removed when this is dropped.
     directory: PrivateDirectory,
     is_sim: bool,
+    /// The budgets that count the program's calls, for an Endstop that it starts.
+    drawn: String,
 }
 
 /// The command line and the variables to start with.
@@ -33,7 +37,12 @@ impl<'a> AdaptedCommand<'a> {
     pub(super) fn of(command: &'a [OsString], is_adapted: bool, is_sim: bool, id: &RunId) -> Self {
         let invocation = Invocation::of(command).filter(|_| is_adapted);
         let directory = Invocation::directory(&ThisHost, id.as_str());
-        Self { command, invocation, directory, is_sim }
+        Self { command, invocation, directory, is_sim, drawn: String::new() }
+    }
+
+    /// The same command, told which budgets count its calls.
+    pub(super) fn drawing_on(self, accounts: Option<&RunAccounts>) -> Self {
+        Self { drawn: accounts.map(|it| it.drawn_names().join(",")).unwrap_or_default(), ..self }
     }
 
     fn adaptation(&self, base: &str) -> Adaptation {
@@ -127,6 +136,7 @@ impl<'a> AdaptedCommand<'a> {
         let proxy = gateway.proxy_address();
         let mut variables =
             environment::variables(&base, id.as_str(), &keys, proxy.as_deref(), get);
+        variables.insert(DRAWN_VARIABLE, self.drawn.clone());
         if let Some(authority) = gateway.authority() {
             self.intercept(authority, &mut variables)?;
         }

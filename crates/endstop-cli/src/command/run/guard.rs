@@ -18,7 +18,7 @@ use super::watch::RunSnapshot;
 use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_GAP, MAX_RETRY_SPAN};
 use crate::output::{counted, duration};
 
-/// What `--allow-direct` without a host stands for.
+/// The value of `--allow-direct` without a host.
 const ALL_HOSTS: &str = "*";
 
 /// Flags of the guard.
@@ -56,8 +56,7 @@ impl GuardArgs {
         if self.intercept {
             return Tunnels::Intercepted;
         }
-        let allows_all = self.allow_direct.iter().any(|host| host == ALL_HOSTS);
-        match (self.no_guard, allows_all || lets_pass) {
+        match (self.no_guard, self.allows_all() || lets_pass) {
             (true, _) => Tunnels::Off,
             (false, true) => Tunnels::All,
             (false, false) => Tunnels::Guarded,
@@ -67,6 +66,11 @@ impl GuardArgs {
     /// Whether connections to model providers are answered by the gateway.
     pub(super) const fn intercepts(&self) -> bool {
         self.intercept
+    }
+
+    /// Whether the command may reach all model providers directly.
+    pub(super) fn allows_all(&self) -> bool {
+        self.allow_direct.iter().any(|host| host == ALL_HOSTS)
     }
 
     /// Returns the hosts of model providers that the command may reach directly.
