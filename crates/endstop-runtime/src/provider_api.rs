@@ -130,38 +130,4 @@ impl ProviderApi {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_is_free_where_the_providers_own_api_gives_it() {
-        for api in PROVIDER_APIS {
-            for status in [500, 502, 503, 504, 529] {
-                let is_free = api.billing(status, true, b"") == ErrorBilling::Free;
-                assert_eq!(is_free, api.free.contains(&status), "{}: {status}", api.provider);
-                assert_eq!(api.billing(status, false, b""), ErrorBilling::Unknown);
-            }
-        }
-        assert_eq!(ProviderApi::billing_of(None, 503, true, b""), ErrorBilling::OfApi);
-        assert_eq!(ProviderApi::billing_of(None, 503, false, b""), ErrorBilling::Unknown);
-    }
-
-    #[test]
-    fn hosts_are_known_by_their_end_after_a_dot() {
-        let provider = |host| ProviderApi::at(host).map(|api| api.provider);
-        assert_eq!(provider("API.X.AI"), Some("x-ai"));
-        assert_eq!(provider("max.ai"), None);
-        assert_eq!(provider("one.openai.azure.com"), Some("azure"));
-        assert_eq!(provider("api.openai.com.example.com"), None);
-        assert_eq!(provider(""), None);
-    }
-
-    #[test]
-    fn what_azure_processed_before_it_refused_is_charged() {
-        let azure = ProviderApi::of("azure").unwrap();
-        let refused = br#"{"error":{"code":"content_filter"}}"#;
-        assert_eq!(azure.billing(400, true, refused), ErrorBilling::Charged);
-        assert_eq!(azure.billing(400, true, b"{}"), ErrorBilling::Unknown);
-        assert_eq!(azure.billing(500, true, b"{}"), ErrorBilling::Unknown);
-    }
-}
+mod tests;

@@ -218,38 +218,4 @@ fn words_of(place: &Place, running: &Running, command: &str, connections: usize)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn streams_are_counted_by_what_arrived_of_them() {
-        let text = r#"{"answers": 2, "seconds": 0.5, "bytes": 30000, "size": 10000, "served": 3,
-            "cpu_us": 600, "failed": 0}"#;
-        let one = read(text, PACED).unwrap();
-        assert!(
-            (one.cpu_us - 200.0).abs() < 1e-9 && (one.per_second - 6.0).abs() < 1e-9,
-            "{one:?}"
-        );
-        let one = read(text, JSON).unwrap();
-        assert!((one.cpu_us - 300.0).abs() < 1e-9, "{one:?}");
-    }
-
-    #[test]
-    fn answers_that_the_upstream_did_not_give_are_an_error() {
-        let text = r#"{"answers": 900, "seconds": 1, "served": 3, "failed": 0}"#;
-        assert!(read(text, JSON).unwrap_err().contains("upstream"));
-    }
-
-    #[test]
-    fn the_median_is_over_rounds_that_worked() {
-        let mut taken = Taken::default();
-        for cpu_us in [9.0, 1.0, 5.0] {
-            taken.add(JSON.name, Some(Ok(One { cpu_us, ..One::default() })));
-        }
-        taken.add(JSON.name, Some(Err("cut".to_owned())));
-        taken.add(JSON.name, Some(Err("cut".to_owned())));
-        assert_eq!(taken.median(JSON, |one| one.cpu_us), Some(5.0));
-        assert_eq!(taken.median(PACED, |one| one.cpu_us), None);
-        assert_eq!(taken.troubles.len(), 1);
-    }
-}
+mod tests;

@@ -117,16 +117,4 @@ fn failed(path: &Path, error: &io::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_from_both_kinds_of_files() {
-        let text = "autogen-ext[openai]==0.7.5\nopenai-agents==1.0\nopenai==2.0\n";
-        assert_eq!(pinned(text, "openai").as_deref(), Some("2.0"));
-        assert_eq!(pinned(text, "autogen-ext").as_deref(), Some("0.7.5"));
-        assert_eq!(pinned(text, "anthropic"), None);
-        let text = "{ \"dependencies\": { \"ai\": \"6.0\" } }";
-        assert_eq!(pinned(text, "ai").as_deref(), Some("6.0"));
-    }
-}
+mod tests;

@@ -65,37 +65,4 @@ fn edit_distance(a: &[char], b: &[char]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::nearest;
-
-    #[test]
-    fn the_name_that_was_meant_comes_first() {
-        let known = ["read_file", "list_directory", "search", "write_file", "bash"];
-        for (found, meant) in [
-            ("read-file", "read_file"),
-            ("ReadFile", "read_file"),
-            ("file_read", "read_file"),
-            ("functions.search", "search"),
-            ("serch", "search"),
-            ("bsah", "bash"),
-            ("Bash", "bash"),
-        ] {
-            assert_eq!(nearest(found, known).first(), Some(&meant), "{found}");
-        }
-        assert!(nearest("weather", known).is_empty());
-        assert!(nearest("", known).is_empty());
-        assert_eq!(nearest("file", known), ["read_file", "write_file"]);
-    }
-
-    #[test]
-    fn distances_are_those_of_the_textbook() {
-        let distance = |a: &str, b: &str| {
-            super::edit_distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
-        };
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("raed", "read"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", ""), 3);
-        assert_eq!(distance("abc", "abc"), 0);
-    }
-}
+mod tests;

@@ -1,0 +1,113 @@
+//! Tests of `guard`.
+
+use super::*;
+
+const WAIT: Duration = Duration::from_secs(30);
+
+fn guard(report: &TunnelReport) -> Guard {
+    let (_, receiver) = watch::channel(report.clone());
+    Guard {
+        report: receiver,
+        mode: Tunnels::Guarded,
+        wait: WAIT,
+        said: BTreeSet::new(),
+        since: None,
+        latest: None,
+        excused: None,
+        requests: 0,
+        has_ended: false,
+    }
+}
+
+/// Refusals, in seconds after `begun`.
+fn refused(begun: Instant, seconds: impl IntoIterator<Item = u64>) -> TunnelReport {
+    let times: Vec<_> = seconds.into_iter().map(|n| begun + Duration::from_secs(n)).collect();
+    TunnelReport {
+        first_refused: times.first().copied(),
+        last_refused: times.into_iter().collect(),
+        ..TunnelReport::default()
+    }
+}
+
+#[test]
+fn a_command_without_any_call_is_ended_some_time_after_the_first_refusal() {
+    let begun = Instant::now();
+    let snapshot = RunSnapshot::default();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    assert_eq!(guard(&TunnelReport::default()).due(begun, &snapshot, 0, false), None);
+    let mut guard = guard(&refused(begun, [1, 20]));
+    assert_eq!(guard.due(at(20), &snapshot, 0, false), Some(at(31)));
+    assert!(guard.end().contains("no call came through the gateway for 30s"));
+    assert_eq!(guard.due(at(20), &snapshot, 0, false), None, "it is ended once");
+}
+
+#[test]
+fn a_command_that_was_excused_is_ended_only_for_refusals_after_that() {
+    let begun = Instant::now();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    let snapshot = RunSnapshot::default();
+    for (waiting, requests, is_excused) in [
+        (RunSnapshot { in_flight: 1, ..RunSnapshot::default() }, 0, false),
+        (RunSnapshot { paused: Some(vec![]), ..RunSnapshot::default() }, 0, false),
+        (RunSnapshot { pause: Some("by me".to_owned()), ..RunSnapshot::default() }, 0, false),
+        (RunSnapshot::default(), 1, false),
+        (RunSnapshot::default(), 0, true),
+    ] {
+        let mut before = guard(&refused(begun, [1, 20]));
+        assert_eq!(before.due(at(25), &waiting, requests, is_excused), None);
+        assert_eq!(before.due(at(99), &snapshot, requests, false), None);
+        let mut after = guard(&refused(begun, [1, 20, 40]));
+        assert_eq!(after.due(at(25), &waiting, requests, is_excused), None);
+        let due = after.due(at(40), &snapshot, requests, false);
+        assert_eq!(due, Some(at(70)).filter(|_| requests == 0));
+    }
+}
+
+#[test]
+fn telemetry_beside_calls_ends_nothing_and_trying_again_and_again_does() {
+    let begun = Instant::now();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    let snapshot = RunSnapshot { calls: 1, last_call: Some(at(5)), ..RunSnapshot::default() };
+    // One, few, those before the last call, those of a timer, and a burst that is over.
+    for seconds in [
+        vec![9],
+        (6..15).collect(),
+        (0..10).collect(),
+        (1..11).map(|n| n * 10).collect(),
+        (6..16).collect(),
+    ] {
+        let due = guard(&refused(begun, seconds.clone())).due(at(99), &snapshot, 0, false);
+        assert_eq!(due, None, "{seconds:?}");
+    }
+    let mut guard = guard(&refused(begun, (6..30).step_by(2)));
+    assert_eq!(guard.due(at(28), &snapshot, 0, false), Some(at(6 + 30)));
+}
+
+#[test]
+fn a_second_burst_long_after_the_first_begins_anew() {
+    let begun = Instant::now();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    let snapshot = RunSnapshot { calls: 1, last_call: Some(at(5)), ..RunSnapshot::default() };
+    let (sender, receiver) = watch::channel(refused(begun, 6..16));
+    let mut guard = Guard { report: receiver, ..guard(&TunnelReport::default()) };
+    assert_eq!(guard.due(at(16), &snapshot, 0, false), None);
+    sender.send(refused(begun, 300..310)).unwrap();
+    assert_eq!(guard.due(at(310), &snapshot, 0, false), None);
+}
+
+#[test]
+fn entries_that_take_model_hosts_out_are_found() {
+    for entry in ["*", "api.openai.com", ".openai.com", "*.googleapis.com", "COM", "amazonaws.com"]
+    {
+        assert_eq!(exempting_entry(&format!("127.0.0.1, {entry}")), Some(entry));
+    }
+    for entries in [
+        "",
+        "127.0.0.1,localhost,::1",
+        "corp.example,.internal",
+        "openai.com.example",
+        "nopenai.com",
+    ] {
+        assert_eq!(exempting_entry(entries), None, "{entries}");
+    }
+}

@@ -1,0 +1,53 @@
+//! Tests of `run`.
+
+use super::*;
+
+fn right() -> Ended {
+    let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
+    Ended {
+        counts: Counts { calls: Some(3), stop_responses: Some(1) },
+        code: Some(124),
+        result: Some(result),
+        ..Ended::default()
+    }
+}
+
+#[test]
+fn each_fault_is_told() {
+    let faults = |ended: Ended| fault(&ended, 1);
+    assert_eq!(faults(right()), None);
+    let counts = |calls, stop_responses| {
+        faults(Ended { counts: Counts { calls, stop_responses }, ..right() })
+    };
+    assert!(counts(Some(4), Some(1)).is_some());
+    assert!(counts(None, Some(1)).is_some());
+    assert!(counts(Some(3), Some(2)).is_some());
+    assert!(fault(&right(), 2).is_some());
+    assert!(faults(Ended { code: Some(0), ..right() }).is_some());
+    assert!(faults(Ended { result: None, ..right() }).is_some());
+    let raised = ClientResult { raised: Some("Error".to_owned()), ..right().result.unwrap() };
+    assert!(faults(Ended { result: Some(raised), ..right() }).is_some());
+    let silent = Some(ClientResult::default());
+    assert!(faults(Ended { result: silent, ..right() }).is_some());
+}
+
+#[test]
+fn the_last_line_is_read_among_others() {
+    let output =
+        "noise\n{\"ended\": \"raised\", \"error\": \"X\", \"text\": \"t\", \"tools_run\": 2}\n";
+    let expected =
+        ClientResult { raised: Some("X".to_owned()), text: "t".to_owned(), tools_run: 2 };
+    assert_eq!(client_result(output), Some(expected));
+    assert_eq!(client_result("noise\n"), None);
+    assert_eq!(client_result("{}\n"), None);
+    assert_eq!(client_result(""), None);
+}
+
+#[test]
+fn output_and_status_of_a_command_are_taken() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo out; echo err >&2; exit 3"]);
+    let (status, output, errors) = finished(&mut command).unwrap();
+    assert_eq!(status.and_then(|status| status.code()), Some(3));
+    assert_eq!((output.as_str(), errors.as_str()), ("out\n", "err\n"));
+}

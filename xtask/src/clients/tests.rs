@@ -1,0 +1,55 @@
+//! Tests of `clients`.
+
+use super::*;
+
+fn names(words: &[&str]) -> Vec<&'static str> {
+    let chosen = chosen(words).unwrap();
+    CLIENTS.iter().filter(|client| chosen.has(client)).map(|client| client.name).collect()
+}
+
+#[test]
+fn a_change_is_tried_on_the_sdks_and_four_frameworks_and_all_on_demand() {
+    let few = names(&[]);
+    assert_eq!(few, names(&["--ci"]));
+    for name in ["openai", "anthropic", "openai-node", "anthropic-node"] {
+        assert!(few.contains(&name), "{name}");
+    }
+    for name in ["langgraph", "autogen", "smolagents", "openai-agents"] {
+        assert!(few.contains(&name), "{name}");
+    }
+    assert_eq!(names(&["--all"]).len(), CLIENTS.len());
+    assert!(few.len() < CLIENTS.len());
+}
+
+#[test]
+fn clients_are_chosen_by_name() {
+    assert_eq!(names(&["vercel-ai"]), ["vercel-ai"]);
+    assert!(chosen(&["nobody"]).unwrap_err().contains("crewai"));
+    assert!(chosen(&["--write"]).is_err());
+    assert!(chosen(&["--all", "--write"]).is_ok());
+}
+
+#[test]
+fn codex_and_gemini_are_run_for_each_change_and_all_programs_on_demand() {
+    let programs = |words: &[&str]| {
+        let chosen = chosen(words).unwrap();
+        let programs = PROGRAMS.iter().filter(|program| chosen.has_program(program));
+        programs.map(|program| program.name).collect::<Vec<_>>()
+    };
+    assert_eq!(programs(&[]), ["codex", "gemini"]);
+    assert_eq!(programs(&["--all"]).len(), PROGRAMS.len());
+    assert_eq!(programs(&["--programs", "--write"]).len(), PROGRAMS.len());
+    assert_eq!(programs(&["pi"]), ["pi"]);
+    assert_eq!(programs(&["openai"]), [""; 0]);
+    assert!(names(&["--programs"]).is_empty());
+}
+
+#[test]
+fn each_client_has_its_program_and_a_pinned_version() {
+    let root = crate::root::root();
+    for client in CLIENTS {
+        assert!(root.join(list::DIRECTORY).join(client.program).exists(), "{}", client.program);
+        let version = install::version(&root, client.group, client.package).unwrap();
+        assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{version}");
+    }
+}

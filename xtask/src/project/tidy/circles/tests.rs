@@ -1,0 +1,71 @@
+//! Tests of `circles`.
+
+use super::super::modules::{modules, samples::tree};
+use super::*;
+
+fn found(files: &[(&str, &str)]) -> Vec<String> {
+    check(&modules(&tree(files))).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_circle_of_folders_is_printed() {
+    let found = found(&[
+        ("crates/a/src/lib.rs", "mod b; mod c; mod d;"),
+        ("crates/a/src/b.rs", "mod e;"),
+        ("crates/a/src/b/e.rs", "use crate::{c::X, Y};"),
+        ("crates/a/src/c.rs", "\nfn f(d: &super::d::D) {}"),
+        ("crates/a/src/d.rs", "use crate::b::{self, e};"),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "crates/a/src/b/e.rs:1: directories of `a` use each other: b -> c (crates/a/src/b/e.rs:1) \
+          -> d (crates/a/src/c.rs:2) -> b (crates/a/src/d.rs:1)"
+        ]
+    );
+}
+
+/// The shortest circle of these modules is one of plain files, which is allowed.
+#[test]
+fn each_circle_of_folders_is_found_beside_a_shorter_one() {
+    let found = found(&[
+        ("crates/a/src/lib.rs", "mod b; mod c; mod d; mod f;"),
+        ("crates/a/src/b.rs", "use crate::c::C;"),
+        ("crates/a/src/c.rs", "use crate::b::B; use crate::d::D; use crate::f::F;"),
+        ("crates/a/src/d.rs", "mod e; use crate::b::B;"),
+        ("crates/a/src/d/e.rs", ""),
+        ("crates/a/src/f.rs", "mod g; use crate::c::C;"),
+        ("crates/a/src/f/g.rs", ""),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "crates/a/src/c.rs:1: directories of `a` use each other: c -> d (crates/a/src/c.rs:1) \
+             -> b (crates/a/src/d.rs:1) -> c (crates/a/src/b.rs:1)",
+            "crates/a/src/c.rs:1: directories of `a` use each other: c -> f (crates/a/src/c.rs:1) \
+             -> c (crates/a/src/f.rs:1)",
+        ]
+    );
+}
+
+#[test]
+fn an_item_is_where_it_is_defined() {
+    let found = found(&[
+        ("crates/a/src/lib.rs", "mod b; mod c; pub use c::X; pub use self::b::Y;"),
+        ("crates/a/src/b.rs", "mod e; use crate::X;"),
+        ("crates/a/src/b/e.rs", ""),
+        ("crates/a/src/c.rs", "use super::Y;"),
+    ]);
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn plain_files_of_one_directory_and_parts_of_a_module_are_no_circle() {
+    let found = found(&[
+        ("crates/a/src/b.rs", "mod e; use self::e::E; pub(crate) struct S;"),
+        ("crates/a/src/b/e.rs", "use super::S; use super::f::F; pub(in crate::b) struct E;"),
+        ("crates/a/src/b/f.rs", "use super::e::E;"),
+        ("crates/a/src/c.rs", "use crate::b::S; #[cfg(test)] mod tests { use crate::b::S; }"),
+    ]);
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -1,0 +1,27 @@
+//! Tests of `steps`.
+
+use super::*;
+
+#[test]
+fn a_missing_tool_is_known() {
+    assert!(!cargo_has("no-such-tool-anywhere"));
+    assert!(answers("cargo", &["--version"]));
+}
+
+#[test]
+fn model_checkers_are_built_with_their_flag_in_a_directory_of_their_own() {
+    for (plan, name) in
+        [(loom as fn(&Path) -> Plan, "loom"), (shuttle, "shuttle"), (long_shuttle, "shuttle")]
+    {
+        let Plan::Run(lines) = plan(Path::new(".")) else { panic!("{name} is not skipped") };
+        let line = lines.concat();
+        assert!(line.contains(&format!("RUSTFLAGS=--cfg=endstop_{name}")), "{line:?}");
+        assert!(line.contains(&format!("target/{name}")), "{line:?}");
+    }
+}
+
+#[test]
+fn a_project_without_fuzz_targets_skips_fuzzing() {
+    let plan = short_fuzz(Path::new("no-such-directory"));
+    assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
+}
