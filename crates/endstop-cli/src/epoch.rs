@@ -60,9 +60,10 @@ impl KillSwitch for EpochOrFile {
     }
 }
 
-/// The epoch that `kill --all` has begun. Until this is dropped no process starts.
+/// Held by `kill --all`: until this is dropped no process starts.
 #[derive(Debug)]
-pub(crate) struct NewEpoch {
+pub(crate) struct EpochLock {
+    directory: PathBuf,
     _lock: File,
 }
 
@@ -116,35 +117,47 @@ impl KillSwitch for KillEpoch {
     }
 }
 
-/// Begins the next epoch: no call is admitted any more in processes that are running.
+/// Lets no process start. `None` without a state directory.
 ///
 /// # Errors
 /// If the state directory cannot be written.
-pub(crate) fn begin_next(why: &str) -> Result<Option<NewEpoch>, CliError> {
+pub(crate) fn lock() -> Result<Option<EpochLock>, CliError> {
     let Some(directory) = state_directory() else { return Ok(None) };
-    let failed = |error: io::Error| {
-        CliError::new(format!("cannot write the kill epoch in `{}`: {error}", directory.display()))
-    };
+    let failed = |error: io::Error| not_written(&directory, &error);
     create_private_directory(&directory).map_err(failed)?;
-    let lock = private_file().create(true).append(true).open(directory.join(LOCK)).map_err(failed)?;
-    lock.lock().map_err(failed)?;
-    let file = directory.join(NAME);
-    // One that cannot be read is replaced, by an epoch that no process has seen.
-    let epoch = match file.exists() {
-        true => read(&file).map_or_else(|_| seconds(), |(epoch, _)| epoch.saturating_add(1)),
-        false => 1,
-    };
-    let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
-    let draft = directory.join(format!("{NAME}.draft"));
-    private_file()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&draft)
-        .and_then(|mut draft| draft.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&draft, &file))
-        .map_err(failed)?;
-    Ok(Some(NewEpoch { _lock: lock }))
+    let file = private_file().create(true).append(true).open(directory.join(LOCK));
+    let _lock = file.map_err(failed)?;
+    _lock.lock().map_err(failed)?;
+    Ok(Some(EpochLock { directory, _lock }))
+}
+
+fn not_written(directory: &Path, error: &io::Error) -> CliError {
+    CliError::new(format!("cannot write the kill epoch in `{}`: {error}", directory.display()))
+}
+
+impl EpochLock {
+    /// Begins the next epoch: no process that has started before admits a call any more.
+    ///
+    /// # Errors
+    /// If the state directory cannot be written.
+    pub(crate) fn begin_next(&self, why: &str) -> Result<(), CliError> {
+        let file = self.directory.join(NAME);
+        // One that cannot be read is replaced, by an epoch that no process has seen.
+        let epoch = match file.exists() {
+            true => read(&file).map_or_else(|_| seconds(), |(epoch, _)| epoch.saturating_add(1)),
+            false => 1,
+        };
+        let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
+        let draft = self.directory.join(format!("{NAME}.draft"));
+        private_file()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&draft)
+            .and_then(|mut draft| draft.write_all(text.as_bytes()))
+            .and_then(|()| fs::rename(&draft, &file))
+            .map_err(|error| not_written(&self.directory, &error))
+    }
 }
 
 fn seconds() -> u64 {

@@ -241,7 +241,8 @@ fn a_run_that_a_soft_limit_stopped_goes_on_when_it_is_raised_and_a_hard_limit_st
         command.env("ANTHROPIC_BASE_URL", format!("{base}/r/nightly")).output().unwrap()
     };
     agent();
-    let steps = |user: &User| user.run_that("stopped", |run| run["status"] == "stopped")["steps"].as_u64();
+    let steps =
+        |user: &User| user.run_that("stopped", |run| run["status"] == "stopped")["steps"].as_u64();
     assert_eq!(steps(&user), Some(2));
     for (raise, problem) in [
         (["--usd", "+1"], "the limit of rule `usd` on `cost` is hard"),
@@ -268,10 +269,13 @@ fn a_run_that_a_soft_limit_stopped_goes_on_when_it_is_raised_and_a_hard_limit_st
 fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_works() {
     let user = User::new("epoch");
     // Other users may open its runtime directory, so it has no entry there.
-    use std::os::unix::fs::PermissionsExt as _;
     let open = user.0.join("open");
     std::fs::create_dir_all(open.join("endstop")).unwrap();
-    std::fs::set_permissions(open.join("endstop"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(
+        open.join("endstop"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let trace = user.0.join("trace.jsonl");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let mut hidden = user.command(&["run", "--upstream", "sim", "--steps", "100000", "--trace"]);

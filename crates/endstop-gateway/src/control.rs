@@ -335,9 +335,8 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
 
 /// Ends the pause from outside, and raises limits if the request has some.
 fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
-    let raises = command
-        .raises()
-        .map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error })))?;
+    let raises =
+        command.raises().map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error })))?;
     let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
     if !raises.is_empty() {
         let why = command.message.as_deref().unwrap_or_default();
@@ -359,7 +358,8 @@ fn not_raised(error: &RaiseError) -> String {
             format!("{error}; a policy with `hard = false` and a `grant` admits more")
         }
         RaiseError::Beyond { rule, gauge, most } => {
-            let unit = GAUGES.iter().find(|row| row.name == *gauge).map_or(Unit::Count, |row| row.unit);
+            let unit =
+                GAUGES.iter().find(|row| row.name == *gauge).map_or(Unit::Count, |row| row.unit);
             let most = human::amount(*most, unit);
             format!(
                 "rule `{rule}` admits {most} more at most; its `overrides` and `grant` in the policy say how much"

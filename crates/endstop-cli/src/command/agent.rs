@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError};
-use endstop::cancel::interrupt::cancel_on_interrupt;
 use endstop::cancel::CancelToken;
+use endstop::cancel::interrupt::cancel_on_interrupt;
 use endstop::core::signal::StopSignal;
 use endstop::message::Message;
 use endstop::model::Model;
@@ -171,7 +171,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
     let overshoot = Overshoot::default();
-    let mut builder = build(args, &setup, &model, &screen, epoch.as_ref())?.cancel_token(token.clone());
+    let mut builder =
+        build(args, &setup, &model, &screen, epoch.as_ref())?.cancel_token(token.clone());
     builder = builder.observer(overshoot.clone());
     let record = record(args, &setup)?;
     if let Some(record) = &record {

@@ -10,7 +10,7 @@ use endstop::core::units::Money;
 use serde_json::{Value, json};
 
 use super::limits::usd;
-use crate::epoch;
+use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MIN_RUN_PREFIX;
 use crate::live::{self, LiveProcess};
@@ -397,13 +397,11 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
-    // First the epoch: a process that the registry does not show yet sees it before its next call. Until this command ends
-    // no process starts.
-    let why = args.why.as_deref().filter(|why| !why.is_empty());
-    let text = why.map_or_else(|| format!("killed by {}", who()), |why| format!("{why} (killed by {})", who()));
-    let epoch = if args.at.server.is_none() { epoch::begin_next(&text)? } else { None };
+    // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
+    let lock = if args.at.server.is_none() { lock_starts() } else { None };
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
+        begin_epoch(lock, args.why.as_deref())?;
         return Err(CliError::new("no live process found")
             .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
@@ -418,7 +416,6 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         };
         asked.into_iter().map(answer).collect()
     });
-    drop(epoch);
     let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
     let of = |answer: &Value| answer.get("killed").and_then(Value::as_u64).unwrap_or_default();
     let runs: u64 = answers.iter().flatten().map(of).sum();
@@ -432,6 +429,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         output::counted(runs, "run"),
         processes(stopped)
     )?;
+    begin_epoch(lock, args.why.as_deref())?;
     if failed > 0 {
         let text = format!("{} did not confirm", processes(failed));
         return Err(CliError::new(text)
@@ -439,6 +437,22 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             .with_exit(ExitMeaning::AnswerIsNo));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets no process start. A disk that is full is no reason to kill nothing.
+fn lock_starts() -> Option<EpochLock> {
+    epoch::lock().unwrap_or_else(|error| {
+        output::warn(&error.message);
+        None
+    })
+}
+
+/// Stops processes that the registry does not show, before their next call.
+fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
+    let Some(lock) = lock else { return Ok(()) };
+    let by = format!("killed by {}", who());
+    let why = why.filter(|why| !why.is_empty());
+    lock.begin_next(&why.map_or_else(|| by.clone(), |why| format!("{why} ({by})")))
 }
 
 fn processes(number: u64) -> String {

@@ -57,7 +57,10 @@ fn an_approval_may_raise_the_cap() {
     driver.step();
     assert_eq!(driver.step(), Directive::Pause);
     let limit = Some(NewLimit::cost("0.30".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }),
+        Directive::Proceed
+    );
     assert_eq!([driver.step(), driver.step()], [Directive::Proceed; 2]);
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
@@ -192,7 +195,10 @@ fn the_new_limit_of_an_approval_is_for_the_gauge_it_names() {
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.status(), Status::Paused);
     let limit = Some(NewLimit::cost("100".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }),
+        Directive::Proceed
+    );
     assert_eq!(driver.run.status(), Status::InProgress);
     for _ in 0..4 {
         assert_eq!(driver.step(), Directive::Proceed);

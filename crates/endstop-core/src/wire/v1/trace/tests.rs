@@ -65,7 +65,12 @@ fn every_kind_is_read_as_it_was_written() {
         EventKind::PauseRequested { by: "ann", why: "lunch" },
         EventKind::PauseRequested { by: "", why: "" },
         EventKind::ResumeRequested { by: "bob" },
-        EventKind::Approved { rule: "ask", limit: Some(NewLimit::cost(Money::from_picos(9))), by: "", why: "" },
+        EventKind::Approved {
+            rule: "ask",
+            limit: Some(NewLimit::cost(Money::from_picos(9))),
+            by: "",
+            why: "",
+        },
         EventKind::Approved { rule: "ask", limit: None, by: "", why: "" },
         EventKind::Reopened { by: "ann" },
         EventKind::Tick,
