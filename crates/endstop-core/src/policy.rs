@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::condition::{Condition, GaugeId};
 use crate::condition::fact::Fact;
 use crate::condition::gauge::Unit;
+use crate::condition::{Condition, GaugeId};
 use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};

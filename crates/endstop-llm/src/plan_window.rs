@@ -77,14 +77,17 @@ impl PlanWindow {
                 return Some(Self { name: window.to_owned(), used: scaled(value, 4)?, resets });
             }
             let number = name.strip_prefix(CODEX)?.strip_suffix(USED_PERCENT)?;
-            let of_window = |what: &str| text(format!("{CODEX}{number}-{what}")).unwrap_or_default();
+            let of_window =
+                |what: &str| text(format!("{CODEX}{number}-{what}")).unwrap_or_default();
             let is_numbered = NUMBERED.contains(&number);
-            is_numbered.then(|| CodexText {
-                used: value,
-                minutes: of_window("window-minutes"),
-                at: of_window("reset-at"),
-                after: of_window("reset-after-seconds"),
-            })?.window()
+            is_numbered
+                .then(|| CodexText {
+                    used: value,
+                    minutes: of_window("window-minutes"),
+                    at: of_window("reset-at"),
+                    after: of_window("reset-after-seconds"),
+                })?
+                .window()
         });
         windows.collect()
     }

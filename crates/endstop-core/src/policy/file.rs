@@ -280,8 +280,9 @@ fn add_details(
         rule.resumes_at_reset = one_of(resume, &[("reset", true)])?;
         if !rule.can_wait_for_reset() {
             let why = format!("`{id}` is no pause rule on a quota, so there is no reset");
-            return Err(Diagnostic::new(why, resume.span())
-                .with_help("write it for a rule such as `[pause]`, `plan = 'quota(\"5h\") >= 90%'`"));
+            return Err(Diagnostic::new(why, resume.span()).with_help(
+                "write it for a rule such as `[pause]`, `plan = 'quota(\"5h\") >= 90%'`",
+            ));
         }
     }
     Ok(())

@@ -154,7 +154,7 @@ async fn a_run_that_waits_for_a_reset_can_be_cancelled_and_approved() {
             tokio::time::sleep(Duration::from_millis(50)).await;
             match is_approved {
                 true => assert!(gateway.approve(&id(), None)),
-                false => drop(gateway.cancel(&id(), "enough", Urgency::Soon)),
+                false => drop(gateway.cancel(&id(), "enough", Urgency::Graceful)),
             }
         };
         let (held, ()) = tokio::join!(post(&gateway, "/v1/messages", &body), act);
@@ -185,7 +185,10 @@ async fn codex_reports_its_windows_in_the_stream_too() {
         let body = format!(
             "event: codex.rate_limits\ndata: {limits}\n\nevent: response.completed\ndata: {done}\n\n"
         );
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
         vec![Act::Send(format!("{head}{body}").into_bytes())]
     })
     .await;

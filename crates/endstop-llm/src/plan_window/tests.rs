@@ -82,11 +82,8 @@ fn an_event_of_codex_reports_the_windows_of_the_plan() {
             "secondary":{{"used_percent":5,"window_minutes":10080,"reset_after_seconds":60}}}}}}"#
         ))
     };
-    let window = |name: &str, used, resets| PlanWindow {
-        name: name.to_owned(),
-        used,
-        resets: Some(resets),
-    };
+    let window =
+        |name: &str, used, resets| PlanWindow { name: name.to_owned(), used, resets: Some(resets) };
     let expected = [
         window("5h", 4_025, PlanReset::AtSecond(1_795_000_000)),
         window("7d", 500, PlanReset::AfterSeconds(60)),
