@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use endstop_core::EventKind;
-use endstop_core::condition::gauge::quota_fact;
+use endstop_core::condition::GaugeId;
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
+use endstop_core::run::raise::RaiseError;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::Money;
+use endstop_core::units::{Money, WallTime};
+use endstop_llm::PlanWindow;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::Amounts;
-use endstop_runtime::observe::{Detail, Observer, RunInfo};
+use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
@@ -121,11 +122,19 @@ impl RunEntry {
         })
     }
 
-    /// Takes a report of the used part of a subscription's window, in hundredths of a percent.
-    pub(crate) fn report_quota(&self, window: &str, used: u64) {
-        if self.quotas.take(window, used) {
-            let (name, value) = (quota_fact(window), used);
-            self.handle.record(&EventKind::Fact { name: &name, value }, Detail::None);
+    /// Takes a provider's report of a window of the subscription.
+    pub(crate) fn report_quota(&self, window: &PlanWindow) {
+        let resets_at = window.resets.map(|resets| WallTime(resets.at(self.handle.wall().0)));
+        if self.quotas.take(&window.name, window.used, resets_at) {
+            self.handle.report_quota(&window.name, window.used, resets_at);
+        }
+    }
+
+    /// A window has reset for which the run has waited.
+    fn has_reset(&self, window: &str) {
+        if self.quotas.take(window, 0, None) {
+            self.handle.report_quota(window, 0, None);
+            self.flush_log();
         }
     }
 
@@ -275,14 +284,19 @@ impl RunEntry {
         is_resumed
     }
 
-    /// Waits while the run is paused: until it is approved or resumed, has stopped, or `limit` is over. Its clock `active`
-    /// stands still from here until then.
+    /// Waits while the run is paused: until it is approved or resumed, the window has reset for which a rule waits, it has
+    /// stopped, or `limit` is over, which does not count while a reset is awaited. Its clock `active` stands still from here
+    /// until then.
     pub(crate) async fn wait_while_paused(&self, limit: Duration) {
         if self.pause.record(&self.handle) {
             self.flush_log();
         }
         self.pause.notify();
-        self.pause.wait(&self.handle, limit).await;
+        self.pause.wait(&self.handle, limit, |window| self.has_reset(window)).await;
+        if !self.is_paused() && !self.handle.is_over() && self.pause.resume(&self.handle) {
+            self.flush_log();
+            self.pause.notify();
+        }
     }
 
     /// Waits until the run has stopped or is paused. One that ended by itself may go on.
@@ -290,9 +304,9 @@ impl RunEntry {
         self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
     }
 
-    /// Approves every pause rule that is met. With a `limit`, the rule trips again when the cost reaches it. Returns
-    /// whether a rule was approved.
-    pub(crate) fn approve(&self, limit: Option<Money>) -> bool {
+    /// Approves every pause rule that is met, for someone with a reason. With a `limit`, the rule trips again when the cost
+    /// reaches it. Returns whether a rule was approved.
+    pub(crate) fn approve(&self, limit: Option<Money>, by: &str, why: &str) -> bool {
         let rules: Vec<String> = {
             let record = self.handle.look(endstop_core::run::Run::trip_record);
             let rules = record.rules.iter();
@@ -301,20 +315,45 @@ impl RunEntry {
         };
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
-        let approved = rules.iter().filter(|rule| self.handle.approve(rule, limit)).count();
+        let approve = |rule: &&String| self.handle.approve_by(rule, limit, by, why);
+        let approved = rules.iter().filter(approve).count();
         self.flush_log();
         self.pause.notify();
         approved > 0
     }
 
     /// Approves one rule by its name.
-    pub(crate) fn approve_rule(&self, rule: &str, limit: Option<Money>) -> bool {
+    pub(crate) fn approve_rule(
+        &self,
+        rule: &str,
+        limit: Option<Money>,
+        by: &str,
+        why: &str,
+    ) -> bool {
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
-        let is_approved = self.handle.approve(rule, limit);
+        let is_approved = self.handle.approve_by(rule, limit, by, why);
         self.flush_log();
         self.pause.notify();
         is_approved
+    }
+
+    /// Raises limits of the run, all or none. A run that one of them stopped continues.
+    pub(crate) fn raise_limits(
+        &self,
+        amounts: &[(GaugeId, u64)],
+        by: &str,
+        why: &str,
+    ) -> Result<(), RaiseError> {
+        self.is_controlled.store(true, Ordering::Relaxed);
+        self.pause.resume(&self.handle);
+        let raised = self.handle.raise_limits(amounts, by, why);
+        if raised.is_ok() && !self.handle.is_over() {
+            self.is_end_reported.store(false, Ordering::Release);
+        }
+        self.flush_log();
+        self.pause.notify();
+        raised
     }
 
     /// Sets an external signal of the run.
