@@ -4,16 +4,16 @@ use endstop_core::units::TokenUsage;
 
 use crate::message::Message;
 
-/// How large the input can be: what is known of the conversation up to a reply, and a bound of the rest.
-/// Every message is looked at once.
+/// How large the input can be: the known size of the conversation up to a reply, and a bound of the rest. Every
+/// message is read once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::agent) struct ContextBound {
     /// Of instructions and tools.
     fixed: u64,
-    /// Messages looked at, and their bound.
+    /// Messages read so far, and their bound.
     seen: usize,
     bound: u64,
-    /// What the provider told of the messages up to here, the reply to them included.
+    /// The size that the provider reported for the messages up to here, the reply to them included.
     known: Option<(u64, u64)>,
 }
 
@@ -22,22 +22,22 @@ impl ContextBound {
         Self { fixed, seen: 0, bound: 0, known: None }
     }
 
-    /// The most tokens that the conversation is as input to the model that told. Before it told anything, bytes
-    /// are all there is, and a template that the provider adds unseen can be longer.
+    /// The most tokens that the conversation is as input to the model that reported a size. Before the first report,
+    /// bytes are the only measure, and a template that the provider adds unseen can be longer.
     pub(in crate::agent) fn of(&mut self, messages: &[Message]) -> u64 {
         let new = messages.get(self.seen..).unwrap_or(&[]);
         let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
         self.bound = self.bound.saturating_add(added);
         self.seen = messages.len().max(self.seen);
         match self.known {
-            // Also where it is more than the bytes: the provider counts what is not seen here.
+            // Even if it is more than the bytes: the provider counts text that is invisible here.
             Some((tokens, bound)) => tokens.saturating_add(self.bound.saturating_sub(bound)),
             None => self.fixed.saturating_add(self.bound),
         }
     }
 
-    /// The most tokens that other messages are, or these to another model: nothing is saved by what one
-    /// tokenizer made of the bytes, but what was counted beyond them may come again.
+    /// The most tokens that other messages are, or these to another model: a saving by one tokenizer is not assumed
+    /// again, but tokens counted beyond the bytes may occur again.
     pub(in crate::agent) fn of_other(
         &mut self,
         messages: &[Message],
@@ -51,7 +51,7 @@ impl ContextBound {
         self.fixed.saturating_add(bytes).saturating_add(unseen)
     }
 
-    /// What a provider counted of that bound: of other messages or another model, what it counted beyond the
+    /// The part of that bound that a provider has counted: for other messages or another model, its count beyond the
     /// bytes.
     pub(in crate::agent) fn told(&self, is_other: bool) -> u64 {
         let Some((tokens, bound)) = self.known else { return 0 };
@@ -72,8 +72,8 @@ impl ContextBound {
         self
     }
 
-    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
-    /// what a saved state keeps of it.
+    /// Records the provider's size of the conversation before its reply; the reply is the last message. Returns the
+    /// part that a saved state keeps.
     pub(in crate::agent) fn learn(
         &mut self,
         messages: &[Message],
