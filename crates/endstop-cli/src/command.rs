@@ -120,7 +120,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Those of the subcommand, ready to be printed.
+    /// The options of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
             #[cfg(unix)]

@@ -17,8 +17,8 @@
 //! assert!(subcommands.find_subcommand("replay").is_some());
 //! ```
 //!
-//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
-//! is said by color alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Color alone never
+//! carries information. To add a subcommand: one file in `command/` and its rows in `command.rs`.
 //!
 //! # Features
 //!
@@ -111,12 +111,12 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line `args` (the program's name first) and says how the process ends.
 ///
-/// A reader of standard output that goes away ends the command quietly with success.
+/// A reader of standard output that disconnects ends the command quietly with code 0.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Errors about the arguments themselves are colored too, so the choice is needed before parsing.
     output::set_color(color_asked_for(&args));
-    // A command that is run may end with any code, so wrong arguments have one of their own there.
+    // A command that is run may exit with any code, so invalid arguments have a separate one there.
     let misused = match first_word(&args) {
         Some("run") => ExitMeaning::OwnFailure,
         _ => ExitMeaning::Usage,
@@ -180,7 +180,7 @@ const GUESSES: &[(&[&str], &str)] = &[
     (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout 10m"),
 ];
 
-/// What to write instead of an option that is not there.
+/// The replacement for an unknown option.
 fn guessed(error: &clap::Error) -> Option<&'static str> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     let is_unknown = error.kind() == ErrorKind::UnknownArgument;

@@ -150,7 +150,7 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         }
         drive(args, out).await
     });
-    // Somebody may still be asked something on a thread of its own.
+    // A person may still be asked something on another thread.
     runtime.shutdown_background();
     result
 }
@@ -218,7 +218,7 @@ fn answered(state: &AgentState) -> usize {
     state.messages.iter().filter(is_response).count()
 }
 
-/// Drives the run to its end, or to a pause that is not resolved now.
+/// Drives the run until it ends, or to a pause that is not resolved now.
 async fn execute(
     agent: &AgentLoop,
     state: AgentState,
@@ -249,7 +249,7 @@ fn record(args: &AgentArgs, setup: &Setup) -> Result<Option<Record>, CliError> {
     Record::new(path, &sources, setup.table).map(Some)
 }
 
-/// Says that a first Ctrl-C was heard: the end may take as long as a model call.
+/// Reports that a first Ctrl-C was received: the end may take as long as a model call.
 async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
@@ -258,7 +258,7 @@ async fn tell_of_interrupt(token: CancelToken) {
     }
 }
 
-/// The prompt, which only a run that goes on may lack.
+/// The prompt, which only a resumed run may lack.
 fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliError> {
     let text = match given {
         Some("-") => {
@@ -347,7 +347,7 @@ impl Setup {
     }
 }
 
-/// A stored run as it goes on.
+/// A stored run as it resumes.
 async fn resumed(
     args: &AgentArgs,
     agent: &AgentLoop,

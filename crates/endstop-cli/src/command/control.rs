@@ -220,7 +220,7 @@ impl Fleet {
     }
 }
 
-/// A text of a JSON value; empty if it is not there.
+/// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -302,7 +302,7 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
     })
 }
 
-/// What a run waits for: a pause from outside, or rules that pause it.
+/// The reason why a run waits: a pause from outside, or rules that pause it.
 fn waits_for(detail: &Value) -> Option<String> {
     if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
         let by = text(detail, "/pause/by");
@@ -349,7 +349,7 @@ fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops a run; its calls in flight end by themselves.
+/// Stops a run; its calls in flight finish.
 ///
 /// # Errors
 /// If there is no such run.
@@ -373,7 +373,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             .with_hint("`endstop ps` lists those of this user; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
-    // All at once: one that does not answer holds up no other.
+    // In parallel: one that does not answer blocks no other.
     let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
         let body = &body;
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));

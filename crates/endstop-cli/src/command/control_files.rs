@@ -80,7 +80,7 @@ impl ControlFiles {
         }
     }
 
-    /// Tells how the external signals of a policy are set here.
+    /// Prints how the external signals of a policy are set here.
     pub(super) fn tell_of_signals(&self, policy: &Policy) {
         for rule in &policy.rules {
             for name in rule.external_signals() {

@@ -66,8 +66,8 @@ impl To {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several
-/// where one is asked for.
+/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several for an
+/// output that takes one.
 pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let Recordings { transcripts, mut warnings, .. } = recordings(&args.paths);
     let table = prices(args.prices.as_deref())?;
@@ -158,7 +158,7 @@ struct Directory {
     path: PathBuf,
     ending: &'static str,
     runs: u64,
-    /// How often a name was taken, in lower case: not every file system tells cases apart.
+    /// How often a name was taken, in lower case: not every file system distinguishes cases.
     names: BTreeMap<String, u64>,
 }
 

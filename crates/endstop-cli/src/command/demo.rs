@@ -1,4 +1,4 @@
-//! `endstop demo`: a runaway agent, as a program of its own, first without limits and then under them.
+//! `endstop demo`: a runaway agent, as a separate program, first without limits and then under them.
 //!
 //! Both acts are `endstop run` over the scripted model that is built in: real processes, real HTTP, real prices.
 
@@ -76,7 +76,7 @@ pub fn run(args: &DemoArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is shown comes before what the next program writes.
+/// Prints the text before the next program writes.
 fn show(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()

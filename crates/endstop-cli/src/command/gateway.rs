@@ -1,4 +1,4 @@
-//! What `endstop run` and `endstop serve` have in common: the flags of a gateway, and starting one.
+//! The common parts of `endstop run` and `endstop serve`: the flags of a gateway, and starting one.
 
 pub(super) mod unseen;
 mod upstream;
@@ -121,7 +121,7 @@ pub(super) struct Open {
     pub(super) sim: Option<Sim>,
 }
 
-/// What is not a flag.
+/// The settings without a flag.
 pub(super) struct GatewaySetup {
     pub(super) listen: SocketAddr,
     pub(super) policy: Policy,
@@ -279,7 +279,7 @@ async fn asked_to_end() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        // Without the signal's handler the system ends the process by itself.
+        // Without the signal's handler the system ends the process.
         let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
         tokio::select! {
             _ = terminate.recv() => {}
@@ -298,7 +298,7 @@ fn is_behind_endstop(name: &str) -> bool {
     outer.is_some_and(|outer| environment(name).is_some_and(|base| base.starts_with(&outer)))
 }
 
-/// A variable of the environment; one that is empty is not there.
+/// A variable of the environment; an empty one counts as missing.
 fn environment(name: &str) -> Option<String> {
     let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
     // The one that is written with its version.

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
-/// What holds where no limit is given: names of rules and their conditions.
+/// The limits that apply by default: names of rules and their conditions.
 pub(super) type DefaultLimits = &'static [(&'static str, &'static str)];
 
 /// Of `endstop agent`: a task of a few minutes, not a night.
@@ -59,7 +59,7 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) policy: Policy,
-    /// Nobody gave any.
+    /// The user gave none.
     pub(super) is_default: bool,
     /// Those that were stored with the run no longer hold.
     pub(super) replaced: bool,
@@ -97,7 +97,7 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a text is tokens in millions, but for its small `m`, which is minutes.
+/// Whether a text is tokens in millions, except that its small `m` means minutes.
 fn is_in_millions(text: &str) -> bool {
     text.strip_suffix('m').is_some_and(|number| parse(&format!("tokens >= {number}M")).is_ok())
 }
@@ -163,8 +163,8 @@ impl Limits {
         self.policy.as_deref()
     }
 
-    /// The policy of the file or the expression, else the stored one, with the flags' rules added; else the
-    /// flags' rules; else the defaults.
+    /// The policy of the file or the expression, or the stored one, with the flags' rules added; without those, the
+    /// flags' rules; without any, the defaults.
     ///
     /// # Errors
     /// If the policy cannot be read, or does not bound a run.
@@ -300,7 +300,7 @@ pub(super) fn take_an_amount<'r>(
 
 /// Returns a policy as a sentence for people: `stops at $2.00 or 50 steps; pauses at $1.00`.
 pub(super) fn in_words<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
-    /// What each action does to a run, in the order in which the sentence names them.
+    /// The effect of each action on a run, in the order in which the sentence names them.
     const VERBS: [(Action, &str); 5] = [
         (Action::Stop, "stops"),
         (Action::Finish, "wraps up"),
@@ -332,8 +332,8 @@ pub(super) fn as_conditions<'r>(rules: impl Iterator<Item = &'r Rule>) -> String
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The limits of a condition, each with its place in the sentence. What is no plain limit stands as it is written.
-/// Recursion is bounded by the depth that a policy may have.
+/// The limits of a condition, each with its place in the sentence. A condition that is not a plain limit stays as
+/// written. Recursion is bounded by the depth that a policy may have.
 fn limit_words(condition: &Condition, limits: &mut Vec<(u8, String)>) {
     let plain = |comparison: &Comparison| {
         let is_limit = comparison.op == CompareOp::Ge && !comparison.gauge.own;
@@ -371,8 +371,8 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// The limits where none are given. Calls without a price count nothing, so that models without one can be
-/// used; steps and time bound them all the same.
+/// The default limits. Calls without a price count nothing, so that models without one can be used; steps and time
+/// bound them anyway.
 fn defaults(otherwise: DefaultLimits) -> Result<Policy, CliError> {
     let rules = otherwise.iter().map(|(name, text)| rule(name, text));
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;

@@ -90,7 +90,7 @@ pub struct PriceArgs {
     json: bool,
 }
 
-/// What is to be priced, and how.
+/// The call to be priced, and how.
 struct Question {
     model: String,
     usage: Option<UsageCounts>,
@@ -168,8 +168,8 @@ fn counts_of(args: &PriceArgs) -> Result<Option<UsageCounts>, CliError> {
     UsageCounts::from_token_usage(&tokens).map(Some).map_err(|e| bad(&e))
 }
 
-/// Reads a whole response or a usage object: by the provider's own rules where one was given, else, or where
-/// they do not fit, by its shape.
+/// Reads a whole response or a usage object: by the rules of the given provider, or, without one or if they do not
+/// fit, by its shape.
 fn read_body(
     provider: Option<&str>,
     table: &PriceTable,

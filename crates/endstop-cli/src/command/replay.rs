@@ -26,7 +26,7 @@ use crate::policy_source::{load_expression, load_file, load_text};
 use input::{Recordings, nothing_read, outcomes, prices, recordings, warn_folded, with_prices};
 use measure::without_price;
 
-/// The policy that is replayed where none is given and nobody said which runs to count.
+/// The policy that is replayed by default, if the user did not say which runs to count.
 const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");
 
 const HELP: &str = "\
@@ -117,7 +117,7 @@ fn share(text: &str) -> Result<f64, String> {
     Err("write a share such as `1%` or `0.01`".to_owned())
 }
 
-/// What was found to replay, and with what.
+/// The inputs of a replay.
 struct Inputs {
     transcripts: Vec<Transcript>,
     warnings: Vec<endstop_transcript::Warning>,
@@ -164,7 +164,7 @@ impl Inputs {
         done
     }
 
-    /// What comes after the answer: warnings, each kind once.
+    /// Prints the warnings after the answer, each kind once.
     fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
         self.warn_of_outcomes(runs);
         if let Some(unpriced) = without_price(runs) {
@@ -200,7 +200,7 @@ impl Inputs {
         }
     }
 
-    /// What an answer about runs says if there are none: the warnings alone.
+    /// The answer about runs if there are none: the warnings alone.
     fn tell_nothing(
         &self,
         more: &[endstop_transcript::Warning],
@@ -234,7 +234,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
     if args.formats {
         return formats::run(args.json, out);
     }
-    // What is wrong with the arguments is told before the runs are read.
+    // Errors in the arguments are reported before the runs are read.
     let sweeps = sweep::parse(&args.sweep)?;
     let baseline = args.drift.as_deref().map(drift::baseline).transpose()?;
     let inputs = Inputs::find(args)?;
@@ -276,7 +276,7 @@ fn one_policy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Success, unless paths were named and no run was found in them. What is wrong with each was told before.
+/// Success, unless paths were named and no run was found in them. The error of each was printed before.
 fn has_read(args: &ReplayArgs, runs: u64) -> Result<ExitCode, CliError> {
     match runs {
         0 if !args.paths.is_empty() => Err(nothing_read(&args.paths)),

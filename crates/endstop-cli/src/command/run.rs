@@ -1,4 +1,4 @@
-//! `endstop run`: any agent program under limits, through a gateway of its own.
+//! `endstop run`: any agent program under limits, through a private gateway.
 
 mod adapted;
 mod bundle;
@@ -125,7 +125,7 @@ impl RunArgs {
         !self.no_adapter && !self.guard.intercepts()
     }
 
-    /// Refuses another upstream beside `--intercept`: calls go to the host that the command names.
+    /// Refuses another upstream together with `--intercept`: calls go to the host that the command names.
     fn check_intercept(&self) -> Result<(), CliError> {
         if self.guard.intercepts() && self.gateway.has_upstream() && !self.gateway.is_sim() {
             let why = "--intercept sends calls to the hosts that the command names, and takes no --upstream but `sim`";
@@ -142,7 +142,7 @@ impl RunArgs {
 /// Runs the command line.
 ///
 /// # Errors
-/// If the command cannot be begun, or what it did not be written. How it ends is an exit code.
+/// If the command cannot be started, or a file about it cannot be written. The way it ends is an exit code.
 pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -151,7 +151,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
     if let Ok((_, Some(signal))) = &result {
-        // A shell, and its loop, look at how this ended: a key that ended the command ended this.
+        // A shell, and its loop, check how this ended: a key that ended the command ended this.
         outcome::by_signal(*signal);
     }
     let result = result.map(|(code, _)| code);
@@ -162,7 +162,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     })
 }
 
-/// What is known of the run beside what the supervisor sees.
+/// The known facts of the run that the supervisor does not see.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
     dry_run: Option<Arc<DryRunObserver>>,
@@ -206,7 +206,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let begun = Instant::now();
     let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
-        // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
+        // Time limits, and the printed time, are those of the end, not of the last call.
         run.tick();
     }
     let elapsed = begun.elapsed();
@@ -395,7 +395,7 @@ async fn close(open: Open, id: &RunId) -> Counts {
     counts
 }
 
-/// Says which limits hold.
+/// Prints the limits that apply.
 fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
     let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {

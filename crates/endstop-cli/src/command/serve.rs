@@ -249,11 +249,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// One line of how a run ended, or where it is paused.
+/// One line about how a run ended, or why it is paused.
 fn tell(report: &Report, as_json: bool) {
     if as_json {
         let line = json!({ "version": 1, "event": "run", "report": report });
-        // A reader that has gone away must not end what other runs go through.
+        // A reader that has disconnected must not end the gateway of other runs.
         let _ = writeln!(io::stdout(), "{line}");
         return;
     }

@@ -164,7 +164,7 @@ fn tell_of_unpriced(bill: &Bill) {
     ));
 }
 
-/// The calls of each transcript, in the order of the transcripts, read on every core.
+/// The calls of each transcript, in the order of the transcripts. All cores read in parallel.
 fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(transcripts.len()));

@@ -32,7 +32,7 @@ pub(super) fn used_windows(headers: &HeaderMap) -> impl Iterator<Item = UsedWind
     })
 }
 
-/// The name of a window of so many minutes, in the largest unit that divides it. Reported lengths can be some minutes off
+/// The name of a window of `minutes`, in the largest unit that divides it. Reported lengths can be a few minutes off
 /// the hour.
 fn length_of(minutes: u64) -> String {
     /// As far as Codex lets a length be off.

@@ -282,7 +282,7 @@ impl GuardOutcome {
         lines
     }
 
-    /// What was intercepted, for the summary.
+    /// The intercepted hosts, for the summary.
     pub(super) fn intercepted(&self) -> Option<String> {
         let hosts = in_words(&self.report, |direct| direct.intercepted);
         (!hosts.is_empty()).then(|| format!("endstop: intercepted {hosts}"))
