@@ -10,9 +10,9 @@ use endstop::observe::clean_lines;
 /// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitMeaning {
-    /// The work is done, or the answer is yes.
+    /// The work is done, or the check passed.
     Ok,
-    /// The command ran, and its answer is no.
+    /// The command ran, and its check failed.
     AnswerIsNo,
     /// Invalid arguments or unusable input; the argument parser uses the same code.
     Usage,
@@ -62,15 +62,15 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
+                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
                  agent: the run failed)"
             }
-            Self::Usage => "wrong arguments or unusable input",
+            Self::Usage => "invalid arguments or unusable input",
             Self::Stopped => {
-                "a limit stopped the run, or a rule paused it and nobody approved (run, agent)"
+                "a limit stopped the run, or a rule paused it without an approval (run, agent)"
             }
             Self::OwnFailure => {
-                "endstop itself failed, wrong arguments included, or model calls bypassed the gateway (run)"
+                "endstop failed, invalid arguments included, or model calls bypassed the gateway (run)"
             }
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run, doctor)",

@@ -27,7 +27,7 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/guide/coding-agent.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
@@ -60,6 +60,7 @@ const EXAMPLES: &str = "\
 Examples:
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop demo
+  endstop serve --usd 2 --total-usd 100
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
@@ -79,7 +80,7 @@ Systems: Linux and macOS. On Windows `run` and `demo` are refused, and the rest 
 #[command(
     name = "endstop",
     version,
-    about = "Stop conditions for LLM agents: check them, price them, replay them over transcripts",
+    about = "Stop LLM agents before they overspend or loop",
     after_help = "See `endstop --help` for examples and exit codes.",
     arg_required_else_help = true,
     disable_help_subcommand = false
@@ -95,10 +96,12 @@ struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct GlobalArgs {
-    /// When to color; NO_COLOR in the environment counts as `never` under `auto`
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    /// Color: auto, always or never
+    ///
+    /// NO_COLOR in the environment counts as `never` under `auto`.
+    #[arg(hide_possible_values = true, long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
-    /// Print no progress, notes or warnings on standard error; errors stay
+    /// Print only errors on standard error
     #[arg(short, long, global = true)]
     quiet: bool,
 }

@@ -23,15 +23,17 @@ Examples:
   endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
 
 It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
-`endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+`endstop approve`, `resume`, `cancel` and `kill` take a run's name or its beginning.";
 
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// Ask the control API of a gateway at this address, instead of the processes of this machine
+    /// Ask the control API at this address
+    ///
+    /// Instead of the processes of this machine.
     #[arg(long, value_name = "URL", requires = "token_env")]
     server: Option<String>,
-    /// With --server: the environment variable that holds its token
+    /// With --server: variable with its token
     #[arg(long, value_name = "VAR")]
     token_env: Option<String>,
 }
@@ -42,7 +44,7 @@ struct Where {
 pub struct PsArgs {
     #[command(flatten)]
     at: Where,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +80,9 @@ pub struct KillArgs {
     /// The run, or the beginning of its name
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     run: Option<String>,
-    /// Stop every run of every live process, and let no other begin in these
+    /// Stop every run of every live process
+    ///
+    /// They start no further run.
     #[arg(long)]
     all: bool,
     /// The reason, for the run's trace
@@ -108,7 +112,9 @@ pub struct ApproveArgs {
     run: String,
     /// The pause rule; without it, every rule that is met
     rule: Option<String>,
-    /// Pause again at this many US dollars, if the rule compares money
+    /// Pause again at this many US dollars
+    ///
+    /// If the rule compares money.
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
     #[command(flatten)]

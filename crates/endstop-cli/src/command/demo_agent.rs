@@ -41,7 +41,7 @@ pub struct DemoAgentArgs {
     /// The limit of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]
     iterations: u64,
-    /// Searches after which a sub-agent gives up by itself
+    /// Searches after which a sub-agent stops
     #[arg(long, value_name = "N", default_value_t = 22)]
     searches: u64,
     /// Time between two calls, for people to watch

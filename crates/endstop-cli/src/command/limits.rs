@@ -28,29 +28,44 @@ pub(super) const OF_COMMAND: DefaultLimits = &[("steps", "steps >= 100"), ("usd"
 /// The flags.
 #[derive(Debug, clap::Args)]
 pub(super) struct Limits {
-    /// The policy file (TOML)
+    /// Read the limits from a TOML file
+    ///
+    /// docs/policy.md lists its keys.
     #[arg(long, value_name = "FILE", conflicts_with = "stop")]
     policy: Option<PathBuf>,
-    /// A stop condition, in single quotes
+    /// Stop on a condition, such as 'steps >= 50'
+    ///
+    /// Put it in single quotes, because the shell expands `$`. docs/conditions.md lists the conditions.
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// Stop at this many steps, sub-agents included: model calls, each with its tool calls and retries
+    /// Stop at this many steps, sub-agents included
+    ///
+    /// A step is one model call, with its retries and the tool calls that it requests.
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// Stop at this many US dollars, sub-agents included
+    /// Stop at this many US dollars, sub-agents too
+    ///
+    /// Each call is reserved at its worst case before it is sent.
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
-    /// Stop at this many tokens of input and output, sub-agents included: `200000`, `200k`
+    /// Stop at this many tokens: `200k`, `2M`
+    ///
+    /// Input and output count, those of sub-agents included.
     #[arg(long, value_name = "N", value_parser = amount_of_tokens, allow_negative_numbers = true)]
     tokens: Option<String>,
     /// Stop after this time: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
-    /// What a cost limit does with an unpriced call: `stop`, `ignore`, or a price in US dollars per million
-    /// tokens of input and output, such as `3,15`
+    /// Unpriced calls: stop, ignore, or a price `3,15`
+    ///
+    /// What a cost limit does with a call without a price: `stop` the run, `ignore` the call, or charge this price in
+    /// US dollars per million tokens of input and output.
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,
-    /// Draw on a budget over time, with all other runs that do: `$5 per day` (of the budget `me`), or a name
+    /// Draw on a budget over time, such as `$5 per day`
+    ///
+    /// A limit is that of the budget `me`; a name is that of a defined budget. All runs that draw on a budget share
+    /// it. Repeatable.
     #[arg(long, value_name = "BUDGET")]
     budget: Vec<String>,
 }
