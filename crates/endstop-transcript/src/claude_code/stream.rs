@@ -31,13 +31,13 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) enum LineFilter {
     /// All: the file of one agent.
     All,
-    /// Those of the session itself.
+    /// Lines of the session itself.
     Main,
-    /// Those of its sub-agents, which old versions kept in the session's file.
+    /// Lines of its sub-agents, which old versions kept in the session's file.
     Side,
 }
 
-/// What a stream is of.
+/// The agent of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentRole {
     /// The run itself.
@@ -252,7 +252,7 @@ impl ClaudeAgent<'_> {
     }
 }
 
-/// Why a line is not taken in.
+/// The reason why a line is not read.
 enum Refused {
     Json(serde_json::Error),
     Late,
@@ -297,7 +297,7 @@ fn replace(kept: &mut Option<String>, found: Option<Cow<'_, str>>) {
     }
 }
 
-/// What tells one model call from another. A line without any id is a call of its own.
+/// The key of a model call. A line without any id is a separate call.
 fn key_of(id: Option<&Cow<'_, str>>, request: Option<&Cow<'_, str>>, line: u64) -> u64 {
     match (id, request) {
         (None, None) => digest(&format!("line {line}")),

@@ -1,4 +1,4 @@
-//! What is read of a log: samples, their events, their messages.
+//! The parts of a log that are read: samples, their events, their messages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ pub(super) struct InspectEvent<'a> {
     pub(super) events: Option<&'a RawValue>,
 }
 
-/// What a model answered.
+/// The output of a model.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ModelOutput<'a> {
     #[serde(borrow)]
