@@ -11,6 +11,7 @@ mod environment;
 mod handle;
 mod node;
 mod pause;
+mod reset;
 mod wait;
 
 pub(crate) use chain::LockedChain;
