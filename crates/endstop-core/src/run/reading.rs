@@ -243,8 +243,8 @@ impl Run {
         room(sight, resource, reserved, actions, |rule| self.is_pause_approved(rule))
     }
 
-    /// A person has approved the pause of the rule permanently.
-    fn is_pause_approved(&self, rule: RuleIx) -> bool {
+    /// A person has approved the pause of the rule for good.
+    pub(super) fn is_pause_approved(&self, rule: RuleIx) -> bool {
         self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
     }
 
