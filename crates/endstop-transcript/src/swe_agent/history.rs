@@ -1,6 +1,5 @@
 //! The `history` of a run: its model calls a second time, as messages. It adds the functions that were called.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,7 +10,7 @@ use super::{Lists, Turn, WRONG};
 use crate::limits::MAX_HISTORY_BYTES;
 use crate::openai_chat::{CalledFunction, ChatToolCall};
 use crate::reading::Reading;
-use crate::text::text_of;
+use crate::text::{Text, text_of};
 use crate::warning::Warnings;
 
 /// The key of the list.
@@ -22,16 +21,13 @@ pub(super) const HISTORY: &str = "history";
 const LOOK_AHEAD: usize = 64;
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
+    role: Text<'a>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    action: Option<Cow<'a, str>>,
+    action: Option<Text<'a>>,
     /// Part of the prompt.
     is_demo: Option<bool>,
-    #[serde(borrow)]
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
