@@ -6,6 +6,7 @@
 //! awaited while they are held.
 
 mod approval;
+mod budget_use;
 mod chain;
 mod ends;
 mod environment;
@@ -15,6 +16,7 @@ mod pause;
 mod reset;
 mod wait;
 
+pub use budget_use::BudgetUse;
 pub(crate) use chain::LockedChain;
 pub use environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 pub use handle::RunHandle;

@@ -71,6 +71,9 @@ pub(super) struct GatewayArgs {
     /// Let parallel calls wait for each other if their output caps do not fit together, instead of lowering the caps
     #[arg(long)]
     no_fair_shares: bool,
+    /// Tell the model how much is left once so much of the budget is used: `80%,95%`, each once, as a line in its next request
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
+    tell_model: Vec<u64>,
     /// A kill switch: while this file exists no call begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     pub(super) kill_file: Option<PathBuf>,
@@ -105,6 +108,14 @@ fn server_errors() -> impl TypedValueParser<Value = OnServerError> {
 fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, name: &str) -> T {
     let found = all.iter().copied().find(|it| name_of(*it) == name);
     found.unwrap_or_else(|| unreachable!("`{name}` was checked"))
+}
+
+/// Reads a part of a budget: `80%`, `80`.
+fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_end_matches('%').parse().ok();
+    number
+        .filter(|percent| (1..=99).contains(percent))
+        .ok_or_else(|| "write a percentage from 1% to 99%, such as `80%`".to_owned())
 }
 
 /// The script of a name; none is the usual one.
@@ -196,6 +207,7 @@ impl GatewayArgs {
         config.pause = PauseLimit(self.pause_limit);
         config.default_output = self.max_output;
         config.fair_shares = !self.no_fair_shares;
+        config.tell_model.clone_from(&self.tell_model);
         config.prices = prices;
         config.bounds.answer_within = self.answer_within;
         config.control = setup.control;
