@@ -56,7 +56,7 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
         "step 7 \u{b7} 41.2k/2M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1h 2m \
          \u{b7} next: time\\u{1b}[2J in 4m 12s"
     );
-    // Where not everything has room, what is held goes first.
+    // On a line that is too short, the holds go first.
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
@@ -118,7 +118,7 @@ fn only_what_an_armed_rule_compares_has_a_limit() {
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "ask");
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "stop");
@@ -158,7 +158,7 @@ fn a_run_that_does_not_go_on_is_told_so() {
         play.tell(0, kind, Detail::None);
     }
     assert!(line(&play).starts_with("paused \u{b7} step 1/2 \u{b7} "), "{}", line(&play));
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert!(line(&play).starts_with("step 1/2 \u{b7} "), "{}", line(&play));
     for kind in [EventKind::StepBegin, EventKind::StepEnd, EventKind::StepBegin] {
         play.tell(0, kind, Detail::None);
