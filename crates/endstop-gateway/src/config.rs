@@ -69,6 +69,9 @@ pub struct Config {
     /// other ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A call is repeated once without a share
     /// if a share cuts its response off, unless that is streamed.
     pub fair_shares: bool,
+    /// Percentages of the budget at which the model is told how much is left: with the next request of the run, as one line
+    /// after the last words of the user. Each is told once. Nothing else of the request changes.
+    pub tell_model: Vec<u64>,
     /// The price table.
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
@@ -113,6 +116,7 @@ impl Config {
             pause: PauseLimit::default(),
             default_output: DEFAULT_OUTPUT,
             fair_shares: true,
+            tell_model: Vec::new(),
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control: Control::default(),

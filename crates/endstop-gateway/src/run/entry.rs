@@ -19,6 +19,7 @@ use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
 
+use super::budget_notes::BudgetNotes;
 use super::conversation::stop_of;
 use super::conversation_match::Conversations;
 use super::counters::{Counts, RunCounters};
@@ -41,6 +42,7 @@ pub(crate) struct RunEntry {
     responses: ResponseHistory,
     unknown_fields: UnknownFields,
     quotas: Quotas,
+    budget_notes: BudgetNotes,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogFile>>,
     is_log_failure_raised: AtomicBool,
@@ -104,12 +106,14 @@ impl RunEntry {
             handle.begin();
         }
         let conversations = Conversations::new(handle.clone());
+        let budget_notes = BudgetNotes::of(&handle);
         Ok(Self {
             handle,
             counters,
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
             quotas: Quotas::default(),
+            budget_notes,
             log,
             is_log_failure_raised: AtomicBool::new(false),
             conversations,
@@ -140,6 +144,10 @@ impl RunEntry {
 
     pub(crate) const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    pub(crate) const fn budget_notes(&self) -> &BudgetNotes {
+        &self.budget_notes
     }
 
     /// The run, counted in the share of the client that has begun it as long as it is in memory.
