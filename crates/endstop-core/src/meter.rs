@@ -187,6 +187,12 @@ impl Meter {
         }
     }
 
+    /// The last report of a number, if the policy reads it and there was one.
+    pub(crate) fn reported(&self, program: &Program, name: &str) -> Option<u64> {
+        let number = program.numbers().find(|known| known == name)?;
+        *self.reported.at(number)
+    }
+
     /// Whether every call had a price, or the policy counts those without one as nothing.
     pub(crate) fn is_cost_known(&self, program: &Program, own: bool) -> bool {
         !self.tallies.of(own).lacks_prices() || program.unpriced() == OnUnpriced::Ignore

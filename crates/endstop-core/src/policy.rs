@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::condition::Condition;
 use crate::condition::fact::Fact;
 use crate::condition::gauge::Unit;
+use crate::condition::{Condition, GaugeId};
 use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
@@ -132,6 +132,9 @@ pub struct Rule {
     pub overrides: u32,
     /// What each override may add.
     pub grant: Option<Grant>,
+    /// Of a pause rule on quotas: the run continues without a person once the window has reset
+    /// ([`Run::next_reset`](crate::run::Run::next_reset)).
+    pub resumes_at_reset: bool,
     /// Where it came from, such as a file's path.
     pub origin: Option<String>,
 }
@@ -149,6 +152,7 @@ impl Rule {
             hard: None,
             overrides: DEFAULT_OVERRIDES,
             grant: None,
+            resumes_at_reset: false,
             origin: None,
         }
     }
@@ -189,6 +193,17 @@ impl Rule {
     #[must_use]
     pub fn gauges(&self) -> Vec<&crate::condition::Gauge> {
         gauges_in(&self.condition).collect()
+    }
+
+    /// The windows of the quotas that the rule compares, in order, with repeats.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &str> {
+        let quotas = gauges_in(&self.condition).filter(|gauge| gauge.id == GaugeId::Quota);
+        quotas.filter_map(|gauge| gauge.argument.as_deref())
+    }
+
+    /// Whether it can wait for a reset: a pause rule that compares a quota.
+    pub(crate) fn can_wait_for_reset(&self) -> bool {
+        self.action == Action::Pause && self.windows().next().is_some()
     }
 
     /// The external signals that the rule names, in order, with repeats.
@@ -340,6 +355,9 @@ pub enum PolicyError {
         /// What stands in the way.
         problem: String,
     },
+    /// A rule that waits for a reset and is no pause rule on a quota.
+    #[error("rule `{0}` cannot wait for a reset: it is no pause rule on a quota")]
+    NothingResets(String),
     /// A probe that nobody registered.
     #[error("rule `{rule}` uses the probe `{probe}`, which is not registered")]
     UnknownProbe {

@@ -33,6 +33,7 @@ use crate::trip_record::{PauseRequest, TripRecord, signal_of};
 use ended::{Ended, refused_text};
 use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
 use overrides::Cover;
+pub use reading::WindowReset;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
 use state::State;
 pub use unstopped::UnstoppedRun;
@@ -400,6 +401,12 @@ impl Run {
             // The run may also wait with a tool call, which the driver holds back.
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
                 self.state.status = Status::Paused;
+            }
+            EventKind::Fact { name, .. } if event.source == Source::Own => {
+                if self.state.status == Status::Paused && self.is_waiting_for(name) {
+                    // A rule that still trips pauses it again at once.
+                    self.state.status = Status::InProgress;
+                }
             }
             EventKind::PauseRequested { by, why } if event.source == Source::Own => {
                 let request = || PauseRequest { by: (*by).into(), why: (*why).into() };

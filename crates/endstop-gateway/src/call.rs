@@ -23,7 +23,6 @@ mod negotiate;
 mod outliving;
 mod parse;
 mod pass_through;
-mod quota;
 mod relay;
 mod respond;
 mod secrets;

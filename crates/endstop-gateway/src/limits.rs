@@ -95,6 +95,8 @@ pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) const MAX_QUOTA_WINDOWS: usize = 16;
 /// Longest name of such a window, in bytes: `5h`, `7d_opus`.
 pub(crate) const MAX_WINDOW_NAME: usize = 32;
+/// How far the time of a reset may move and still be the same, in milliseconds: some providers report the seconds until then.
+pub(crate) const RESET_JITTER: u64 = 60_000;
 /// Models that a cache remembers. A client that invents names must not fill the memory.
 pub(crate) const MAX_CACHED_MODELS: usize = 1_024;
 /// Longest name of a model that a cache remembers, in bytes: with [`MAX_CACHED_MODELS`], a quarter of a megabyte.

@@ -20,7 +20,7 @@ mod run_log;
 mod unknown_fields;
 
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
-pub(crate) use conversation_memory::{InputBound, MessageDigests, RequestIdentity};
+pub(crate) use conversation_memory::{MessageDigests, RequestBound, RequestIdentity};
 pub use counters::Counts;
 pub(crate) use deadlock::ReadProgress;
 pub(crate) use entry::RunEntry;

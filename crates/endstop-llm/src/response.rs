@@ -2,6 +2,7 @@
 
 use endstop_price::ReportedUsage;
 
+use crate::PlanWindow;
 use crate::limits::{MAX_CALLS, MAX_TEXT};
 
 /// What a response said.
@@ -62,6 +63,8 @@ pub struct EventContent {
     pub is_only_usage: bool,
     /// A tool call begins with it.
     pub begins_call: Option<String>,
+    /// Windows of the subscription whose use it reports.
+    pub windows: Vec<PlanWindow>,
 }
 
 /// A tool call that the model asks for.

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod fit;
+mod input;
 mod open;
 mod output_speed;
 mod plan;
@@ -11,6 +12,7 @@ mod step;
 mod tool;
 
 pub use fit::CallRoom;
+pub use input::{CountedInput, InputBound};
 pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, ResponseReport};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};

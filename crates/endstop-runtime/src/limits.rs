@@ -37,6 +37,12 @@ pub(crate) const MAX_RESPONDED_NAME: usize = 256;
 /// would keep a core busy.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// After the reset that a provider has announced: its clock and this one differ a little, and a report of the use before the
+/// reset would pause the run again.
+pub(crate) const AFTER_RESET: Duration = Duration::from_secs(1);
+/// The longest wait for a reset: no window of a subscription is longer than a month.
+pub(crate) const MAX_RESET_WAIT: Duration = Duration::from_secs(32 * 24 * 3_600);
+
 /// Far more calls than one run has in flight; a table that is full is one that nobody closes.
 pub const MAX_LEASES: usize = 4_096;
 
@@ -129,7 +135,7 @@ pub(crate) const ROLLING_BUCKETS: u64 = 60;
 pub(crate) const MAX_GRANT_TRIES: usize = 16;
 /// How long a call waits before it asks an account again that the calls of other processes fill: a call takes seconds.
 pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
-/// The longest wait before an account is asked again whose window is to reset: clocks may be set.
+/// The longest wait before a reset is looked for again, that of an account or of a subscription: clocks may be set.
 pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
 /// The longest id of a hold in bytes.
 pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;

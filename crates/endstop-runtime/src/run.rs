@@ -12,6 +12,7 @@ mod environment;
 mod handle;
 mod node;
 mod pause;
+mod reset;
 mod wait;
 
 pub(crate) use chain::LockedChain;

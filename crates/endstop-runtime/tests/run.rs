@@ -22,8 +22,8 @@ use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCert
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
-    CallPlan, CancelOn, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind,
-    Outcome, Pricing, Received, ResponseReport, RunEnvironment, RunHandle, Waited,
+    CallPlan, CancelOn, Carried, ErrorBilling, InputBound, MIN_OUTPUT_TOKENS, ModelError,
+    ModelErrorKind, Outcome, Pricing, Received, ResponseReport, RunEnvironment, RunHandle, Waited,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -61,9 +61,8 @@ fn pricing() -> Pricing {
 const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
     CallPlan {
         pricing,
-        input,
+        input: InputBound::of_bytes(input),
         tool_input: 0,
-        told: 0,
         max_output: output,
         min_output: MIN_OUTPUT_TOKENS,
         is_wrap_up: false,

@@ -30,5 +30,5 @@ pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use screen::Screen;
-pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
+pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, plan_text, render};
 pub use text::truncate;

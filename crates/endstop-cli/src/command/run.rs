@@ -218,9 +218,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         run.tick();
     }
     let elapsed = begun.elapsed();
-    let (stopped, held) = {
+    let (stopped, held, reset) = {
         let snapshot = observers.snapshot.borrow();
-        (snapshot.stopped.clone(), snapshot.held_by())
+        (snapshot.stopped.clone(), snapshot.held_by(), snapshot.reset.clone())
     };
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let unknown_fields = open.gateway.unknown_fields(&id);
@@ -238,6 +238,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         elapsed,
         stopped,
         held,
+        reset,
         pause_limit: args.gateway.pause_limit,
         preserves_status: args.preserve_status,
         counts,

@@ -3,10 +3,14 @@
 //! A file of its own because `run`, `serve` and `agent` say it alike.
 
 use endstop::core::Truth;
+use endstop::core::condition::gauge::Unit;
+use endstop::core::expr::amount_text;
 use endstop::core::policy::Action;
+use endstop::core::run::WindowReset;
 use endstop::core::trip_record::{NodeRecord, RuleRecord, TripRecord};
 use endstop::core::units::Money;
 use endstop::ledger::Amounts;
+use endstop::observe::clean;
 
 use crate::output::{money, tokens};
 
@@ -31,6 +35,12 @@ pub(super) fn why(rule: &RuleRecord) -> String {
     let observed = observed.map(|value| format!(" is {value}")).unwrap_or_default();
     let text = leaf.map_or("", |leaf| leaf.text.as_str());
     format!("{}: {text}{observed}", rule.id)
+}
+
+/// `the 5h window of the plan resets (2026-11-30T12:00:00Z)`.
+pub(super) fn reset_text(reset: &WindowReset) -> String {
+    let at = amount_text(reset.at.0, Unit::WallTime);
+    format!("the {} window of the plan resets ({})", clean(&reset.window), at.trim_matches('"'))
 }
 
 /// What was settled beyond the limits; none where they were kept.

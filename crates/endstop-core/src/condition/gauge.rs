@@ -178,6 +178,17 @@ pub fn quota_fact(window: &str) -> String {
     alloc::format!("quota({window})")
 }
 
+/// The name of the fact with the time at which a window resets, in milliseconds since 1970-01-01T00:00Z: a driver that
+/// knows it reports it before [`quota_fact`].
+///
+/// ```
+/// assert_eq!(endstop_core::condition::gauge::reset_fact("5h"), "quota_reset(5h)");
+/// ```
+#[must_use]
+pub fn reset_fact(window: &str) -> String {
+    alloc::format!("quota_reset({window})")
+}
+
 /// A gauge as a condition names it.
 ///
 /// See the example of [`Comparison`](super::Comparison).

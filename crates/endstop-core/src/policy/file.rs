@@ -117,6 +117,10 @@ struct RuleDetails {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<GrantText>"))]
     grant: Option<Spanned<GrantText>>,
+    /// "reset": a pause rule on a quota waits for the window's reset instead of a person.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    resume: Option<Spanned<String>>,
 }
 
 /// What an override adds, in the language's amounts.
@@ -272,6 +276,15 @@ fn add_details(
     rule.hard = details.hard;
     rule.overrides = details.overrides.unwrap_or(DEFAULT_OVERRIDES);
     rule.grant = details.grant.as_ref().map(grant).transpose()?;
+    if let Some(resume) = &details.resume {
+        rule.resumes_at_reset = one_of(resume, &[("reset", true)])?;
+        if !rule.can_wait_for_reset() {
+            let why = format!("`{id}` is no pause rule on a quota, so there is no reset");
+            return Err(Diagnostic::new(why, resume.span()).with_help(
+                "write it for a rule such as `[pause]`, `plan = 'quota(\"5h\") >= 90%'`",
+            ));
+        }
+    }
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use endstop_llm::{
 use endstop_runtime::account::AccountWait;
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, CancelOn, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
+    CallPlan, CancelOn, InputBound, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -32,7 +32,7 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
+    AcquireError, ConversationPermit, ConversationState, ConversationStep, RequestBound, RunEntry,
     stop_of,
 };
 
@@ -310,7 +310,7 @@ impl Admission<'_> {
         let (bound, pricing) = self.size(entry, &state)?;
         let is_wrap_up =
             matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
-        let plan = self.plan(bound, &pricing, is_wrap_up, run.min_output_tokens());
+        let plan = self.plan(bound.input, &pricing, is_wrap_up, run.min_output_tokens());
         let tools = self.limit_tools(entry, &run, plan)?;
         let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
         let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
@@ -334,7 +334,7 @@ impl Admission<'_> {
     /// The call without what its tools at the provider can add.
     fn plan<'p>(
         &self,
-        bound: InputBound,
+        input: InputBound,
         pricing: &'p Pricing,
         is_wrap_up: bool,
         min_output: u64,
@@ -348,9 +348,8 @@ impl Admission<'_> {
         });
         CallPlan {
             pricing,
-            input: bound.input,
-            tool_input: request.added_by_more_reads(bound.input),
-            told: bound.told,
+            input,
+            tool_input: request.added_by_more_reads(input.tokens),
             max_output: wanted.saturating_mul(choices),
             min_output: min_output.saturating_mul(choices),
             is_wrap_up,
@@ -397,7 +396,7 @@ impl Admission<'_> {
         &self,
         entry: &RunEntry,
         state: &ConversationState,
-    ) -> Result<(InputBound, Pricing), AdmissionBlocked> {
+    ) -> Result<(RequestBound, Pricing), AdmissionBlocked> {
         let (context, parsed) = (self.context, self.parsed);
         let request = parsed.request();
         let refuses = |name: &str| context.refuses(entry, name);
@@ -407,9 +406,8 @@ impl Admission<'_> {
                 let what = Unbounded::new(STORED_CONVERSATION, UNKNOWN_THREAD);
                 return Err(AdmissionBlocked::Unbounded(what));
             }
-            None => InputBound {
-                input: request.fixed_bound(),
-                told: 0,
+            None => RequestBound {
+                input: InputBound::of_bytes(request.fixed_bound()),
                 is_open: false,
                 can_be_counted: false,
             },
@@ -419,16 +417,17 @@ impl Admission<'_> {
         if let Some(what) = unpriced(request, &pricing, refuses) {
             return Err(AdmissionBlocked::Unbounded(what));
         }
-        let input = match self.context_window(&pricing) {
+        let tokens = match self.context_window(&pricing) {
             // An upstream takes no more than that.
-            Some(window) if bound.is_open => bound.input.max(window),
+            Some(window) if bound.is_open => bound.input.tokens.max(window),
             None if bound.is_open && refuses(UNKNOWN_FILE) => {
                 let what = Unbounded::new(UNKNOWN_FILE, UNKNOWN_MEDIA);
                 return Err(AdmissionBlocked::Unbounded(what));
             }
-            _ => bound.input,
+            _ => bound.input.tokens,
         };
-        Ok((InputBound { input, ..bound }, pricing))
+        let input = InputBound { tokens, ..bound.input };
+        Ok((RequestBound { input, ..bound }, pricing))
     }
 
     /// Whether the input of a call should be counted before its output cap is lowered or the call is refused. Applies a
@@ -437,22 +436,20 @@ impl Admission<'_> {
         &self,
         entry: &RunEntry,
         run: &RunHandle,
-        bound: InputBound,
+        bound: RequestBound,
         call: &mut CallPlan<'_>,
     ) -> bool {
         if !bound.can_be_counted || bound.is_open {
             return false;
         }
         let Some(counted) = self.counted else {
-            let new_input = bound.input.saturating_sub(bound.told);
+            let new_input = bound.input.tokens.saturating_sub(bound.input.counted);
             return new_input >= MIN_COUNTED_INPUT
                 && self.context.is_metered(entry)
                 && run.would_gain_by_count(call);
         };
-        // A count below the part that was counted before is not of this request.
-        if let Some(counted) = counted.filter(|counted| (bound.told..bound.input).contains(counted))
-        {
-            (call.input, call.told) = (counted, counted);
+        if let Some(counted) = counted {
+            call.input = bound.input.with_count(counted);
         }
         false
     }

@@ -4,18 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use endstop_core::EventKind;
 use endstop_core::condition::GaugeId;
-use endstop_core::condition::gauge::quota_fact;
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::run::raise::RaiseError;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::Money;
+use endstop_core::units::{Money, WallTime};
+use endstop_llm::PlanWindow;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::Amounts;
-use endstop_runtime::observe::{Detail, Observer, RunInfo};
+use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
@@ -149,11 +148,19 @@ impl RunEntry {
         }
     }
 
-    /// Takes a report of the used part of a subscription's window, in hundredths of a percent.
-    pub(crate) fn report_quota(&self, window: &str, used: u64) {
-        if self.quotas.take(window, used) {
-            let (name, value) = (quota_fact(window), used);
-            self.handle.record(&EventKind::Fact { name: &name, value }, Detail::None);
+    /// Takes a provider's report of a window of the subscription.
+    pub(crate) fn report_quota(&self, window: &PlanWindow) {
+        let resets_at = window.resets.map(|resets| WallTime(resets.at(self.handle.wall().0)));
+        if self.quotas.take(&window.name, window.used, resets_at) {
+            self.handle.report_quota(&window.name, window.used, resets_at);
+        }
+    }
+
+    /// A window has reset for which the run has waited.
+    fn has_reset(&self, window: &str) {
+        if self.quotas.take(window, 0, None) {
+            self.handle.report_quota(window, 0, None);
+            self.flush_log();
         }
     }
 
@@ -303,14 +310,19 @@ impl RunEntry {
         is_resumed
     }
 
-    /// Waits while the run is paused: until it is approved or resumed, has stopped, or `limit` is over. Its clock `active`
-    /// stands still from here until then.
+    /// Waits while the run is paused: until it is approved or resumed, the window has reset for which a rule waits, it has
+    /// stopped, or `limit` is over, which does not count while a reset is awaited. Its clock `active` stands still from here
+    /// until then.
     pub(crate) async fn wait_while_paused(&self, limit: Duration) {
         if self.pause.record(&self.handle) {
             self.flush_log();
         }
         self.pause.notify();
-        self.pause.wait(&self.handle, limit).await;
+        self.pause.wait(&self.handle, limit, |window| self.has_reset(window)).await;
+        if !self.is_paused() && !self.handle.is_over() && self.pause.resume(&self.handle) {
+            self.flush_log();
+            self.pause.notify();
+        }
     }
 
     /// Waits until the run has stopped or is paused. One that ended by itself may go on.

@@ -13,6 +13,7 @@ use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 
+use super::input::InputBound;
 use super::plan::{CallPlan, PlannedCall, Worst};
 use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
 use crate::limits::{MIN_SHARE, SHARES, WORTH_A_PART};
@@ -110,8 +111,8 @@ impl RunHandle {
     #[must_use]
     pub fn would_gain_by_count(&self, plan: &CallPlan<'_>) -> bool {
         let wanted = self.planned(plan);
-        let least =
-            CallPlan { input: plan.told, tool_input: 0, max_output: plan.min_output, ..*plan };
+        let input = InputBound { tokens: plan.input.counted, ..plan.input };
+        let least = CallPlan { input, tool_input: 0, max_output: plan.min_output, ..*plan };
         let least = self.planned(&least);
         let accounts = self.node().accounts();
         let room = accounts.map(|it| it.unheld_room(wanted.provider(), wanted.model()));

@@ -12,6 +12,7 @@ use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
 use super::fit::CallRoom;
+use super::input::InputBound;
 use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
@@ -79,15 +80,15 @@ pub struct Charge {
 /// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
 /// # use endstop_core::units::TokenUsage;
 /// # use endstop_price::PriceTable;
-/// # use endstop_runtime::{CallPlan, Pricing, RunEnvironment};
+/// # use endstop_runtime::{CallPlan, InputBound, Pricing, RunEnvironment};
 /// use endstop_runtime::{ModelError, ModelErrorKind, Received};
 ///
 /// # let run = RunHandle::root(info, program, RunEnvironment::default());
 /// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
-/// # let (told, max_output, min_output, is_wrap_up) = (0, 10, 1, false);
-/// # let (is_final, takes_share, input, tool_input, pricing) = (true, false, 10, 0, &pricing);
+/// # let (max_output, min_output, is_wrap_up) = (10, 1, false);
+/// # let (is_final, takes_share, input, tool_input, pricing) = (true, false, InputBound::of_bytes(10), 0, &pricing);
 /// # let plan = CallPlan {
-/// #     pricing, input, tool_input, told, max_output, min_output, is_wrap_up, is_final, takes_share,
+/// #     pricing, input, tool_input, max_output, min_output, is_wrap_up, is_final, takes_share,
 /// # };
 /// # run.begin();
 /// # run.begin_step(&plan);
@@ -347,9 +348,8 @@ impl OpenCall {
         let run = RunHandle::of_node(Arc::clone(&self.node));
         run.room_for(&CallPlan {
             pricing: &self.pricing,
-            input: self.input,
+            input: InputBound::of_bytes(self.input),
             tool_input: 0,
-            told: 0,
             max_output: output,
             min_output: output,
             is_wrap_up: false,

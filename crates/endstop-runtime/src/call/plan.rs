@@ -8,6 +8,7 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use super::fit::{Fit, is_only_held};
+use super::input::InputBound;
 use super::pricing::{Pricing, amount};
 use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Budget, Dimension, Hold, Limits, Refused};
@@ -36,17 +37,16 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
 /// # let run = RunHandle::root(info, program, RunEnvironment::default());
 /// use endstop_core::units::{Cost, TokenUsage};
 /// use endstop_price::PriceTable;
-/// use endstop_runtime::{CallPlan, MIN_OUTPUT_TOKENS, Outcome, Pricing};
+/// use endstop_runtime::{CallPlan, InputBound, MIN_OUTPUT_TOKENS, Outcome, Pricing};
 ///
 /// // `run` stops at $0.05.
 /// # run.begin();
 /// let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
-/// let (input, max_output, min_output) = (2_000, 8_000, MIN_OUTPUT_TOKENS);
+/// let (max_output, min_output) = (8_000, MIN_OUTPUT_TOKENS);
 /// let plan = CallPlan {
 ///     pricing: &pricing,
-///     input,
+///     input: InputBound::of_bytes(2_000),
 ///     tool_input: 0,
-///     told: 0,
 ///     max_output,
 ///     min_output,
 ///     is_wrap_up: false,
@@ -66,13 +66,11 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
 pub struct CallPlan<'p> {
     /// The model's prices, and its name and provider.
     pub pricing: &'p Pricing,
-    /// An upper bound of the input tokens.
-    pub input: u64,
+    /// The upper bound of the input.
+    pub input: InputBound,
     /// The input tokens that the provider can add on its own at most: by tools that run there, or by reading the input
     /// once more.
     pub tool_input: u64,
-    /// The part of [`input`](Self::input) that the provider counted earlier.
-    pub told: u64,
     /// The output tokens that are wanted.
     pub max_output: u64,
     /// The output tokens below which the call is not worth making:
@@ -217,13 +215,13 @@ impl<'p> PlannedCall<'p> {
 
     /// The most input, with what tools at the provider can add.
     pub(super) const fn most_input(&self) -> u64 {
-        self.plan.input.saturating_add(self.plan.tool_input)
+        self.plan.input.tokens.saturating_add(self.plan.tool_input)
     }
 
     /// A guess of the input that was sent.
     pub(crate) const fn estimated_input(&self) -> u64 {
-        let CallPlan { input, told, .. } = self.plan;
-        told.saturating_add(estimate_tokens(input.saturating_sub(told)))
+        let InputBound { tokens, counted } = self.plan.input;
+        counted.saturating_add(estimate_tokens(tokens.saturating_sub(counted)))
     }
 
     /// The worst case with an output cap, without what is kept for a wrap-up.

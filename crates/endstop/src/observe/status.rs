@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use endstop_core::Run;
+use endstop_core::condition::gauge::Unit;
 use endstop_core::event::EventKind;
+use endstop_core::expr::amount_text;
 use endstop_core::human::{count, money, short};
 use endstop_core::run::Status;
 use endstop_core::units::Money;
@@ -67,6 +69,8 @@ pub struct StatusView {
     pub held_tokens: u64,
     /// Money held for calls in flight.
     pub held_cost: Money,
+    /// Windows of the subscription and their used part in hundredths of a percent, where the driver knows them.
+    pub quotas: Vec<(String, u64)>,
     /// Since the run began.
     pub elapsed: Duration,
     /// What will trip next.
@@ -169,6 +173,7 @@ impl StatusView {
             own_cost: own(&stops.cost).map(dollars),
             held_tokens: held.tokens,
             held_cost: held.cost,
+            quotas: Vec::new(),
             elapsed: Duration::from_millis(run.at().0),
             next: next(trips, [run.step_count(), run.tokens(), cost.picos(), run.at().0]),
         }
@@ -235,6 +240,9 @@ pub fn render(view: &StatusView, width: usize) -> String {
         spent = format!("{spent} (own {}/{})", money(used), money(limit));
     }
     parts.push(spent);
+    if !view.quotas.is_empty() {
+        parts.push(format!("plan {}", plan_text(&view.quotas)));
+    }
     let mut held = Vec::new();
     if view.held_cost > Money::ZERO {
         held.push(money(view.held_cost));
@@ -261,6 +269,14 @@ pub fn render(view: &StatusView, width: usize) -> String {
         line = parts.join(" \u{b7} ");
     }
     truncate(&line, width)
+}
+
+/// The used part of each window of a subscription, from hundredths of a percent: `5h 42%, 7d 10.5%`.
+#[must_use]
+pub fn plan_text(quotas: &[(String, u64)]) -> String {
+    let part = |used: u64| amount_text(used, Unit::Percent);
+    let each = quotas.iter().map(|(window, used)| format!("{} {}", clean(window), part(*used)));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// A time in whole seconds: the line is drawn again and again.

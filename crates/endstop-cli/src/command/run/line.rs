@@ -26,6 +26,21 @@ pub(super) struct StatusRow {
     shown: Option<Shown>,
 }
 
+/// What there is to draw.
+pub(super) struct RowContent<'r> {
+    pub(super) run: &'r RunHandle,
+    /// The policy that is not obeyed: the row says how the run would stand under it.
+    pub(super) dry_run: Option<&'r DryRunObserver>,
+    /// Model calls that were begun.
+    pub(super) calls: u64,
+    /// When the run began.
+    pub(super) since: Instant,
+    /// Words before the line.
+    pub(super) notice: Option<&'r str>,
+    /// Windows of the subscription.
+    pub(super) quotas: Vec<(String, u64)>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
     columns: u16,
@@ -49,17 +64,9 @@ impl StatusRow {
         self.is_wanted
     }
 
-    /// Draws how the run stands, `since` its beginning, if a row can be had; under `--dry-run` how it would
-    /// snapshot. A `notice` is before it.
-    pub(super) fn draw(
-        &mut self,
-        run: &RunHandle,
-        dry_run: Option<&DryRunObserver>,
-        terminal: &Terminal,
-        calls: u64,
-        since: Instant,
-        notice: Option<&str>,
-    ) {
+    /// Draws how the run stands, if a row can be had.
+    pub(super) fn draw(&mut self, content: &RowContent<'_>, terminal: &Terminal) {
+        let RowContent { run, dry_run, calls, since, notice, .. } = *content;
         if !self.is_wanted || !terminal.is_foreground() {
             return;
         }
@@ -81,6 +88,7 @@ impl StatusRow {
             let mut view = StatusView::of(core, run.budget());
             let silent = elapsed.saturating_sub(Duration::from_millis(core.at().0));
             view.elapsed = elapsed;
+            view.quotas.clone_from(&content.quotas);
             if let Some(next) = &mut view.next
                 && let Nearness::After(left) = &mut next.nearness
             {

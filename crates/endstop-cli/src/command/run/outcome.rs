@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::amount_text;
+use endstop::core::run::WindowReset;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
-use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent};
+use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent, plan_text};
 use endstop::store::private_file;
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
@@ -52,6 +53,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that held calls up until the end, and why.
     pub(super) held: Option<Vec<String>>,
+    /// The reset for which such a rule waits.
+    pub(super) reset: Option<WindowReset>,
     /// How long a call waits for an approval.
     pub(super) pause_limit: Duration,
     pub(super) preserves_status: bool,
@@ -174,6 +177,10 @@ impl RunOutcome<'_> {
     fn why_held(&self) -> Option<String> {
         let rules = self.held.as_ref()?.join("; ");
         let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        if let Some(reset) = &self.reset {
+            let text = trip::reset_text(reset);
+            return Some(format!("the command ended before {text} (rule {rules})"));
+        }
         Some(match self.counts.stop_responses {
             0 => format!("the command ended before anybody approved (rule {rules})"),
             _ => format!("not approved within {} (rule {rules})", duration(limit)),
@@ -190,6 +197,9 @@ impl RunOutcome<'_> {
         let ended = match (&self.stopped, self.ended) {
             _ if self.guard.has_ended => "ended (its calls bypassed the gateway)".to_owned(),
             (Some(signal), _) => format!("stopped ({})", signal.reason),
+            (None, _) if self.held.is_some() && self.reset.is_some() => {
+                "stopped (waited for the plan)".to_owned()
+            }
             (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),
             (None, ended) => format!("exit code {}", ended.code()),
@@ -203,7 +213,7 @@ impl RunOutcome<'_> {
             duration(self.elapsed_ms()),
         ];
         if !self.quotas.is_empty() {
-            parts.push(plan_text(&self.quotas));
+            parts.push(format!("plan: {} used", plan_text(&self.quotas)));
         }
         if self.counts.stop_responses > 0 {
             parts.push(format!(
@@ -258,14 +268,6 @@ impl RunOutcome<'_> {
         }
         summary
     }
-}
-
-/// `plan: 5h 42%, 7d 10.5% used`.
-fn plan_text(quotas: &[(String, u64)]) -> String {
-    let each = quotas
-        .iter()
-        .map(|(window, used)| format!("{} {}", endstop::observe::clean(window), percent(*used)));
-    format!("plan: {} used", each.collect::<Vec<_>>().join(", "))
 }
 
 /// `42%`, from hundredths of a percent.

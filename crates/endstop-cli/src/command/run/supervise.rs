@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use endstop::cancel::kill_signal;
-use endstop::core::run::Status;
+use endstop::core::run::{Status, WindowReset};
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
 use endstop::observe::DryRunObserver;
@@ -17,12 +17,13 @@ use tokio::sync::watch;
 use super::child::{self, Children, Ended, News};
 use super::deferred_printer::DeferredPrinter;
 use super::guard::Guard;
-use super::line::StatusRow;
+use super::line::{RowContent, StatusRow};
 use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
 use super::shutdown::{ShutdownAction, ShutdownPhase, TERM_TO_KILL};
 use super::signals::{Heard, Signals};
 use super::terminal::Terminal;
 use super::watch::RunSnapshot;
+use crate::command::trip;
 use crate::output::duration;
 
 /// Between two looks at the kill switch and at processes that were left behind.
@@ -80,6 +81,8 @@ struct Said {
     stopped: bool,
     killed: bool,
     paused: bool,
+    /// The pause that was told ends with the reset of a window.
+    waits: bool,
     held: bool,
     lingering: bool,
 }
@@ -247,9 +250,17 @@ impl Supervisor<'_> {
             self.stop(signal);
         }
         match &snapshot.paused {
-            Some(rules) if !self.state.said.paused => self.tell_of_pause(rules),
+            Some(rules) if !self.state.said.paused => {
+                self.tell_of_pause(rules, snapshot.reset.as_ref());
+                self.state.said.waits = snapshot.reset.is_some();
+            }
             Some(_) => {}
-            None => self.state.said.paused = false,
+            None => {
+                self.state.said.paused = false;
+                if std::mem::take(&mut self.state.said.waits) && snapshot.stopped.is_none() {
+                    self.announce("endstop: the run continues");
+                }
+            }
         }
         if snapshot.pause.is_some() != self.state.said.held {
             self.state.said.held = snapshot.pause.is_some();
@@ -333,15 +344,21 @@ impl Supervisor<'_> {
         ));
     }
 
-    fn tell_of_pause(&mut self, rules: &[String]) {
+    fn tell_of_pause(&mut self, rules: &[String], reset: Option<&WindowReset>) {
         self.state.said.paused = true;
         let limit = millis(self.pause_limit);
         self.announce(&format!("endstop: paused by {}", rules.join("; ")));
-        self.announce(&format!(
-            "endstop: go on with `kill -USR1 {}`; calls wait for {}, then they are answered with a stop",
-            getpid(),
-            duration(limit)
-        ));
+        let pid = getpid();
+        self.announce(&match reset {
+            Some(reset) => format!(
+                "endstop: calls wait, and the run continues by itself once {}; `kill -USR1 {pid}` continues it now",
+                trip::reset_text(reset)
+            ),
+            None => format!(
+                "endstop: go on with `kill -USR1 {pid}`; calls wait for {}, then they are answered with a stop",
+                duration(limit)
+            ),
+        });
     }
 
     /// How the command ended, once nothing is left to wait for.
@@ -384,7 +401,15 @@ impl Supervisor<'_> {
             && self.state.ended.is_none()
         {
             let notice = self.guard.in_short();
-            self.line.draw(run, self.dry_run, terminal, calls, self.begun, notice.as_deref());
+            let content = RowContent {
+                run,
+                dry_run: self.dry_run,
+                calls,
+                since: self.begun,
+                notice: notice.as_deref(),
+                quotas: self.gateway.quotas(self.id),
+            };
+            self.line.draw(&content, terminal);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use endstop::core::Run;
 use endstop::core::event::EventKind;
-use endstop::core::run::{Notice, Status};
+use endstop::core::run::{Notice, Status, WindowReset};
 use endstop::core::signal::StopSignal;
 use endstop::observe::{Observation, Observer, RunInfo, clean};
 use tokio::sync::watch;
@@ -18,6 +18,8 @@ pub(super) struct RunSnapshot {
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that hold it up, and why.
     pub(super) paused: Option<Vec<String>>,
+    /// The reset after which the run continues by itself.
+    pub(super) reset: Option<WindowReset>,
     /// Whether calls were paused by them, and nobody has approved since.
     pub(super) is_held: bool,
     /// The pause from outside, in words.
@@ -97,6 +99,11 @@ impl RunSnapshot {
         let paused = rules.filter(|rules| !rules.is_empty());
         if paused.is_some() != self.paused.is_some() {
             self.paused = paused;
+            has_changed = true;
+        }
+        let reset = run.next_reset();
+        if reset != self.reset {
+            self.reset = reset;
             has_changed = true;
         }
         let pause = run.pause_request();

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use endstop::core::Run;
 use endstop::core::event::EventKind;
-use endstop::core::run::Notice;
+use endstop::core::run::{Notice, Status};
 use endstop::observe::{Observation, Observer, RunInfo, clean};
 use endstop::store::RunId;
 use serde_json::json;
@@ -57,14 +57,25 @@ impl Observer for Waiting {
                 let record = observation.run.trip_record();
                 let rules: Vec<String> =
                     trip::pausing(&record).map(|rule| clean(&trip::why(rule))).collect();
-                let how = match self.is_controlled {
-                    true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
-                    false => "; with --control it could be approved".to_owned(),
+                let reset = observation.run.next_reset();
+                let how = match (&reset, self.is_controlled) {
+                    (Some(reset), _) => {
+                        format!("; continues by itself once {}", trip::reset_text(reset))
+                    }
+                    (None, true) => {
+                        format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id)
+                    }
+                    (None, false) => "; with --control it could be approved".to_owned(),
                 };
                 let how = if self.as_json { String::new() } else { how };
                 self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));
             }
-            EventKind::Resumed => self.tell("resumed", &info.id, "approved"),
+            EventKind::Resumed => {
+                // An approval follows this event; a reset came before it.
+                let is_reset = observation.run.status() != Status::Paused;
+                let why = if is_reset { "the window of the plan has reset" } else { "approved" };
+                self.tell("resumed", &info.id, why);
+            }
             _ => {}
         }
     }

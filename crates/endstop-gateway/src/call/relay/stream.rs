@@ -364,6 +364,9 @@ impl StreamRelay {
                 } else {
                     brought = self.reader.event(event);
                     text.push_str(&brought.text);
+                    if let Some(call) = self.phase.call() {
+                        brought.windows.iter().for_each(|it| call.entry().report_quota(it));
+                    }
                 }
             }
             has_end |= match self.end_mark {

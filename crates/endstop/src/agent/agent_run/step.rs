@@ -129,7 +129,6 @@ impl AgentRun {
             pricing,
             input,
             tool_input: 0,
-            told: self.context.told(is_other),
             max_output,
             min_output: self.run().min_output_tokens(),
             is_wrap_up,

@@ -60,6 +60,14 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
+    let plan = StatusView {
+        quotas: vec![("5h".to_owned(), 4_200), ("7d".to_owned(), 1_050)],
+        ..StatusView::default()
+    };
+    assert_eq!(
+        render(&plan, 99),
+        "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} plan 5h 42%, 7d 10.5% \u{b7} 0s"
+    );
     assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0s");
 }
 
@@ -241,6 +249,7 @@ proptest! {
             cost_limit: flags.0.then_some(Money::from_picos(cost_limit)),
             held_tokens: held,
             held_cost: Money::from_picos(held),
+            quotas: vec![(rule.clone(), part)],
             elapsed: Duration::from_millis(at),
             next: Some(NextUp { rule, nearness }),
             own_steps: flags.0.then_some((steps, limit)),
