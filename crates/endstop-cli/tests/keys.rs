@@ -126,6 +126,17 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
     assert_eq!(call(&gateway, &bob, "bob", MODEL).0, 200);
     assert_eq!(user.run(&["key", "new", "bob"]).0, Some(2), "the name is taken");
 
+    // Killed until the gateway ends; the other key goes on.
+    let carol = user.key(&["carol"]);
+    assert_eq!(call(&gateway, &carol, "carol-1", MODEL).0, 200);
+    let said = user.succeeds(&["kill", "--key", "carol"]);
+    assert!(said.starts_with("killed 1 run in 1 process;"), "{said}");
+    for run in ["carol-1", "carol-2"] {
+        let said = call(&gateway, &carol, run, MODEL).1;
+        assert!(said.contains("x-endstop-reason: user_requested"), "{said}");
+    }
+    user.succeeds(&["key", "revoke", "carol"]);
+
     user.succeeds(&["key", "revoke", "alice"]);
     let (status, said) = call(&gateway, &alice, "alice-1", MODEL);
     assert!(status == 401 && said.contains("the key `alice` is revoked"), "{said}");
@@ -139,7 +150,7 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
     let listed: Value = serde_json::from_str(&user.succeeds(&["key", "list", "--json"])).unwrap();
     let keys = listed["keys"].as_array().unwrap();
     let status: Vec<&str> = keys.iter().map(|key| key["status"].as_str().unwrap()).collect();
-    assert_eq!(status, ["revoked", "valid"]);
+    assert_eq!(status, ["revoked", "valid", "revoked"]);
     assert!(user.succeeds(&["key", "list"]).contains("alice-*"));
 }
 
