@@ -20,6 +20,7 @@ pub mod key;
 mod limits;
 pub mod man;
 pub mod price;
+pub mod prune;
 mod redact;
 pub mod replay;
 #[cfg(unix)]
@@ -113,6 +114,8 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print what a model call costs: token classes, rates and the exact total
     Price(price::PriceArgs),
+    /// Remove old stored runs of `endstop agent`
+    Prune(prune::PruneArgs),
     /// Print the defaults that the configuration file and ENDSTOP_* variables set
     Config(config::ConfigArgs),
     /// Print the completion script of a shell
@@ -171,6 +174,7 @@ impl Command {
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Prune(args) => prune::run(args, out),
             Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),

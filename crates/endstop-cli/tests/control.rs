@@ -370,6 +370,27 @@ fn the_runs_of_a_budget_are_killed_together_and_none_begins_after_that() {
 }
 
 #[test]
+fn old_runs_that_have_ended_are_pruned_and_others_stay() {
+    let user = User::new("prune");
+    let policy = user.0.join("policy.toml");
+    std::fs::write(&policy, "[stop]\nend = 'steps >= 9'\n[pause]\nask = 'steps >= 1'\n").unwrap();
+    let agent = ["agent", "--model", "scripted:loop", "go"];
+    assert_eq!(user.run(&[&agent[..], &["--steps", "2"]].concat()).0, Some(124));
+    assert_eq!(user.run(&[&agent[..], &["--policy", policy.to_str().unwrap()]].concat()).0, Some(124));
+    let stored = || -> Vec<String> {
+        let all: Value = serde_json::from_str(&user.succeeds(&["agent", "--runs", "--json"])).unwrap();
+        let runs = all["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(stored(), ["paused", "stopped"]);
+    user.succeeds(&["prune", "--older-than", "1h"]);
+    assert_eq!(user.succeeds(&["prune", "--older-than", "0s", "--dry-run"]).lines().count(), 1);
+    assert_eq!(stored().len(), 2);
+    user.succeeds(&["prune", "--older-than", "0s"]);
+    assert_eq!(stored(), ["paused"]);
+}
+
+#[test]
 fn killing_all_where_nothing_runs_is_no_success() {
     let user = User::new("none");
     let (code, out, error) = user.run(&["kill", "--all"]);

@@ -2,7 +2,7 @@
 
 mod approve;
 mod end;
-mod keep;
+pub(super) mod keep;
 mod model;
 mod record;
 mod setup;
