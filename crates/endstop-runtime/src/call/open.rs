@@ -212,7 +212,7 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_accounts = self.node().accounts().is_some_and(|accounts| accounts.is_metered());
         let has_budget = room.tokens.is_some() || room.cost.is_some();
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }
