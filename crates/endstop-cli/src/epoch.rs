@@ -118,9 +118,9 @@ pub(crate) fn lock() -> Result<Option<EpochLock>, CliError> {
     let failed = |error: io::Error| not_written(&directory, &error);
     create_private_directory(&directory).map_err(failed)?;
     let file = private_file().create(true).append(true).open(directory.join(LOCK));
-    let _lock = file.map_err(failed)?;
-    _lock.lock().map_err(failed)?;
-    Ok(Some(EpochLock { directory, _lock }))
+    let held = file.map_err(failed)?;
+    held.lock().map_err(failed)?;
+    Ok(Some(EpochLock { directory, _lock: held }))
 }
 
 fn not_written(directory: &Path, error: &io::Error) -> CliError {

@@ -26,7 +26,7 @@ pub(crate) fn read_text(path: &Path, kind: &str, limit: usize) -> Result<String,
     })
 }
 
-/// What differs in a file that was replaced or written to.
+/// The state of a file; another one after it was replaced or written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     modified: SystemTime,

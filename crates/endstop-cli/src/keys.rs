@@ -35,7 +35,7 @@ pub(crate) struct StoredKey {
     pub(crate) runs: KeyRuns,
     /// Budgets by name.
     pub(crate) budgets: Vec<String>,
-    /// Limits of its own, such as `$5 per day`.
+    /// Its own limits, such as `$5 per day`.
     pub(crate) limits: Vec<String>,
     /// Patterns of the models that it may call.
     pub(crate) models: Vec<String>,
@@ -72,7 +72,7 @@ pub(crate) fn default_path() -> Result<PathBuf, CliError> {
 }
 
 impl StoredKey {
-    /// The name of the budget of its own limits.
+    /// The name of the budget for its own limits.
     pub(crate) fn own_budget(&self) -> String {
         format!("key-{}", self.name)
     }
@@ -112,8 +112,8 @@ impl StoredKey {
         let object: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
         const KNOWN: [&str; 10] = [
-            "version", "name", "sha256", "runs", "budgets", "limits", "models", "created", "expires",
-            "revoked",
+            "version", "name", "sha256", "runs", "budgets", "limits", "models", "created",
+            "expires", "revoked",
         ];
         if let Some(unknown) = object.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             return Err(format!("`{unknown}` is not known here; a later version wrote it"));
@@ -169,9 +169,7 @@ impl KeyFile {
         let shown = path.display();
         let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
         if is_open_to_others(path) {
-            output::warn(&format!(
-                "other users can read the keys `{shown}`: chmod 600 {shown}"
-            ));
+            output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
         }
         Self::parse(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
     }
@@ -180,7 +178,8 @@ impl KeyFile {
         let (mut seen, mut names) = (BTreeSet::new(), BTreeSet::new());
         let mut lines = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let parsed = Self::parse_line(line).map_err(|error| format!("line {number} {error}"))?;
+            let parsed =
+                Self::parse_line(line).map_err(|error| format!("line {number} {error}"))?;
             let hash = match &parsed {
                 Line::Stored(key) => Some(key.hash),
                 Line::Plain(key, ..) => Some(KeyHash::of(key)),
@@ -201,7 +200,8 @@ impl KeyFile {
 
     fn parse_line(line: &str) -> Result<Line, String> {
         if line.trim_start().starts_with('{') {
-            let key = StoredKey::read(line).map_err(|error| format!("is no issued key: {error}"))?;
+            let key =
+                StoredKey::read(line).map_err(|error| format!("is no issued key: {error}"))?;
             return Ok(Line::Stored(Box::new(key)));
         }
         let mut words = line.split_whitespace();
@@ -328,7 +328,9 @@ impl FileKeys {
     fn read(&self) -> Result<Vec<IssuedKey>, CliError> {
         let file = KeyFile::read(&self.path)?;
         let mut keys = Vec::new();
-        for (place, line) in (1u64..).zip(file.lines.iter().filter(|line| !matches!(line, Line::Other(_)))) {
+        for (place, line) in
+            (1u64..).zip(file.lines.iter().filter(|line| !matches!(line, Line::Other(_))))
+        {
             match line {
                 Line::Stored(key) => keys.push(self.issued(key)),
                 Line::Plain(key, runs, _) => {
@@ -345,7 +347,10 @@ impl FileKeys {
         let wall = |time: Timestamp| WallTime(u64::try_from(time.as_millisecond()).unwrap_or(0));
         let accounts = self.accounts(key);
         if let Err(error) = &accounts {
-            output::warn(&format!("calls with the key `{}` are refused: {}", key.name, error.message));
+            output::warn(&format!(
+                "calls with the key `{}` are refused: {}",
+                key.name, error.message
+            ));
         }
         let is_countable = accounts.is_ok();
         let mut issued = IssuedKey::new(key.name.as_str(), key.hash, key.runs.clone());
@@ -401,7 +406,10 @@ impl KeySource for FileKeys {
             Ok(keys) => KeyChange::Keys(keys),
             Err(error) => {
                 if !was_missing {
-                    output::warn(&format!("no call is taken until the keys can be read: {}", error.message));
+                    output::warn(&format!(
+                        "no call is taken until the keys can be read: {}",
+                        error.message
+                    ));
                 }
                 KeyChange::Unreadable
             }

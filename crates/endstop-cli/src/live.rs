@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use endstop::store::private_file;
 use endstop::runtime::RunHandle;
+use endstop::store::private_file;
 use endstop_gateway::{Control, RunControl};
 use jiff::Timestamp;
 use nix::unistd::Uid;
@@ -121,8 +121,8 @@ impl LiveAgent {
     pub(crate) async fn enter(command: &str, limits: String, run: &RunHandle) -> Option<Self> {
         let control = Control { socket: Some(socket_path()?), ..Control::default() };
         let control = RunControl::start(control, run.clone()).await.ok()?;
-        let _registration = enter("agent", command, limits, control.socket());
-        Some(Self { _registration, control })
+        let registration = enter("agent", command, limits, control.socket());
+        Some(Self { _registration: registration, control })
     }
 
     /// Those that follow the run see its end.

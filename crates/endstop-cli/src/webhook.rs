@@ -31,7 +31,7 @@ pub(crate) struct Hook {
     task: Option<WebhookTask>,
 }
 
-/// Tells the webhook of pauses.
+/// Sends pauses to the webhook.
 #[derive(Debug)]
 struct Pauses(Webhook);
 
@@ -45,8 +45,7 @@ impl Hook {
         let Some(file) = file else { return Ok(Self::default()) };
         let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
         let failed = |why: &str| CliError::new(format!("`{}`: [webhook]: {why}", file.display()));
-        let all: toml::Table =
-            toml::from_str(&text).map_err(|error| failed(error.message()))?;
+        let all: toml::Table = toml::from_str(&text).map_err(|error| failed(error.message()))?;
         let Some(table) = all.get("webhook").and_then(toml::Value::as_table) else {
             return Ok(Self::default());
         };
@@ -67,7 +66,7 @@ impl Hook {
         Ok(Self { webhook: Some(webhook), task: Some(task) })
     }
 
-    /// Tells of pauses of the runs that this observes.
+    /// The observer that sends pauses of runs.
     pub(crate) fn observer(&self) -> Option<Arc<dyn Observer>> {
         self.webhook.clone().map(|webhook| Arc::new(Pauses(webhook)) as Arc<dyn Observer>)
     }
@@ -83,7 +82,7 @@ impl Hook {
         })
     }
 
-    /// Waits a moment for what is not sent yet.
+    /// Waits a moment for unsent messages.
     pub(crate) async fn end(self) {
         if let Some(task) = self.task {
             task.end(PATIENCE).await;

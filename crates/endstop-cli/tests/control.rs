@@ -315,7 +315,10 @@ fn an_agent_is_listed_followed_to_its_end_and_killed() {
     agent.args(["--no-store", "--pause-file"]).arg(&pause).arg("go");
     let mut agent = agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let run = user.run_that("paused", |run| !run["waits_for"].is_null());
-    assert_eq!((run["kind"].as_str(), run["pid"].as_u64()), (Some("agent"), Some(agent.id().into())));
+    assert_eq!(
+        (run["kind"].as_str(), run["pid"].as_u64()),
+        (Some("agent"), Some(agent.id().into()))
+    );
     let id = run["run"].as_str().unwrap();
 
     let mut tail = user.command(&["tail", id, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -376,9 +379,13 @@ fn old_runs_that_have_ended_are_pruned_and_others_stay() {
     std::fs::write(&policy, "[stop]\nend = 'steps >= 9'\n[pause]\nask = 'steps >= 1'\n").unwrap();
     let agent = ["agent", "--model", "scripted:loop", "go"];
     assert_eq!(user.run(&[&agent[..], &["--steps", "2"]].concat()).0, Some(124));
-    assert_eq!(user.run(&[&agent[..], &["--policy", policy.to_str().unwrap()]].concat()).0, Some(124));
+    assert_eq!(
+        user.run(&[&agent[..], &["--policy", policy.to_str().unwrap()]].concat()).0,
+        Some(124)
+    );
     let stored = || -> Vec<String> {
-        let all: Value = serde_json::from_str(&user.succeeds(&["agent", "--runs", "--json"])).unwrap();
+        let all: Value =
+            serde_json::from_str(&user.succeeds(&["agent", "--runs", "--json"])).unwrap();
         let runs = all["runs"].as_array().unwrap().iter();
         runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect()
     };

@@ -126,7 +126,7 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
     assert_eq!(call(&gateway, &bob, "bob", MODEL).0, 200);
     assert_eq!(user.run(&["key", "new", "bob"]).0, Some(2), "the name is taken");
 
-    // Killed until the gateway ends; the other key goes on.
+    // Killed until the gateway ends; the other key continues.
     let carol = user.key(&["carol"]);
     assert_eq!(call(&gateway, &carol, "carol-1", MODEL).0, 200);
     let said = user.succeeds(&["kill", "--key", "carol"]);
@@ -200,7 +200,7 @@ fn a_model_that_the_key_is_not_for_is_refused_and_so_is_an_expired_key() {
     }
     assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
 
-    // Without the file nobody knows which keys are revoked.
+    // Without the file the gateway cannot know which keys are revoked.
     std::fs::rename(user.keys_file(), user.path.join("away")).unwrap();
     assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 503);
     std::fs::rename(user.path.join("away"), user.keys_file()).unwrap();

@@ -20,8 +20,7 @@ const SECRET: &str = "s3cret of the receiver";
 /// A message as it arrived: the value of the signature's header, and the body.
 type Message = (String, String);
 
-/// A receiver that answers with 500 as often as `failures`, and then with 204. What it answers with 204 comes out of the
-/// channel; the count is that of the others.
+/// A receiver that answers `failures` messages with 500, and then with 204. The first channel has those with 204.
 fn receiver(failures: usize) -> (String, Receiver<Message>, Receiver<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?team=a", listener.local_addr().unwrap());
@@ -53,7 +52,8 @@ fn receiver(failures: usize) -> (String, Receiver<Message>, Receiver<Message>) {
                 (headers["x-endstop-signature"].clone(), String::from_utf8(body).unwrap());
             let is_failure = number < failures;
             let status = if is_failure { "500 Broken" } else { "204 Taken" };
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.write_all(answer.as_bytes()).unwrap();
             let to = if is_failure { &failed } else { &taken };
             if to.send(message).is_err() {
@@ -118,7 +118,8 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command
     };
-    let mut run = command(&["run", "--upstream", "sim", "--policy", policy.to_str().unwrap(), "--"]);
+    let mut run =
+        command(&["run", "--upstream", "sim", "--policy", policy.to_str().unwrap(), "--"]);
     run.arg(endstop).args(["demo-agent", "--iterations", "100000"]);
     let mut run = run.stdout(Stdio::null()).spawn().unwrap();
 
@@ -145,5 +146,8 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
     assert!(approved.status.success(), "{approved:?}");
     assert_eq!(run.wait().unwrap().code(), Some(124), "the stop rule is reached");
     let resumed = checked(&taken.recv_timeout(PATIENCE).unwrap());
-    assert_eq!((resumed["event"].as_str(), resumed["run"].as_str()), (Some("run_resumed"), Some(id)));
+    assert_eq!(
+        (resumed["event"].as_str(), resumed["run"].as_str()),
+        (Some("run_resumed"), Some(id))
+    );
 }

@@ -98,9 +98,7 @@ impl CallService {
                     run: run.cloned(),
                     client: peer.ip(),
                     api: endpoint.api_name(),
-                    ..RefusedCall::of_key(
-                        route::issued_to(config, target, &head.headers).as_ref(),
-                    )
+                    ..RefusedCall::of_key(route::issued_to(config, target, &head.headers).as_ref())
                 });
                 return response;
             }
@@ -134,15 +132,7 @@ impl CallService {
         let refused = of_call();
         let RefusedCall { reason, rule, limit, observed, detail, status, .. } =
             refusal.call(response.status().as_u16());
-        observer.refused(&RefusedCall {
-            reason,
-            rule,
-            limit,
-            observed,
-            detail,
-            status,
-            ..refused
-        });
+        observer.refused(&RefusedCall { reason, rule, limit, observed, detail, status, ..refused });
     }
 
     /// Answers a request that has a route. Returns the model that it asks for besides, if that was read.

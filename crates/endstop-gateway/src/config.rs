@@ -23,10 +23,8 @@ use crate::limits::{
 };
 use crate::refused_call::RefusalObserver;
 pub use control::Control;
+pub use issued::{IssuedKey, IssuedKeys, KEY_PREFIX, KeyChange, KeyHash, KeySource, new_key};
 pub(crate) use issued::{IssuedTo, KeyTable};
-pub use issued::{
-    IssuedKey, IssuedKeys, KEY_PREFIX, KeyChange, KeyHash, KeySource, new_key,
-};
 pub use keys::{Key, KeyRuns, UpstreamKeys};
 
 /// The configuration of a gateway.

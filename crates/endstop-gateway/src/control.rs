@@ -152,13 +152,11 @@ impl ControlService {
         answer(self, request).await
     }
 
-    /// Stops every run, or those of a key or a budget, and admits no call of them any more. What is in flight is aborted.
+    /// Stops every run, or those of a key or a budget, and admits no further call of them. Calls in flight are aborted.
     fn kill(&self, command: &Command) -> Response<Body> {
         let message = command.reason("killed");
-        let groups = [
-            command.key.clone().map(RunGroup::Key),
-            command.budget.clone().map(RunGroup::Budget),
-        ];
+        let groups =
+            [command.key.clone().map(RunGroup::Key), command.budget.clone().map(RunGroup::Budget)];
         let mut groups = groups.into_iter().flatten().peekable();
         if groups.peek().is_none() {
             return self.kill_all(&message);
@@ -297,7 +295,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
     reply(StatusCode::OK, &value)
 }
 
-/// Answers with a run once it is another one than after so many events (`?events=N`), or the gateway ends.
+/// Answers with a run once it has taken more than N events (`?events=N`), or the gateway ends.
 async fn wait(service: &ControlService, run: &RunEntry, query: Option<&str>) -> Response<Body> {
     let seen = query.and_then(|query| query.strip_prefix("events=")?.parse::<u64>().ok());
     let until = Instant::now() + MAX_WAIT;

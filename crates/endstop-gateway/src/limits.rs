@@ -149,7 +149,7 @@ pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 /// The longest wait of a client of the control API for a change of a run: clients give up after 30 s.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
-/// How often a run is looked at for such a client: a person sees no delay.
+/// How often a run is checked for such a client: a person sees no delay.
 pub(crate) const WAIT_RECHECK: Duration = Duration::from_millis(100);
 /// How long requests to the control API may take to end when the gateway ends.
 pub(crate) const CONTROL_GRACE: Duration = Duration::from_secs(1);

@@ -169,7 +169,7 @@ pub(crate) enum RouteError {
     /// The key has expired.
     #[error("the key `{0}` has expired")]
     ExpiredKey(String),
-    /// What keys there are is not known.
+    /// The keys cannot be read.
     #[error("the keys that this gateway has issued cannot be read, so it takes no call")]
     NoKeys,
     /// The run takes only calls with its key.
@@ -310,7 +310,8 @@ pub(crate) fn route(
         None => path::below_base(family, parts.rest).into_owned(),
     };
     let host = host.and_then(|(host, is_scripted)| Some(host).filter(|_| !is_scripted));
-    let query = query.and_then(|query| key::strip_query(query, issued.as_ref().map(|issued| &issued.sent)));
+    let query =
+        query.and_then(|query| key::strip_query(query, issued.as_ref().map(|issued| &issued.sent)));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);

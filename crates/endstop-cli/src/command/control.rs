@@ -102,7 +102,7 @@ pub struct KillArgs {
     /// Stop every run of every live process, and let no other begin in these
     #[arg(long)]
     all: bool,
-    /// Stop every run of the key of this name, and let no other begin in the live processes
+    /// Stop every run of the key of this name, and admit no further one in the live processes
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
     key: Option<String>,
     /// The same for every run that draws on this budget

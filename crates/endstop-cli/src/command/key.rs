@@ -61,7 +61,7 @@ struct NewArgs {
     /// The name of the key, and the beginning of the names of its runs
     #[arg(value_name = "NAME")]
     name: String,
-    /// A budget that its calls draw on, by name, or a limit of its own such as `$5 per day` (repeatable)
+    /// A budget that its calls draw on, by name, or its own limit such as `$5 per day` (repeatable)
     #[arg(long, value_name = "NAME|LIMIT")]
     budget: Vec<String>,
     /// At most this many US dollars with this key, in all
@@ -246,7 +246,7 @@ fn print(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without the hash: nobody needs it.
+/// Without the hash, which no reader needs.
 fn to_json(key: &StoredKey, now: Timestamp) -> Value {
     json!({
         "name": key.name,

@@ -20,7 +20,7 @@ Examples:
   endstop prune --older-than 30d --dry-run
 
 It removes stored runs of `endstop agent` that have ended and were saved before that. Runs that are paused, or whose process \
-died, stay: they can go on. `[prune]` with `older-than = \"90d\"` in the configuration file is the default. Budgets need no \
+died, stay: they can continue. `[prune]` with `older-than = \"90d\"` in the configuration file is the default. Budgets need no \
 pruning: their file keeps counters of current windows. A directory of `serve --keep` is not touched, because a run whose \
 file is removed has its full budget again.";
 
@@ -66,7 +66,7 @@ async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         } else {
             match store.remove(&run.id).await {
                 Ok(true) => {}
-                // Another process was first, or goes on with it.
+                // Another process was first, or continues it.
                 Ok(false) | Err(StoreError::Locked { .. }) => continue,
                 Err(error) => return Err(keep::failed(&error)),
             }

@@ -206,8 +206,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     setup.epoch.clone_from(&epoch);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
-    let _live =
-        live::enter("run", &redact::command(&args.command).join(" "), limits, open.gateway.control_socket());
+    let _live = live::enter(
+        "run",
+        &redact::command(&args.command).join(" "),
+        limits,
+        open.gateway.control_socket(),
+    );
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);

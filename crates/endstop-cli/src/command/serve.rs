@@ -125,9 +125,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let epoch = KillEpoch::at_start()?;
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    let refusals = args
-        .log
-        .map(|LogFormat::Json| Arc::new(RefusalLog) as Arc<dyn RefusalObserver>);
+    let refusals = args.log.map(|LogFormat::Json| Arc::new(RefusalLog) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,

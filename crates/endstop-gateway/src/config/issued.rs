@@ -73,7 +73,7 @@ impl KeyHash {
 
     /// A number for tables of clients.
     pub(crate) fn number(self) -> u64 {
-        self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+        self.0.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
     }
 }
 
@@ -145,7 +145,7 @@ pub enum KeyChange {
 ///
 /// See the example of [`IssuedKeys`].
 pub trait KeySource: fmt::Debug + Send + Sync {
-    /// What has changed since the last call. It is asked before each call of a client, so it has to be quick.
+    /// What has changed since the last call. The gateway calls it before each call of a client, so it has to be quick.
     fn look(&self) -> KeyChange;
 }
 
@@ -186,7 +186,7 @@ impl IssuedKeys {
         Self { table, source: None }
     }
 
-    /// The keys of a source, which is asked before each call of a client.
+    /// The keys of a source. The gateway checks it before each call of a client.
     #[must_use]
     pub fn from_source(source: impl KeySource + 'static) -> Self {
         let keys = Self { source: Some(Arc::new(source)), ..Self::default() };
@@ -242,10 +242,15 @@ pub(crate) struct KeyTable {
 impl KeyTable {
     fn new(keys: Vec<IssuedKey>) -> Self {
         let places = keys.iter().enumerate().map(|(place, key)| (key.hash, place)).collect();
-        Self { keys: keys.into_iter().map(Arc::new).collect(), places, is_unreadable: false, is_complete: true }
+        Self {
+            keys: keys.into_iter().map(Arc::new).collect(),
+            places,
+            is_unreadable: false,
+            is_complete: true,
+        }
     }
 
-    /// Whether a request has sent a key that was issued and is not known any more.
+    /// Whether a request has sent a key that looks issued and is unknown.
     pub(crate) fn has_forgotten(&self, sent: &[u8]) -> bool {
         self.is_complete && sent.starts_with(KEY_PREFIX.as_bytes())
     }

@@ -10,9 +10,9 @@ use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{ControlError, ControlService};
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
+use super::{ControlError, ControlService};
 use crate::config::{Bounds, Config, Control, Key, Runs, Upstreams};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
 use crate::run::Registry;
@@ -120,11 +120,11 @@ impl ControlServers {
             let is_local = addr.ip().is_loopback();
             let registry = Arc::clone(registry);
             let service = ControlService {
-                    registry,
-                    kill: kill.clone(),
-                    token: Some(token),
-                    is_local,
-                    stop: all.stop.clone(),
+                registry,
+                kill: kill.clone(),
+                token: Some(token),
+                is_local,
+                stop: all.stop.clone(),
             };
             all.serve(listener, service);
         }
@@ -133,11 +133,11 @@ impl ControlServers {
             all.socket = Some(file);
             let registry = Arc::clone(registry);
             let service = ControlService {
-                    registry,
-                    kill: kill.clone(),
-                    token: None,
-                    is_local: false,
-                    stop: all.stop.clone(),
+                registry,
+                kill: kill.clone(),
+                token: None,
+                is_local: false,
+                stop: all.stop.clone(),
             };
             all.serve(listener, service);
         }

@@ -29,7 +29,7 @@ pub(super) fn issued(
     sent(headers, in_query.as_deref()).find_map(|sent| keys.find(sent))
 }
 
-/// Whether the request has a key that was issued and is not known any more.
+/// Whether the request has a key that looks issued and is unknown.
 pub(super) fn is_forgotten(keys: &KeyTable, headers: &HeaderMap, query: Option<&str>) -> bool {
     let in_query = query.and_then(|query| query.split('&').find_map(key_of_pair));
     sent(headers, in_query.as_deref()).any(|sent| keys.has_forgotten(sent))

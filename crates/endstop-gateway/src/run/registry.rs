@@ -143,7 +143,7 @@ impl Registry {
         self.killed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the runs of a group, and those that come into it later. Returns how many of them could have gone on.
+    /// Stops the runs of a group, and those that come into it later. Returns the number of those that had not stopped.
     pub(crate) fn kill_group(&self, group: RunGroup, message: &str) -> u64 {
         {
             // First, so that a run that begins now is stopped by its call.

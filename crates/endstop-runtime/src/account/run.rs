@@ -56,8 +56,8 @@ struct Open {
     has_heartbeat: bool,
     /// Limits of which a warning was given, with the end of their window.
     warned: HashSet<(String, String, Option<WallTime>)>,
-    /// It was told that the clock is behind.
-    has_told_clock: bool,
+    /// A warning was given that the clock is behind.
+    has_warned_of_clock: bool,
 }
 
 /// Why a call does not begin for its accounts.
@@ -394,7 +394,7 @@ impl Shared {
     fn tell_of_clock(&self, states: &[AccountState]) {
         let Some(warn) = &self.warn else { return };
         let behind = states.iter().map(|state| state.clock_behind).max().unwrap_or_default();
-        if behind >= CLOCK_JUMP && !std::mem::replace(&mut self.open().has_told_clock, true) {
+        if behind >= CLOCK_JUMP && !std::mem::replace(&mut self.open().has_warned_of_clock, true) {
             let behind = Millis::from(behind);
             warn(&format!(
                 "the clock is {behind} behind the time of the budgets: it was set back, or had been ahead. Windows end later \

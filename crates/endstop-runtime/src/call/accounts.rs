@@ -28,8 +28,8 @@ impl RunHandle {
         self.node().accounts()
     }
 
-    /// Replaces the budgets over time that the tree of the run draws on, from its next call on. What is held for calls in
-    /// flight is settled where it is held.
+    /// Replaces the budgets over time that the tree of the run draws on, from its next call on. The holds of calls in flight
+    /// are settled on the old ones.
     pub fn set_accounts(&self, accounts: Option<RunAccounts>) {
         self.node().set_accounts(accounts);
     }

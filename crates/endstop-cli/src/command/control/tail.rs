@@ -17,7 +17,7 @@ Examples:
   endstop tail nightly-17 --json
 
 It prints a line when the run has begun another step, spends, warns, pauses or resumes, and ends with the run or its \
-process. A run that has ended by itself can go on with the next message of its user, so it is followed on.";
+process. A run that has completed can continue with the next message of its user, so it is followed further.";
 
 /// Arguments of `endstop tail`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct TailArgs {
     at: Where,
 }
 
-/// What was printed of a run last.
+/// The last state of a run that was printed.
 #[derive(Debug, Default)]
 struct Printed {
     numbers: Option<(u64, String)>,
@@ -85,8 +85,11 @@ impl Printed {
             self.numbers = numbers;
             let cost = usd.parse::<Money>().map(output::money);
             let cost = cost.unwrap_or_else(|_| "unknown cost".to_owned());
-            let words =
-                format!("{} \u{b7} {} \u{b7} {cost}", output::counted(steps, "step"), output::tokens(tokens));
+            let words = format!(
+                "{} \u{b7} {} \u{b7} {cost}",
+                output::counted(steps, "step"),
+                output::tokens(tokens)
+            );
             let value = json!({ "steps": steps, "tokens": tokens, "cost_usd": usd });
             line(as_json, id, "progress", value, &words, out)?;
         }

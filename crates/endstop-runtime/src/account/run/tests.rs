@@ -27,9 +27,8 @@ fn a_hold_that_is_dropped_is_not_extended() {
 fn a_clock_that_is_set_back_is_told_once() {
     let now = Arc::new(std::sync::atomic::AtomicU64::new(1_700_000_000_000));
     let wall = Arc::clone(&now);
-    let store = MemoryBudgetStore::with_clock(Arc::new(move || {
-        WallTime(wall.load(Ordering::SeqCst))
-    }));
+    let store =
+        MemoryBudgetStore::with_clock(Arc::new(move || WallTime(wall.load(Ordering::SeqCst))));
     let set = AccountSet::new([Account::new("me", &["9 steps per day"]).unwrap()]).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let telling = Arc::clone(&told);
