@@ -3,14 +3,17 @@
 //! It gets a message when a run is paused, and when the spend of a budget has reached its threshold. No message has a prompt, a
 //! response or a key.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
-use endstop::core::run::Status;
 use endstop::core::trip_record::RuleRecord;
-use endstop::observe::{Observation, Observer};
+use endstop::ledger::Budget;
+use endstop::observe::{Observation, Observer, RunInfo};
+use endstop::store::RunId;
 use endstop_gateway::{Key, Webhook, WebhookTask};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -33,7 +36,11 @@ pub(crate) struct Hook {
 
 /// Sends pauses to the webhook.
 #[derive(Debug)]
-struct Pauses(Webhook);
+struct Pauses {
+    webhook: Webhook,
+    /// The runs whose pause was sent.
+    paused: Mutex<BTreeSet<RunId>>,
+}
 
 impl Hook {
     /// The webhook of the configuration file.
@@ -68,7 +75,8 @@ impl Hook {
 
     /// The observer that sends pauses of runs.
     pub(crate) fn observer(&self) -> Option<Arc<dyn Observer>> {
-        self.webhook.clone().map(|webhook| Arc::new(Pauses(webhook)) as Arc<dyn Observer>)
+        let pauses = |webhook| Pauses { webhook, paused: Mutex::default() };
+        self.webhook.clone().map(|webhook| Arc::new(pauses(webhook)) as Arc<dyn Observer>)
     }
 
     /// Takes the warnings of budgets: they are printed, and sent.
@@ -98,31 +106,47 @@ fn send(webhook: &Webhook, event: &str, more: Value) {
     webhook.send(&message);
 }
 
+impl Pauses {
+    /// Sends a pause, if the run was not paused before.
+    fn pause(&self, run: &RunId, more: Value) {
+        if self.set().insert(run.clone()) {
+            send(&self.webhook, "run_paused", more);
+        }
+    }
+
+    fn set(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Observer for Pauses {
     fn observe(&self, observation: &Observation<'_>) {
         let (info, run) = (observation.info, observation.run);
         if info.parent.is_some() {
             return;
         }
+        let id = info.id.as_str();
         match observation.event.kind {
             EventKind::PauseRequested { by, why } => {
-                let more = json!({ "run": info.id.as_str(), "by": by, "why": why });
-                send(&self.0, "run_paused", more);
+                self.pause(&info.id, json!({ "run": id, "by": by, "why": why }));
             }
-            // A call waits for the end of a pause that was sent.
-            EventKind::Paused if run.pause_request().is_none() => {
+            EventKind::Paused => {
                 let record = run.trip_record();
                 let trips = |rule: &&RuleRecord| rule.action == Action::Pause && rule.trips;
                 let rules: Vec<&str> =
                     record.rules.iter().filter(trips).map(|rule| rule.id.as_str()).collect();
-                send(&self.0, "run_paused", json!({ "run": info.id.as_str(), "rules": rules }));
+                self.pause(&info.id, json!({ "run": id, "rules": rules }));
             }
-            EventKind::Resumed | EventKind::ResumeRequested { .. }
-                if run.status() != Status::Paused =>
-            {
-                send(&self.0, "run_resumed", json!({ "run": info.id.as_str() }));
+            EventKind::Resumed | EventKind::ResumeRequested { .. } => {
+                if self.set().remove(&info.id) {
+                    send(&self.webhook, "run_resumed", json!({ "run": id }));
+                }
             }
             _ => {}
         }
+    }
+
+    fn run_ended(&self, info: &RunInfo, _: &Run, _: &Budget) {
+        self.set().remove(&info.id);
     }
 }
