@@ -92,7 +92,7 @@ impl Webhook {
             .answering_within(WEBHOOK_TIMEOUT);
         let (queue, mut messages) = mpsc::channel::<Bytes>(MAX_WEBHOOK_QUEUE);
         let receiver = Receiver { client, base, path, secret };
-        let (sender, pending) = watch::channel(0);
+        let (sender, pending) = watch::channel(0usize);
         let sender = Arc::new(sender);
         let done = Arc::clone(&sender);
         let sending = tokio::spawn(async move {

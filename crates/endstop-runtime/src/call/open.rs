@@ -17,7 +17,7 @@ use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
