@@ -28,5 +28,5 @@ pub(crate) use deadlock::ReadProgress;
 pub(crate) use entry::RunEntry;
 pub(crate) use permit::{AcquireError, ConversationPermit};
 pub(crate) use prices::Prices;
-pub(crate) use registry::{NoRun, Registry, RunOrigin};
+pub(crate) use registry::{NoRun, Registry, RunGroup, RunOrigin};
 pub(crate) use run_log::OpenLogError;

@@ -39,6 +39,7 @@ use super::redact;
 use super::replay::input::with_prices;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
+use crate::webhook::Hook;
 use crate::{live, output};
 use adapted::AdaptedCommand;
 use child::Ended;
@@ -201,9 +202,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     args.check_intercept()?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let hook = Hook::open()?;
+    environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
     if !args.dry_run {
-        environment.accounts = budgets.open(!args.gateway.has_upstream())?;
+        let is_nested = !args.gateway.has_upstream();
+        environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
     }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
@@ -214,8 +218,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     setup.epoch.clone_from(&epoch);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
-    let _live =
-        live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
+    let _live = live::enter(
+        "run",
+        &redact::command(&args.command).join(" "),
+        limits,
+        open.gateway.control_socket(),
+    );
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
@@ -234,6 +242,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
+    hook.end().await;
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
