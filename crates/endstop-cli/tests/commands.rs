@@ -102,7 +102,7 @@ fn replay_says_that_claude_code_costs_are_lower_bounds() {
 fn finding_nothing_is_said() {
     let output = endstop(&["replay", "docs", "--json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("error: there is no run in `docs`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: no run in `docs`"), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["runs"], 0);
     assert_eq!(report["warnings"][0]["kind"], "no_runs");

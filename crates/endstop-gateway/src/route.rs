@@ -173,7 +173,7 @@ pub(crate) enum RouteError {
         runs: String,
     },
     /// A name of a run or child that cannot be one.
-    #[error("`{name}` is no name of a run: {why}")]
+    #[error("`{name}` is not a run's name: {why}")]
     Name {
         /// The invalid name, truncated.
         name: String,

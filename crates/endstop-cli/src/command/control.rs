@@ -155,7 +155,7 @@ impl Where {
             let variable = self.token_env.as_deref().unwrap_or_default();
             let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
             let token = token.ok_or_else(|| {
-                CliError::new(format!("the environment variable `{variable}` holds no token"))
+                CliError::new(format!("environment variable `{variable}` is empty or not set"))
             })?;
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
@@ -219,7 +219,7 @@ impl Fleet {
             }
             several => {
                 let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
                     .with_hint(format!("write more of it: {}", names.join(", "))))
             }
         }
@@ -331,7 +331,7 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// Prints one run as JSON, with its report.
 ///
 /// # Errors
-/// If there is no such run.
+/// If no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let (gateway, run) = fleet.find(&args.run)?;
@@ -358,7 +358,7 @@ fn act(
 /// Stops a run; its calls in flight finish.
 ///
 /// # Errors
-/// If there is no such run.
+/// If no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({ "message": reason("cancelled", args.why.as_deref()) });
     act(&args.at, &args.run, "cancel", &body, out)
@@ -367,7 +367,7 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// Stops a run, or all of them, and aborts the calls in flight.
 ///
 /// # Errors
-/// If there is no such run, or a process does not confirm.
+/// If no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({ "message": reason("killed", args.why.as_deref()) });
     if let Some(run) = &args.run {
@@ -385,7 +385,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
         let asked: Vec<_> = gateways.iter().map(ask).collect();
         let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
         };
         asked.into_iter().map(answer).collect()
     });
@@ -411,7 +411,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 /// Holds the calls of a run.
 ///
 /// # Errors
-/// If there is no such run, or it is paused or stopped.
+/// If no such run, or it is paused or stopped.
 pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({ "by": who(), "message": args.why.as_deref().unwrap_or_default() });
     act(&args.at, &args.run, "pause", &body, out)
@@ -420,7 +420,7 @@ pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 /// Lets the calls of a run continue.
 ///
 /// # Errors
-/// If there is no such run, or it is not paused from outside.
+/// If no such run, or it is not paused from outside.
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "resume", &json!({ "by": who() }), out)
 }
@@ -428,7 +428,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 /// Approves a paused run.
 ///
 /// # Errors
-/// If there is no such run, or no rule pauses it.
+/// If no such run, or no rule pauses it.
 pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({ "rule": args.rule, "limit": args.usd.map(Money::to_decimal) });
     act(&args.at, &args.run, "approve", &body, out)
@@ -437,7 +437,7 @@ pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliE
 /// Sets an external signal of a run.
 ///
 /// # Errors
-/// If there is no such run.
+/// If no such run.
 pub fn signal(args: &SignalArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "signal", &json!({ "name": args.name }), out)
 }

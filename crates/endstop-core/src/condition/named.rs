@@ -135,7 +135,7 @@ named! {
     ["max_retries", "MaxRetries"] retries, "max_retries(5)",
         RetryLimitReached, "the run after so many model requests beyond a step's first";
     ["max_depth", "MaxDepth"] depth, "max_depth(3)",
-        StepsLimitReached, "a sub-agent deeper than this; the run itself goes on";
+        StepsLimitReached, "a sub-agent deeper than this; the run itself continues";
 }
 
 /// The spelling and row of a name, if it is one.

@@ -227,7 +227,7 @@ impl<'t> Parser<'t> {
             }
             Some(TokenKind::Word(word)) => self.named_thing(word, first),
             Some(TokenKind::Literal(_)) => {
-                Err(Diagnostic::new("an amount alone is no condition", span)
+                Err(Diagnostic::new("an amount alone is not a condition", span)
                     .with_help("name what is measured first: `steps >= 25`"))
             }
             Some(TokenKind::Compare(_)) => {

@@ -78,7 +78,7 @@ fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
 /// Whether an address can be used; the error explains the written text.
 fn address(text: &str) -> Result<(), String> {
     if text.is_empty() {
-        return Err("there is no address; is a variable unset?".to_owned());
+        return Err("empty address; is a variable unset?".to_owned());
     }
     let text_shown = shown(text);
     if !text.starts_with("http://") && !text.starts_with("https://") {

@@ -107,7 +107,7 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    CliError::new(format!("there is no run in {}{more}", names.join(", ")))
+    CliError::new(format!("no run in {}{more}", names.join(", ")))
         .with_hint("`endstop replay --formats` lists what is read")
 }
 

@@ -63,7 +63,7 @@ impl Observer for Waiting {
                         format!("; continues by itself once {}", trip::reset_text(reset))
                     }
                     (None, true) => {
-                        format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id)
+                        format!("; POST /endstop/v1/runs/{}/approve lets it continue", info.id)
                     }
                     (None, false) => "; with --control it could be approved".to_owned(),
                 };
