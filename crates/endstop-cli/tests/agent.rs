@@ -24,7 +24,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
     assert_data_eq!(
         stderr,
         str![[r#"
-warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
+warning: `scripted` has no price, so no cost limit applies; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
 model scripted, stops at 50 steps or 10m (the default; set others with --usd,
   --steps, --tokens, --timeout, --stop or --policy)
 completed · 1 step · 46 tokens · cost unknown · [..] · run [..]

@@ -285,6 +285,6 @@ fn what_is_no_transcript_is_an_error_when_it_is_named() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     assert!(said.contains("Cargo.toml: not read, of no known format"), "{said}");
-    assert!(said.contains("`endstop replay --formats` lists what is read"), "{said}");
+    assert!(said.contains("`endstop replay --formats` lists the formats"), "{said}");
     assert_eq!(endstop(&["replay", "no/such/directory"]).status.code(), Some(2));
 }

@@ -157,7 +157,7 @@ pub(crate) enum RouteError {
     Unnamed,
     /// No run is named but by a key, and the gateway has not issued that.
     #[error(
-        "this gateway knows a run by the key that it has issued, and the request brings none of those: send \
+        "this gateway knows a run by the key that it has issued, and the request has none of those: send \
          one as the API key"
     )]
     UnknownKey,

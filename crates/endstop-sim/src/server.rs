@@ -140,7 +140,7 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             return failed(route.family(), 413, "The request is too large.");
         }
-        Err(_) => return failed(route.family(), 400, "The request did not come to its end."),
+        Err(_) => return failed(route.family(), 400, "The request is incomplete."),
     };
     match read(&route, &bytes) {
         Ok(request) => answer(&route, request, &bytes, shared).await,

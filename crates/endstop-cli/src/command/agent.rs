@@ -274,7 +274,7 @@ async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
     if token.signal().is_some_and(|signal| is_ours(signal.source.as_deref())) {
-        output::note("stopping after what is in flight; Ctrl-C again cuts it");
+        output::note("stopping after the calls in flight; Ctrl-C again aborts them");
     }
 }
 
@@ -344,7 +344,7 @@ fn build(
 
 fn delegate(agent: &AgentLoop) -> Arc<dyn endstop::tool::Tool> {
     agent.as_tool(
-        "Gives a task to another agent with the same tools. It knows nothing of this conversation, and what \
+        "Give a task to another agent with the same tools. It knows nothing of this conversation, and what \
          it spends counts in the limits of this run.",
     )
 }

@@ -144,7 +144,7 @@ fn whole_number(
     }
     u64::try_from(thousandths / 1_000).map_err(|_| {
         Diagnostic::new("the number is too large", span)
-            .with_help("leave the limit out if there is to be none")
+            .with_help("leave the key out for no limit")
     })
 }
 

@@ -50,7 +50,7 @@ impl fmt::Display for Refused {
         write!(f, "{}: {} asked, ", self.dimension, show(self.asked))?;
         if self.settled == u64::MAX {
             return f
-                .write_str("nothing is admitted, for the amounts spent are too large to count");
+                .write_str("nothing is admitted, because the spend is too large to count");
         }
         if self.limit == u64::MAX {
             return f.write_str("more than can be counted");

@@ -123,7 +123,7 @@ pub(super) async fn list(
             output::note(&format!("{} more; --json lists all", count((runs.len() - shown) as u64)));
         }
         output::note(
-            "endstop agent --resume RUN goes on with one that is paused or whose process died; with a prompt, with \
+            "endstop agent --resume RUN continues a run that is paused or whose process died; with a prompt, with \
              the conversation of any",
         );
     }

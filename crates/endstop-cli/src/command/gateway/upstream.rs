@@ -5,7 +5,7 @@ use endstop_gateway::{Upstreams, UpstreamsError};
 use super::script;
 
 /// What to write instead.
-pub(super) const HINT: &str = "an address is such as `https://api.openai.com/v1`; see --upstream";
+pub(super) const HINT: &str = "write an address such as `https://api.openai.com/v1`";
 /// The interfaces by their names, and the variable that each stands for.
 const INTERFACES: [(&str, &str); 3] = [
     ("openai", "OPENAI_BASE_URL"),

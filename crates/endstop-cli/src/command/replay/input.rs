@@ -108,7 +108,7 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         more => format!(" and {more} more"),
     };
     CliError::new(format!("no run in {}{more}", names.join(", ")))
-        .with_hint("`endstop replay --formats` lists what is read")
+        .with_hint("`endstop replay --formats` lists the formats")
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.

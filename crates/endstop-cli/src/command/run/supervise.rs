@@ -351,7 +351,7 @@ impl Supervisor<'_> {
         let pid = getpid();
         self.announce(&match reset {
             Some(reset) => format!(
-                "endstop: calls wait, and the run continues by itself once {}; `kill -USR1 {pid}` continues it now",
+                "endstop: calls wait, and the run continues when {}; `kill -USR1 {pid}` continues it now",
                 trip::reset_text(reset)
             ),
             None => format!(
