@@ -141,8 +141,11 @@ impl<'t> Parser<'t> {
                 let span =
                     if has_then { before.start..span.start } else { self.span_from(part_token) };
                 let span = trimmed_end(span, self.tokens);
-                return Err(Diagnostic::new("`then` next to `and` or `or` needs parentheses", span)
-                    .with_help("write `(a then b) and c`, or `a then (b and c)`"));
+                return Err(Diagnostic::new(
+                    "`then` next to `and` or `or` needs parentheses",
+                    span,
+                )
+                .with_help("write `(a then b) and c`, or `a then (b and c)`"));
             }
             has_then = is_then;
             parts.push(part);

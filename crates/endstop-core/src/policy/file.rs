@@ -336,8 +336,10 @@ fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
 
 fn at_least_one(count: &Spanned<u64>) -> Result<u64, Diagnostic> {
     match *count.get_ref() {
-        0 => Err(Diagnostic::new("an output cap of 0 allows no response".to_string(), count.span())
-            .with_help("write at least 1")),
+        0 => {
+            Err(Diagnostic::new("an output cap of 0 allows no response".to_string(), count.span())
+                .with_help("write at least 1"))
+        }
         count => Ok(count),
     }
 }
