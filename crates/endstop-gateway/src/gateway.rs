@@ -47,7 +47,7 @@ pub enum StartError {
     #[error("{0}")]
     Certificates(String),
     /// The authority for intercepted connections cannot be made.
-    #[error("there are no certificates for intercepted connections: {0}")]
+    #[error("no certificates for intercepted connections: {0}")]
     Authority(String),
     /// The directory of stored runs cannot be used.
     #[error("runs cannot be stored in `{}`: {why}", directory.display())]
@@ -265,7 +265,7 @@ impl Gateway {
     }
 
     /// Ends the pause of a run from outside. Waiting calls continue. Rules that pause the run are not affected. Returns `false`
-    /// if there is no such run or no such pause.
+    /// if no such run or no such pause.
     pub fn resume(&self, id: &RunId, by: &str) -> bool {
         self.registry.get(id).is_some_and(|entry| entry.resume(by))
     }
@@ -289,7 +289,7 @@ impl Gateway {
     }
 
     /// Waits until a run has stopped or is paused, and returns its status. Returns immediately if it is so already. A
-    /// run that ended naturally may continue, so this waits for it. Waits forever if there is no such run.
+    /// run that ended naturally may continue, so this waits for it. Waits forever if no such run.
     ///
     /// # Cancel safety
     /// It can be dropped and called again.
