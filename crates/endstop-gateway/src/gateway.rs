@@ -265,7 +265,7 @@ impl Gateway {
     }
 
     /// Ends the pause of a run from outside. Waiting calls continue. Rules that pause the run are not affected. Returns `false`
-    /// if no such run or no such pause.
+    /// if there is no such run or no such pause.
     pub fn resume(&self, id: &RunId, by: &str) -> bool {
         self.registry.get(id).is_some_and(|entry| entry.resume(by))
     }
@@ -289,7 +289,7 @@ impl Gateway {
     }
 
     /// Waits until a run has stopped or is paused, and returns its status. Returns immediately if it is so already. A
-    /// run that ended naturally may continue, so this waits for it. Waits forever if no such run.
+    /// run that ended naturally may continue, so this waits for it. Waits forever if there is no such run.
     ///
     /// # Cancel safety
     /// It can be dropped and called again.

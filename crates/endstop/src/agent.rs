@@ -268,7 +268,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`]. Also if no such run, or another process drives it.
+    /// Like [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
     ///
     /// # Cancel safety
     ///
