@@ -385,7 +385,7 @@ impl Upstreams {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamsError {
     /// It is no valid address.
-    #[error("`{text}` is no address of an upstream: {why}")]
+    #[error("`{text}` is not an address of an upstream: {why}")]
     Address {
         /// The given text, without secrets.
         text: String,

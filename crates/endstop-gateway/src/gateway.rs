@@ -47,7 +47,7 @@ pub enum StartError {
     #[error("{0}")]
     Certificates(String),
     /// The authority for intercepted connections cannot be made.
-    #[error("there are no certificates for intercepted connections: {0}")]
+    #[error("no certificates for intercepted connections: {0}")]
     Authority(String),
     /// The directory of stored runs cannot be used.
     #[error("runs cannot be stored in `{}`: {why}", directory.display())]

@@ -156,7 +156,7 @@ pub(crate) enum RouteError {
     Unnamed,
     /// No run is named but by a key, and the gateway has not issued that.
     #[error(
-        "this gateway knows a run by the key that it has issued, and the request brings none of those: send \
+        "this gateway knows a run by the key that it has issued, and the request has none of those: send \
          one as the API key"
     )]
     UnknownKey,
@@ -184,7 +184,7 @@ pub(crate) enum RouteError {
         runs: String,
     },
     /// A name of a run or child that cannot be one.
-    #[error("`{name}` is no name of a run: {why}")]
+    #[error("`{name}` is not a run's name: {why}")]
     Name {
         /// The invalid name, truncated.
         name: String,

@@ -165,7 +165,7 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         if args.runs || args.resume.as_deref() == Some("") {
             return keep::list(args.store.as_deref(), args.json, out).await;
@@ -296,7 +296,7 @@ async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
     if token.signal().is_some_and(|signal| is_ours(signal.source.as_deref())) {
-        output::note("stopping after what is in flight; Ctrl-C again cuts it");
+        output::note("stopping after the calls in flight; Ctrl-C again aborts them");
     }
 }
 
@@ -367,7 +367,7 @@ fn build(
 
 fn delegate(agent: &AgentLoop) -> Arc<dyn endstop::tool::Tool> {
     agent.as_tool(
-        "Gives a task to another agent with the same tools. It knows nothing of this conversation, and what \
+        "Give a task to another agent with the same tools. It knows nothing of this conversation, and what \
          it spends counts in the limits of this run.",
     )
 }
@@ -421,7 +421,7 @@ async fn resumed(
 fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentState, CliError> {
     let held = end::held(&state);
     if held.is_empty() {
-        output::warn("no pause rule holds this run up: there is nothing to approve");
+        output::warn("no pause rule pauses this run, so --approve has no effect");
         return Ok(state);
     }
     if approval.is_empty() {
@@ -436,7 +436,8 @@ fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentSta
     let rule = rules.find(|id| !limits::take_an_amount(&setup.policy, std::iter::once(*id)));
     let rule = rule.unwrap_or_default();
     let problem = format!("rule `{rule}` does not ask about money, so no amount can be approved");
-    Err(CliError::new(problem).with_hint("--approve without an amount lets the run go on past it"))
+    Err(CliError::new(problem)
+        .with_hint("pass --approve without an amount to let the run continue"))
 }
 
 fn cannot_run(error: ExecuteError) -> CliError {

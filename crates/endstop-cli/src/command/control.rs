@@ -194,7 +194,7 @@ impl Where {
             let variable = self.token_env.as_deref().unwrap_or_default();
             let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
             let token = token.ok_or_else(|| {
-                CliError::new(format!("the environment variable `{variable}` holds no token"))
+                CliError::new(format!("environment variable `{variable}` is empty or not set"))
             })?;
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
@@ -258,7 +258,7 @@ impl Fleet {
             }
             several => {
                 let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
                     .with_hint(format!("write more of it: {}", names.join(", "))))
             }
         }
@@ -427,7 +427,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
         let asked: Vec<_> = gateways.iter().map(ask).collect();
         let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
         };
         asked.into_iter().map(answer).collect()
     });

@@ -309,7 +309,7 @@ fn not_started(error: &StartError) -> CliError {
 /// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
 pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
     asked_to_end().await;
-    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    output::note("endstop: ending after the calls in flight; Ctrl-C again ends it immediately");
     tokio::select! {
         () = ending => ExitCode::SUCCESS,
         () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),

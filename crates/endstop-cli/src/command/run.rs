@@ -161,7 +161,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
     if let Ok((_, Some(signal))) = &result {
@@ -362,8 +362,8 @@ async fn supervised(
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
-    let signals =
-        Signals::new().map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
+    let signals = Signals::new()
+        .map_err(|error| CliError::new(format!("cannot receive signals: {error}")))?;
     let main = child::begin(&start.command, &start.variables)?;
     let mut terminal = Terminal::of_process();
     terminal::write_from_the_background();

@@ -154,7 +154,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         warn_folded(&warnings);
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
-            true => Err(CliError::new("no transcripts where the known tools keep theirs")
+            true => Err(CliError::new("no transcripts in the directories of the known tools")
                 .with_hint("name files or directories of transcripts")),
         };
     }

@@ -73,7 +73,7 @@ impl RunGroup {
 #[derive(Debug, Error)]
 pub(crate) enum NoRun {
     /// There are too many, and none of them can be evicted.
-    #[error("there are too many runs, and those that have not ended are not forgotten")]
+    #[error("too many runs that have not ended")]
     Full,
     /// The client has too many, and none of them can be evicted.
     #[error("too many runs of this client have not ended")]

@@ -69,7 +69,7 @@ pub enum AccountProblem {
     #[error("a name has 1 to {MAX_ACCOUNT_NAME_BYTES} letters, digits, `-`, `_` or `.`")]
     Name,
     /// There is no limit.
-    #[error("there is no `limit`")]
+    #[error("missing `limit`")]
     NoLimit,
     /// A limit cannot be read.
     #[error(transparent)]
