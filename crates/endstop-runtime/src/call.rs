@@ -4,7 +4,6 @@ mod accounts;
 mod fit;
 mod input;
 mod open;
-mod output_speed;
 mod plan;
 mod pricing;
 mod refused;
