@@ -1,6 +1,7 @@
 //! Model calls: planned before they begin, reserved, and settled exactly once.
 
 mod accounts;
+mod admission;
 mod fit;
 mod input;
 mod open;

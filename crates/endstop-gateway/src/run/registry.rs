@@ -10,7 +10,7 @@ use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
 use thiserror::Error;
 
-use super::entry::{Eviction, RunEntry};
+use super::entry::{Eviction, RunEntry, RunOrigin};
 use super::run_log::{OpenLogError, RunLogDir};
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::{Config, Key, KeyRuns, Runs};
@@ -30,17 +30,6 @@ pub(crate) struct Registry {
     uses: AtomicU64,
     /// The runs in memory that each client has begun.
     shares: Arc<Shares>,
-}
-
-/// The call that begins a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RunOrigin<'o> {
-    /// The model that it asks for.
-    pub(crate) model: &'o str,
-    /// The provider that it goes to.
-    pub(crate) provider: &'o str,
-    /// The client whose share it counts in, if clients are distinguished.
-    pub(crate) client: Option<ClientId>,
 }
 
 /// Why there is no run for a call.

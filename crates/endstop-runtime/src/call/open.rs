@@ -11,9 +11,10 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
+use super::admission::{Admitted, NotAdmitted};
 use super::fit::CallRoom;
 use super::input::InputBound;
-use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
+use super::plan::{CallPlan, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
 use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
