@@ -77,9 +77,10 @@ pub struct Config {
     pub control: Control,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
-    /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
-    /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
-    /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
+    /// The directory of stored runs, each in a separate file (`<run>.jsonl`, an Endstop trace). A run that was
+    /// evicted, or whose gateway has died, continues from its file when it is named again. One process uses a
+    /// directory at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the
+    /// process.
     ///
     /// The gateway logs each call before sending it, and logs its cost before the client can send another. The log
     /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
@@ -286,7 +287,7 @@ pub struct Bounds {
     pub connections_per_client: usize,
     /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
-    /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
+    /// Runs in memory. The longest idle one that has ended is evicted first. One that has not ended is evicted only
     /// if runs are stored ([`Config::stored_runs`]); otherwise new ones get 503.
     pub runs: usize,
     /// Runs in memory that one client has begun; further ones get 429. A client is the same as for

@@ -1,7 +1,7 @@
 //! The runs of a gateway.
 //!
-//! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and one below it for each
-//! conversation beside the first. All draw on one ledger; loops and results are judged for each conversation.
+//! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and a child of it for each
+//! conversation other than the first. All draw on one ledger; loops and results are judged for each conversation.
 
 mod conversation;
 mod conversation_match;

@@ -56,6 +56,7 @@ mod messages;
 mod output_contract;
 mod output_kinds;
 mod parts;
+mod plan_window;
 mod price_fields;
 mod provider_tools;
 mod read_error;
@@ -83,6 +84,7 @@ pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, i
 pub use json::JsonError;
 pub use known_fields::KNOWN_FIELDS;
 pub use output_kinds::{OUTPUT_KINDS, OutputClass, OutputKind, OutputKinds, SPEECH};
+pub use plan_window::{PlanReset, PlanWindow};
 pub use price_fields::{
     Attempts, BACKGROUND, FieldRule, HEADERS, PRICE_FIELDS, PriceField, PriceHeader,
     STORED_CONVERSATION,

@@ -34,7 +34,7 @@ pub struct ModelProvider {
     pub api: Option<ProviderApi>,
 }
 
-/// What a provider's own API is known by, and which of its error responses are free.
+/// The signs of a provider's own API, and which of its error responses are free.
 ///
 /// ```
 /// use endstop_runtime::{ErrorBilling, ProviderApi};
@@ -56,7 +56,7 @@ pub struct ProviderApi {
     pub server: Option<&'static str>,
     /// The most output tokens that it makes in a second.
     pub fastest_output: u64,
-    /// Statuses of error responses in the shape of the API that are free, beside those of refused requests.
+    /// Statuses of error responses in the shape of the API that are free, other than those of refused requests.
     pub free: &'static [u16],
     /// Statuses of refused requests that are charged if the response has the text.
     pub charged: Option<(u16, &'static str)>,
@@ -64,7 +64,7 @@ pub struct ProviderApi {
     pub source: &'static str,
 }
 
-/// What an error without a status is taken for.
+/// The status assumed for an error without one.
 const FAILED_STATUS: u16 = 500;
 
 /// Output tokens a second of a provider for which no rate is known: above what GPUs make of any large model.
@@ -189,7 +189,7 @@ impl ProviderApi {
         Self::of(provider).map_or(USUAL_OUTPUT, |api| api.fastest_output)
     }
 
-    /// What is known of the charge for an error response. `is_in_shape` says whether it is in the shape of the API.
+    /// The charge for an error response, if known. `is_in_shape` says whether it is in the shape of the API.
     #[must_use]
     pub fn billing(&self, status: u16, is_in_shape: bool, body: &[u8]) -> ErrorBilling {
         let has = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
@@ -200,7 +200,7 @@ impl ProviderApi {
         }
     }
 
-    /// What is known of the charge for an error response of `api`, or of an upstream that is nobody's own API.
+    /// The charge for an error response of `api`, or of an upstream that is not a known provider's API.
     #[must_use]
     pub fn billing_of(
         api: Option<&Self>,
@@ -215,8 +215,8 @@ impl ProviderApi {
         }
     }
 
-    /// What is known of the charge for an error that a response of `api` carries instead of output. `status` is the one that
-    /// the error names.
+    /// The charge for an error that a response of `api` carries instead of output. `status` is the one that the error
+    /// names.
     #[must_use]
     pub fn billing_inside(api: Option<&Self>, status: Option<u16>) -> ErrorBilling {
         match Self::billing_of(api, status.unwrap_or(FAILED_STATUS), true, &[]) {

@@ -87,8 +87,8 @@ pub(super) struct AdmittedCall {
 }
 
 impl AdmittedCall {
-    /// Begins to send the call, in the form that its upstream is known to take. Returns the warnings for the client
-    /// beside it.
+    /// Begins to send the call, in the form that its upstream is known to take. Also returns the warnings for the
+    /// client.
     pub(super) fn into_in_flight(
         self,
         context: &CallContext,
@@ -162,7 +162,7 @@ pub(super) async fn admit(
                 if waiting.stuck_for() >= MAX_DEADLOCK_WAIT.min(config.pause.0) {
                     return Err(Box::new(respond::deadlocked(run, dialect)));
                 }
-                // If the run is cut meanwhile, the next try says so.
+                // If the run is aborted in the meantime, the next try reports it.
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
@@ -283,7 +283,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Records what the request says, and lets the call begin.
+    /// Records the request and starts the call.
     fn begin(
         &mut self,
         permit: &ConversationPermit,
@@ -546,7 +546,7 @@ fn begin_call(
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(AdmissionBlocked::ByOthers),
         Err(NotBegun::AwaitsAccount(wait)) => Err(AdmissionBlocked::ByAccount(wait)),
-        // Each time a step begins, so that the limit of steps ends it at the latest.
+        // Each time a step begins, so that the step limit ends it at the latest.
         Err(NotBegun::WrapUpDue) => {
             state.close_step();
             begin_call(state, call, digest, blocked)
@@ -611,7 +611,7 @@ fn record_result(run: &RunHandle, call: &ToolCall, result: &ToolResult) {
     }
 }
 
-/// Returns the warnings that no client was told yet.
+/// Returns the warnings that no client has received yet.
 fn warnings(run: &RunHandle) -> Option<String> {
     let notices = run.take_notices();
     if notices.is_empty() {

@@ -102,7 +102,7 @@ impl ParsedCall {
     }
 }
 
-/// Reads the body of a request as it came. Returns the response if it is too large or broken.
+/// Reads the body of a request unchanged. Returns the response if it is too large or broken.
 pub(super) async fn raw_body(
     config: &Config,
     incoming: Incoming,

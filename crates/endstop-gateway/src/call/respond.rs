@@ -1,4 +1,4 @@
-//! Responses of the gateway's own: stop responses (`docs/semantics.md` section 6) and errors.
+//! The gateway's own responses: stop responses (`docs/semantics.md` section 6) and errors.
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -17,9 +17,9 @@ use crate::refused_call::CallRefusal;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
 
-/// The stop reason, in responses of the gateway's own.
+/// The stop reason, in the gateway's own responses.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
-/// Beside [`REASON_HEADER`]: the call was made before it was stopped, so that it has a cost.
+/// Sent with [`REASON_HEADER`]: the call was made before it was stopped, so that it has a cost.
 pub(super) const CHARGED_HEADER: &str = "x-endstop-charged";
 /// The texts of warn rules that tripped.
 pub(super) const WARNING_HEADER: &str = "x-endstop-warning";

@@ -40,7 +40,7 @@ pub(crate) enum NotAdmitted {
     Unpriced,
     /// An account said so, or its store failed.
     Account(AccountBlock),
-    /// It would fit if other calls in flight were settled; nobody was told anything.
+    /// It would fit if other calls in flight were settled; no core or observer has seen it.
     OthersHold,
     /// It does not fit together with the wrap-up after it, and the next step would be that wrap-up.
     WrapUpDue,
@@ -81,8 +81,8 @@ impl LockedChain<'_> {
         said.max_by_key(|it| *it == OnServerError::Auto) == Some(OnServerError::Free)
     }
 
-    /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest
-    /// rates of the runs concerned, else what the outermost one says.
+    /// The charge in the ledger for a call without a price. All nodes get the same amount: the most expensive rates
+    /// of the runs concerned, or what the outermost one says.
     pub(crate) fn unpriced(&self) -> OnUnpriced {
         let mut all = self.cores().map(RunCore::unpriced);
         let first = all.next().unwrap_or_default();
@@ -96,14 +96,14 @@ impl LockedChain<'_> {
         })
     }
 
-    /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
+    /// Whether a budget beyond the runs' own rules limits money and the cost of the call cannot be known.
     fn is_untold_money(&self, plan: &PlannedCall<'_>) -> bool {
         let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
         plan.unpriced() == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
 
-    /// Whether the budget above the outermost run refuses even the least of a call, and not only for what others
-    /// hold now: then nothing is to begin of it, its step neither.
+    /// Whether the budget above the outermost run refuses even the smallest form of a call, and not only because of
+    /// the current holds of others: then neither the call nor its step should begin.
     ///
     /// # Errors
     /// The refusal.
@@ -121,8 +121,8 @@ impl LockedChain<'_> {
         }
     }
 
-    /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
-    /// core begins the wrap-up early enough.
+    /// Reports how much the next ordinary step and the wrap-up after it may spend, before the step begins: the core
+    /// begins the wrap-up early enough.
     pub(crate) fn look_ahead(&mut self, plan: &PlannedCall<'_>) {
         self.look_ahead_beside(plan, self.own_budget().held());
     }
@@ -132,22 +132,22 @@ impl LockedChain<'_> {
         self.record_own(&kind, Detail::None);
     }
 
-    /// What the next ordinary step and the wrap-up after it may spend, beside what is held.
+    /// The most that the next ordinary step and the wrap-up after it may spend, with other holds added.
     fn ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) -> EventKind<'static> {
         let output = plan.max_output().min(plan.min_output().max(WRAP_UP_OUTPUT_TOKENS));
         let unpriced = self.own_core().unpriced();
         plan.worst_with_wrap_up(output).beside_held(held, unpriced)
     }
 
-    /// Whether a step that begins now would be the wrap-up. So it is for a further attempt if the first ones have spent what
-    /// was kept for it.
+    /// Whether a step that begins now would be the wrap-up. The same applies to a further attempt if the first ones
+    /// have spent the reserve for it.
     fn is_wrap_up_due(&mut self, plan: &PlannedCall<'_>) -> bool {
         let held = self.own_budget().held();
         let reserve = self.ahead_beside(plan, held);
         self.would_finish(&reserve)
     }
 
-    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    /// Reserves the worst case of a call, its output cap lowered to fit, and starts the attempt.
     pub(crate) fn begin_call(
         &mut self,
         plan: &PlannedCall<'_>,
@@ -190,7 +190,7 @@ impl LockedChain<'_> {
                 return Err(NotAdmitted::Both);
             }
         };
-        // What is held already is not counted beside itself.
+        // The call's own hold is not counted twice.
         let held = hold.amounts();
         let detail = Detail::Request {
             model,

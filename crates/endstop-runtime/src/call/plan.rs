@@ -136,7 +136,7 @@ impl<'p> PlannedCall<'p> {
         Self { granted, ..self }
     }
 
-    /// What accounts hold for it.
+    /// The amounts that accounts hold for it.
     pub(super) const fn granted(&self) -> &Limits {
         &self.granted
     }
@@ -219,18 +219,18 @@ impl<'p> PlannedCall<'p> {
         counted.saturating_add(estimate_tokens(tokens.saturating_sub(counted)))
     }
 
-    /// The worst case with an output cap, without what is kept for a wrap-up.
+    /// The worst case with an output cap, without the reserve for a wrap-up.
     pub(crate) fn worst(&self, output: u64) -> Worst {
         let input = self.most_input();
         Worst { input, output, cost: self.cost(input, output) }
     }
 
-    /// As [`CallPlan::worst`], with what is kept.
+    /// Like [`CallPlan::worst`], including the reserve for a wrap-up.
     pub(super) fn worst_with_wrap_up(&self, output: u64) -> Worst {
         self.with_wrap_up(self.worst(output))
     }
 
-    /// A worst case, and what is kept for a wrap-up after it.
+    /// A worst case plus the reserve for a wrap-up after it.
     pub(super) fn with_wrap_up(&self, worst: Worst) -> Worst {
         if !self.keeps_wrap_up {
             return worst;
@@ -244,7 +244,7 @@ impl<'p> PlannedCall<'p> {
         }
     }
 
-    /// What the ledger holds for the call.
+    /// The amounts that the ledger holds for the call.
     pub(super) fn amounts(&self, worst: Worst) -> Amounts {
         let Worst { input, output, cost } = worst;
         settled(&TokenUsage { input, output, ..TokenUsage::default() }, cost, self.unpriced)
@@ -287,13 +287,13 @@ fn plus(a: Cost, b: Cost) -> Cost {
 }
 
 impl Worst {
-    /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
-    /// without a price costs what the run's policy says.
+    /// As an event for the run of a budget: the budget's holds for other calls in flight are added. A call without a
+    /// price costs what the run's policy says.
     pub(crate) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
         self.beside_held(budget.held(), unpriced)
     }
 
-    /// As [`Worst::beside`], beside so much.
+    /// Like [`Worst::beside`], with given amounts as the holds of other calls.
     pub(super) fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
         let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
         let cost = match (self.cost, unpriced) {

@@ -1,4 +1,4 @@
-//! What the console says of each event.
+//! The lines of the console for each event.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use endstop_runtime::ledger::Budget;
 /// Columns of the words of a rule.
 const RULE_COLUMNS: usize = 120;
 
-/// What is remembered of a run between its events.
+/// The state of a run between its events.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) time: Time,
@@ -153,7 +153,7 @@ impl Seen {
         Line::new(Kind::Step, message)
     }
 
-    /// What comes from outside the model and its tools.
+    /// Signals from outside the model and its tools.
     fn intervention(&mut self, options: &Options, observation: &Observation<'_>) -> Option<Line> {
         let name = |text: &str| clean_to(text, NAME);
         let words = |text: &str| clean_to(text, options.max_width);
@@ -190,8 +190,9 @@ impl Seen {
                 (Kind::Pause, format!("Paused by {}{why}", name(by)))
             }
             EventKind::ResumeRequested { by } => (Kind::Exec, format!("Resumed by {}", name(by))),
-            EventKind::Approved { rule, limit } => {
-                (Kind::Exec, approved(&name(rule), limit.as_ref()))
+            EventKind::Approved { rule, limit, by, .. } => {
+                let by = if by.is_empty() { String::new() } else { format!(" by {}", name(by)) };
+                (Kind::Exec, approved(&name(rule), limit.as_ref()) + &by)
             }
             _ => return None,
         };
@@ -229,7 +230,7 @@ impl Seen {
     }
 }
 
-/// What a reply tells of itself.
+/// The facts about a reply.
 struct ReplyFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
@@ -349,6 +350,6 @@ fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     if node.state != Truth::True {
         return None;
     }
-    // What stands under a `not` is false where the whole is true.
+    // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
 }
