@@ -1,7 +1,9 @@
 //! Keys of clients: those that the gateway has issued name a run, and never reach an upstream.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -100,6 +102,15 @@ const SECRET_PARAMETERS: &[&str] = &[
 const SECRET_HEADERS: &[&str] =
     &["key", "token", "secret", "auth", "cookie", "password", "credential", "signature"];
 
+static FIND_SECRET_HEADER: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let built = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(SECRET_HEADERS);
+    #[expect(
+        clippy::expect_used,
+        reason = "eight short words are far below the limits of the library"
+    )]
+    built.expect("the words are few and short")
+});
+
 /// Headers that only look like one of these.
 const PLAIN_HEADERS: &[&str] = &["idempotency-key", "x-idempotency-key", "sec-websocket-key"];
 
@@ -111,7 +122,7 @@ pub(crate) fn is_secret_parameter(name: &[u8]) -> bool {
 /// Whether a header of a request carries a key, by its name.
 pub(crate) fn is_secret_header(name: &HeaderName) -> bool {
     let name = name.as_str();
-    SECRET_HEADERS.iter().any(|part| name.contains(part)) && !PLAIN_HEADERS.contains(&name)
+    FIND_SECRET_HEADER.is_match(name) && !PLAIN_HEADERS.contains(&name)
 }
 
 /// The values of a query that are keys, as they are and without escapes.

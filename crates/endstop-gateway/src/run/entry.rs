@@ -26,12 +26,22 @@ use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::quotas::Quotas;
-use super::registry::RunOrigin;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use super::unknown_fields::UnknownFields;
 use crate::client::{ClientId, ClientShare};
 use crate::config::Config;
+
+/// The call that begins a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOrigin<'o> {
+    /// The model that it asks for.
+    pub(crate) model: &'o str,
+    /// The provider that it goes to.
+    pub(crate) provider: &'o str,
+    /// The client whose share it counts in, if clients are distinguished.
+    pub(crate) client: Option<ClientId>,
+}
 
 /// One run.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
 use thiserror::Error;
 
-use super::entry::{Eviction, RunEntry};
+use super::entry::{Eviction, RunEntry, RunOrigin};
 use super::run_log::{OpenLogError, RunLogDir};
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::{Config, KeyTable, Runs};
@@ -35,17 +35,6 @@ pub(crate) struct Registry {
     shares: Arc<Shares>,
     /// Groups whose runs are killed, each with the reason.
     killed: Mutex<Vec<(RunGroup, String)>>,
-}
-
-/// The call that begins a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RunOrigin<'o> {
-    /// The model that it asks for.
-    pub(crate) model: &'o str,
-    /// The provider that it goes to.
-    pub(crate) provider: &'o str,
-    /// The client whose share it counts in, if clients are distinguished.
-    pub(crate) client: Option<ClientId>,
 }
 
 /// Runs that are killed together.

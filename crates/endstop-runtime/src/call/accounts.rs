@@ -8,7 +8,8 @@ use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money};
 
-use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use super::admission::NotAdmitted;
+use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
