@@ -17,6 +17,9 @@ pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 /// The longest configuration file that is read, in bytes: a line for each option has some kilobytes.
 pub(crate) const MAX_CONFIG_BYTES: usize = 1 << 20;
 
+/// The longest file of the kill epoch that is read, in bytes: a number and a reason.
+pub(crate) const MAX_EPOCH_BYTES: usize = 64 << 10;
+
 /// The longest reason of a pause that is read from its file, in bytes: it is a line for a person.
 pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 

@@ -26,6 +26,8 @@ impl User {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
         command.env("XDG_RUNTIME_DIR", &self.0).env("TMPDIR", &self.0).env("ENDSTOP_CONFIG", "");
+        // `kill --all` reaches every process with the same state directory.
+        command.env("XDG_STATE_HOME", self.0.join("state"));
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -165,7 +167,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     assert!(!user.run(&["ps"]).2.contains("has died"), "it is said once");
     assert_eq!(user.runs().len(), 2);
 
-    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed the runs of 2 gateways;"));
+    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed 2 runs in 2 processes;"));
     for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(124));
     }
@@ -202,7 +204,7 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
 
     assert!(
         user.succeeds(&["kill", "--all", "--why", "bill"])
-            .starts_with("killed the runs of 1 gateway;")
+            .starts_with("killed 1 run in 1 process;")
     );
     agent("first");
     agent("second");
@@ -213,6 +215,95 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     }
     serve.kill().unwrap();
     serve.wait().unwrap();
+}
+
+/// A gateway of the scripted model, with the first line that it prints.
+fn serve(user: &User, options: &[&str]) -> (Child, Value) {
+    let mut serve = user.command(&["serve", "--upstream", "sim", "--listen", "127.0.0.1:0"]);
+    serve.args(["--json"]).args(options);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (serve, serde_json::from_str(&line).unwrap())
+}
+
+#[test]
+fn a_run_that_a_soft_limit_stopped_goes_on_when_it_is_raised_and_a_hard_limit_stays() {
+    let user = User::new("raise");
+    let policy = user.0.join("policy.toml");
+    let text = "[stop]\nlong = 'steps >= 2'\nusd = 'cost >= $5'\n[rule.long]\noverrides = 2\n\
+                grant = { steps = 3 }\n";
+    std::fs::write(&policy, text).unwrap();
+    let (mut gateway, listening) = serve(&user, &["--policy", policy.to_str().unwrap()]);
+    let base = listening["address"].as_str().unwrap();
+    let agent = || {
+        let mut command = user.command(&["demo-agent", "--iterations", "100"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/nightly")).output().unwrap()
+    };
+    agent();
+    let steps =
+        |user: &User| user.run_that("stopped", |run| run["status"] == "stopped")["steps"].as_u64();
+    assert_eq!(steps(&user), Some(2));
+    for (raise, problem) in [
+        (["--usd", "+1"], "the limit of rule `usd` on `cost` is hard"),
+        (["--steps", "+7"], "rule `long` admits 6 more at most"),
+    ] {
+        let (code, _, error) = user.run(&[&["resume", "nightly"][..], &raise].concat());
+        assert!(code == Some(2) && error.contains(problem), "{error}");
+    }
+    let said = user.succeeds(&["resume", "nightly", "--steps", "+4", "--why", "nearly done"]);
+    assert_eq!(said, "nightly: in_progress\n");
+    agent();
+    assert_eq!(steps(&user), Some(6));
+    let shown: Value = serde_json::from_str(&user.succeeds(&["show", "nightly"])).unwrap();
+    let raised = &shown["report"]["verdict"]["overrides"][0];
+    assert_eq!(raised["what"], "approved up to steps 6: nearly done");
+    assert!(raised["by"].as_str().unwrap().contains("(endstop, process "), "{raised}");
+    // An approval by name is of a pause rule: it lifts no limit.
+    assert_eq!(user.run(&["approve", "nightly", "usd", "--usd", "100"]).0, Some(2));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
+fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_works() {
+    let user = User::new("epoch");
+    // Other users may open its runtime directory, so it has no entry there.
+    let open = user.0.join("open");
+    std::fs::create_dir_all(open.join("endstop")).unwrap();
+    std::fs::set_permissions(
+        open.join("endstop"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let trace = user.0.join("trace.jsonl");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let mut hidden = user.command(&["run", "--upstream", "sim", "--steps", "100000", "--trace"]);
+    hidden.arg(&trace).arg("--").arg(endstop).args(["demo-agent", "--iterations", "100000"]);
+    hidden.args(["--pause", "10ms"]).env("XDG_RUNTIME_DIR", &open);
+    let mut hidden = hidden.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(&trace).is_ok_and(|trace| trace.contains("step_begin")) {
+        assert!(Instant::now() < until, "no step begins");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(user.runs().is_empty());
+    let (code, _, error) = user.run(&["kill", "--all", "--why", "bill"]);
+    assert!(code == Some(1) && error.contains("no live process found"), "{error}");
+    assert_eq!(hidden.wait().unwrap().code(), Some(124));
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.contains("bill (killed by "), "{trace}");
+
+    // What `kill --all` holds while it works.
+    let lock = std::fs::File::open(user.0.join("state/endstop/kill-epoch.lock")).unwrap();
+    lock.lock().unwrap();
+    for start in [&["run", "--", "true"][..], &["serve", "--steps", "1"], &["agent", "hello"]] {
+        let (code, _, error) = user.run(start);
+        assert!(code != Some(0) && error.contains("`endstop kill --all` is at work"), "{error}");
+    }
+    lock.unlock().unwrap();
+    // It was begun before this process.
+    assert_eq!(user.run(&["run", "--upstream", "sim", "--no-guard", "--", "true"]).0, Some(0));
 }
 
 #[test]

@@ -235,12 +235,16 @@ pub enum EventKind<'a> {
         /// Who asks.
         by: &'a str,
     },
-    /// A person approved a run that a pause rule holds.
+    /// A person approved a run that a pause rule holds, or raised a limit ([`Run::raised`](crate::Run::raised)).
     Approved {
-        /// The pause rule.
+        /// The rule.
         rule: &'a str,
         /// The new limit of the rule's leaves of one gauge; `None` disarms the rule for this run.
         limit: Option<NewLimit<'a>>,
+        /// Who approves; kept in the override history. Empty if that is not known.
+        by: &'a str,
+        /// Why; may be empty.
+        why: &'a str,
     },
     /// A person lets a run continue that had been stopped: cancellations are removed, and rules are evaluated again,
     /// possibly under a changed policy. If no signal remains, the run continues with its counters; if its last step had ended
@@ -274,7 +278,7 @@ pub enum EventKind<'a> {
 /// assert_eq!(observe(EventKind::StepBegin), Directive::Pause);
 ///
 /// let limit = Some(NewLimit { gauge: "steps", limit: 2 });
-/// observe(EventKind::Approved { rule: "long", limit });
+/// observe(EventKind::Approved { rule: "long", limit, by: "", why: "" });
 /// assert_eq!(observe(EventKind::StepBegin), Directive::Proceed);
 /// assert_eq!(observe(EventKind::StepBegin), Directive::Pause);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -7,6 +7,7 @@ mod ended;
 mod judge;
 pub mod next_trip;
 mod overrides;
+pub mod raise;
 mod raised;
 mod reading;
 mod saved;
@@ -393,7 +394,9 @@ impl Run {
                 self.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
-            EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
+            EventKind::Approved { rule, limit, by, why } => {
+                self.approve(rule, limit.as_ref(), by, why);
+            }
             EventKind::Reopened { by } if event.source == Source::Own => self.reopen(by),
             // The run may also wait with a tool call, which the driver holds back.
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
@@ -490,13 +493,13 @@ impl Run {
         }
     }
 
-    fn approve(&mut self, id: &str, limit: Option<&NewLimit<'_>>) {
+    fn approve(&mut self, id: &str, limit: Option<&NewLimit<'_>>, by: &str, why: &str) {
         let Some(rule) = self.program.rule_of_id(id) else { return };
         let meter = &mut self.state.meter;
         let raised =
             limit.is_some_and(|new| meter.approve(&self.program, rule, new.gauge, new.limit));
         self.state.marks.at_mut(rule).disarmed |= !raised;
-        self.state.overrides.record_approval(&self.state.meter, id, limit);
+        self.state.overrides.record_approval(&self.state.meter, id, limit, (by, why));
         if self.state.status == Status::Paused {
             self.state.status = Status::InProgress;
         }

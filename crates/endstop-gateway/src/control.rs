@@ -7,6 +7,11 @@ mod listen;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use endstop_core::condition::GaugeId;
+use endstop_core::condition::gauge::{GAUGES, Unit};
+use endstop_core::human;
+use endstop_core::run::Status;
+use endstop_core::run::raise::RaiseError;
 use endstop_core::units::Money;
 use endstop_runtime::cancel::{MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
@@ -54,9 +59,9 @@ struct TotalCommand {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Command {
-    /// The reason of a cancellation or a pause.
+    /// The reason.
     message: Option<String>,
-    /// Who pauses or resumes the run.
+    /// Who acts.
     by: Option<String>,
     /// The external signal that is set.
     name: Option<String>,
@@ -64,6 +69,38 @@ struct Command {
     rule: Option<String>,
     /// The new cost limit of the rule, such as `5.00`.
     limit: Option<String>,
+    /// With `resume`: more US dollars than the limit of the run, such as `1.00`.
+    usd: Option<String>,
+    /// The same for tokens.
+    tokens: Option<u64>,
+    /// The same for steps.
+    steps: Option<u64>,
+}
+
+impl Command {
+    /// Who acts.
+    fn by(&self) -> &str {
+        self.by.as_deref().unwrap_or(SOMEONE)
+    }
+
+    /// The reason of a stop, with who acts if the request says so.
+    fn reason(&self, act: &str) -> String {
+        let message = self.message.as_deref().filter(|message| !message.is_empty());
+        match (message, &self.by) {
+            (message, None) => message.unwrap_or(NO_MESSAGE).to_owned(),
+            (None, Some(by)) => format!("{act} by {by}"),
+            (Some(message), Some(by)) => format!("{message} ({act} by {by})"),
+        }
+    }
+
+    /// The limits to raise, each with its amount.
+    fn raises(&self) -> Result<Vec<(GaugeId, u64)>, String> {
+        let usd = self.usd.as_deref().map(str::parse::<Money>).transpose();
+        let usd = usd.map_err(|error| format!("`usd` is no amount: {error}"))?.map(Money::picos);
+        let all =
+            [(GaugeId::Cost, usd), (GaugeId::Tokens, self.tokens), (GaugeId::Steps, self.steps)];
+        Ok(all.into_iter().filter_map(|(gauge, by)| Some((gauge, by?))).collect())
+    }
 }
 
 /// Whether a request is for the control API, and not for an upstream.
@@ -112,11 +149,14 @@ impl ControlService {
         // Admission looks at the switch under the locks of its run. A call that was admitted before is in a run that is
         // cut here, or began while this went on, and the switch stops that one.
         self.kill.turn_on(message);
-        let runs = self.registry.all();
-        for run in &runs {
+        let mut killed = 0u64;
+        for run in self.registry.all() {
+            // One that ended by itself could go on.
+            let is_live = !matches!(run.handle().status(), Status::Stopped | Status::Failed);
+            killed = killed.saturating_add(u64::from(is_live));
             run.kill(kill_signal(message));
         }
-        reply(StatusCode::OK, &json!({ "killed": runs.len() }))
+        reply(StatusCode::OK, &json!({ "killed": killed }))
     }
 }
 
@@ -199,7 +239,7 @@ async fn kill(service: &ControlService, method: &Method, incoming: Incoming) -> 
         return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
     };
     match parsed(&body) {
-        Ok(command) => service.kill_all(command.message.as_deref().unwrap_or(NO_MESSAGE)),
+        Ok(command) => service.kill_all(&command.reason("killed")),
         Err(error) => reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
     }
 }
@@ -247,10 +287,10 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         Ok(command) => command,
         Err(error) => return (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })),
     };
-    let message = command.message.as_deref().unwrap_or(NO_MESSAGE);
+    let (by, why) = (command.by(), command.message.as_deref().unwrap_or_default());
     match act {
-        "cancel" => run.cancel(message, Urgency::Graceful),
-        "kill" => run.cancel(message, Urgency::Now),
+        "cancel" => run.cancel(&command.reason("cancelled"), Urgency::Graceful),
+        "kill" => run.cancel(&command.reason("killed"), Urgency::Now),
         "signal" => match command.name.as_deref() {
             Some(name) if !name.is_empty() => run.signal(name),
             _ => {
@@ -260,17 +300,14 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             }
         },
         "pause" => {
-            let why = command.message.as_deref().unwrap_or_default();
-            if !run.pause(command.by.as_deref().unwrap_or(SOMEONE), why) {
+            if !run.pause(by, why) {
                 let error = "the run has stopped or is paused already";
                 return (StatusCode::CONFLICT, json!({ "error": error }));
             }
         }
         "resume" => {
-            if !run.resume(command.by.as_deref().unwrap_or(SOMEONE)) {
-                let error =
-                    "the run is not paused from outside; `approve` ends the pause of a rule";
-                return (StatusCode::CONFLICT, json!({ "error": error }));
+            if let Err(refused) = resume(run, &command, by) {
+                return refused;
             }
         }
         "approve" => {
@@ -282,8 +319,8 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 }
             };
             let is_approved = match &command.rule {
-                Some(rule) => run.approve_rule(rule, limit),
-                None => run.approve(limit),
+                Some(rule) => run.approve_rule(rule, limit, by, why),
+                None => run.approve(limit, by, why),
             };
             if !is_approved {
                 let error =
@@ -294,6 +331,42 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         _ => return (StatusCode::NOT_FOUND, json!({ "error": "there is no such command" })),
     }
     (StatusCode::OK, one(run))
+}
+
+/// Ends the pause from outside, and raises limits if the request has some.
+fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
+    let raises =
+        command.raises().map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error })))?;
+    let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
+    if !raises.is_empty() {
+        let why = command.message.as_deref().unwrap_or_default();
+        run.raise_limits(&raises, by, why).map_err(|error| refused(not_raised(&error)))?;
+    }
+    let is_resumed = run.resume(by);
+    if !is_resumed && raises.is_empty() {
+        return Err(refused(
+            "the run is not paused from outside; `approve` ends the pause of a rule".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Why limits stay as they are, with what would help.
+fn not_raised(error: &RaiseError) -> String {
+    match error {
+        RaiseError::Hard { .. } => {
+            format!("{error}; a policy with `hard = false` and a `grant` admits more")
+        }
+        RaiseError::Beyond { rule, gauge, most } => {
+            let unit =
+                GAUGES.iter().find(|row| row.name == *gauge).map_or(Unit::Count, |row| row.unit);
+            let most = human::amount(*most, unit);
+            format!(
+                "rule `{rule}` admits {most} more at most; its `overrides` and `grant` in the policy say how much"
+            )
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Every run. A stored run that was not named since the start is not read for it.

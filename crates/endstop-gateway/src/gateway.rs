@@ -254,7 +254,7 @@ impl Gateway {
     /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
     /// Returns whether a rule was approved.
     pub fn approve(&self, id: &RunId, limit: Option<Money>) -> bool {
-        self.registry.get(id).is_some_and(|entry| entry.approve(limit))
+        self.registry.get(id).is_some_and(|entry| entry.approve(limit, "", ""))
     }
 
     /// Pauses a run for someone outside: until [`Gateway::resume`] no call of it begins, calls in flight end as usual, and

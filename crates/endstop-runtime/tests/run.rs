@@ -342,6 +342,9 @@ fn approving_an_unknown_rule_is_refused_and_lifts_no_limit() {
     let limits = run.budget().limits();
     assert!(!run.approve("no such rule", None));
     assert!(!run.approve("no such rule", Some(Money::from_picos(1))));
+    // An approval is of a pause rule: it would raise a hard limit.
+    let stop = run.look(|run| run.program().policy().rules[0].id.clone());
+    assert!(!run.approve(&stop, None) && !run.approve(&stop, Some(Money::from_picos(1 << 60))));
     assert_eq!(run.budget().limits(), limits);
     let lines = recording.lines(&run.info().id);
     assert!(lines.iter().all(|line| !line.contains("no such rule")), "{lines:?}");

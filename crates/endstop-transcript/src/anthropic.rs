@@ -9,8 +9,6 @@
 
 pub(crate) mod message;
 
-use std::borrow::Cow;
-
 use endstop_core::units::Cost;
 use endstop_price::UsageShape;
 use serde_json::Value;
@@ -23,7 +21,7 @@ use super::head::{Keys, first_keys};
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::reading::Reading;
 use super::step::{Full, Reply};
-use super::text::whole_text;
+use super::text::{Text, whole_text};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -152,8 +150,8 @@ impl<'s, 'w> MessageList<'s, 'w> {
         let told = reply_of(self.run.reading, model, message.usage);
         let step = self.run.step_or_begin(None);
         let (_, reply) =
-            self.open.get_or_insert_with(|| (message.id.map(Cow::into_owned), Reply::default()));
-        let finish = message.stop_reason.map(Cow::into_owned).or(reply.finish.take());
+            self.open.get_or_insert_with(|| (message.id.map(Text::into_owned), Reply::default()));
+        let finish = message.stop_reason.map(Text::into_owned).or(reply.finish.take());
         if told.cost.is_some() || reply.cost.is_none() {
             *reply = told;
         }

@@ -48,7 +48,7 @@ pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
     let peek: Peek<'_> = lines.find_map(|line| {
         serde_json::from_slice(line).ok().filter(|peek: &Peek<'_>| peek.session_id.is_some())
     })?;
-    Some(directory.join(format!("{}.jsonl", peek.session_id?)))
+    Some(directory.join(format!("{}.jsonl", peek.session_id.as_deref()?)))
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {

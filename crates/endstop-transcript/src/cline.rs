@@ -12,7 +12,6 @@
 
 mod results;
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use endstop_core::units::Cost;
@@ -25,6 +24,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::step::{CostSource, Failures, Full, Reply};
+use super::text::Text;
 use super::time::Time;
 use super::{Head, RunSink};
 
@@ -87,15 +87,12 @@ fn directory_of(name: &str) -> Option<String> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
     ts: Option<Number>,
-    #[serde(borrow)]
-    say: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    ask: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    say: Option<Text<'a>>,
+    ask: Option<Text<'a>>,
+    text: Option<Text<'a>>,
     /// It is still being written: what it became follows, or nothing did.
     partial: Option<bool>,
     model_info: Option<ModelInfo>,
@@ -110,17 +107,15 @@ struct ModelInfo {
 
 /// The text of `api_req_started`, and of the messages that sum up calls.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    #[serde(borrow)]
-    request: Option<Cow<'a, str>>,
+    request: Option<Text<'a>>,
     tokens_in: Option<Value>,
     tokens_out: Option<Value>,
     cache_writes: Option<Value>,
     cache_reads: Option<Value>,
     cost: Option<Value>,
-    #[serde(borrow)]
-    api_protocol: Option<Cow<'a, str>>,
+    api_protocol: Option<Text<'a>>,
 }
 
 /// A model call whose messages are read.

@@ -12,7 +12,6 @@
 
 mod record;
 
-use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use endstop_price::UsageShape;
@@ -26,7 +25,7 @@ use super::call_charge::ModelCall;
 use super::lines::JsonLines;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
-use super::text::{present, whole_text};
+use super::text::{Text, present, whole_text};
 use super::time::{Time, parse_time};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -127,7 +126,7 @@ impl CodexAssembler<'_, '_> {
         let taken = match &*record.kind {
             "session_meta" => payload(record).map(|meta| self.meta(&meta, time)),
             "turn_context" => payload(record).map(|turn: TurnContext<'_>| {
-                self.run.set_model(turn.model.map(Cow::into_owned));
+                self.run.set_model(turn.model.map(Text::into_owned));
             }),
             "event_msg" => payload(record).map(|event| self.event(&event, time, lines)),
             "response_item" => payload(record).map(|item| {
@@ -224,8 +223,8 @@ impl CodexAssembler<'_, '_> {
             }
             ("function_call" | "custom_tool_call" | "local_shell_call", _) => {
                 let arguments = whole_text(item.arguments.or(item.input).or(item.action));
-                let tool = item.name.map_or_else(|| item.kind.into_owned(), Cow::into_owned);
-                let id = item.call_id.map(Cow::into_owned);
+                let tool = item.name.map_or_else(|| item.kind.into_owned(), Text::into_owned);
+                let id = item.call_id.map(Text::into_owned);
                 self.step(time).call(time, id, tool, arguments)
             }
             ("function_call_output" | "custom_tool_call_output" | "local_shell_call_output", _) => {

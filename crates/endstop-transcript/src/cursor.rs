@@ -8,8 +8,6 @@
 //! - Earlier versions have the messages in the conversation itself. In later versions the list of a workspace only names
 //!   conversations: those are no runs.
 
-use std::borrow::Cow;
-
 use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,7 +18,7 @@ use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::sqlite::{Database, is_with};
 use super::step::{Full, Reply};
-use super::text::{compact, present, text_or_json, word};
+use super::text::{Text, compact, present, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
 
@@ -79,7 +77,7 @@ fn read_conversation(
     sink: &mut dyn RunSink,
 ) {
     let id = composer.composer_id.unwrap_or_default();
-    let run = RunBuilder::new(reading, sink).named(Some(id.as_ref()));
+    let run = RunBuilder::new(reading, sink).named(Some(&*id));
     let model = composer.model_config.and_then(|config| config.model_name);
     let mut chat = Chat { run, model, call: None };
     let wrong = "not a message of this format";
@@ -89,7 +87,7 @@ fn read_conversation(
         }
     }
     for header in composer.full_conversation_headers_only.into_iter().flatten() {
-        let key = format!("bubbleId:{id}:{}", header.bubble_id.unwrap_or_default());
+        let key = format!("bubbleId:{}:{}", &*id, &*header.bubble_id.unwrap_or_default());
         database.each(MESSAGE, [key], &mut |row| {
             if let Some(text) = database.text(row, 0)
                 && let Some(bubble) = reading.parse_text::<Bubble<'_>>(&text, wrong)
@@ -103,29 +101,24 @@ fn read_conversation(
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Workspace<'a> {
-    #[serde(borrow)]
     all_composers: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Composer<'a> {
-    #[serde(borrow)]
-    composer_id: Option<Cow<'a, str>>,
+    composer_id: Option<Text<'a>>,
     model_config: Option<ModelName>,
-    #[serde(borrow)]
     full_conversation_headers_only: Option<Vec<Header<'a>>>,
-    #[serde(borrow)]
     conversation: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Header<'a> {
-    #[serde(borrow)]
-    bubble_id: Option<Cow<'a, str>>,
+    bubble_id: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -136,42 +129,29 @@ struct ModelName {
 
 /// A message.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Bubble<'a> {
     #[serde(rename = "type")]
     kind: Option<Number>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    text: Option<Text<'a>>,
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     created_at: Option<&'a RawValue>,
     model_info: Option<ModelName>,
-    #[serde(borrow)]
     token_count: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_former_data: Option<Tool<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Tool<'a> {
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    tool_call_id: Option<Text<'a>>,
+    model_call_id: Option<Text<'a>>,
     raw_args: Option<&'a RawValue>,
-    #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
 }
 
 /// A model call whose messages are read.
@@ -216,7 +196,7 @@ impl Chat<'_, '_> {
         let usage = usage_of(self.run.reading, bubble.token_count);
         let model = bubble.model_info.and_then(|info| info.model_name);
         let model = model.filter(|model| model != "default").or_else(|| self.model.clone());
-        let id = tool.as_ref().and_then(|tool| tool.model_call_id.clone()).map(Cow::into_owned);
+        let id = tool.as_ref().and_then(|tool| tool.model_call_id.clone()).map(Text::into_owned);
         let goes_on = self.call.as_ref().is_some_and(|call| {
             !call.has_tool || (tool.is_some() && id.is_some() && call.id == id)
         });
@@ -250,8 +230,8 @@ impl Chat<'_, '_> {
         let arguments =
             [tool.raw_args, tool.params].into_iter().find(|raw| present(*raw).is_some());
         let arguments = arguments.flatten();
-        let arguments = word(arguments).map_or_else(|| compact(arguments), Cow::into_owned);
-        let id = tool.tool_call_id.map(Cow::into_owned);
+        let arguments = word(arguments).map_or_else(|| compact(arguments), Text::into_owned);
+        let id = tool.tool_call_id.map(Text::into_owned);
         step.call(time, id.clone(), tool.name.unwrap_or_default().into_owned(), arguments)?;
         let failed = tool.status.as_deref() == Some("error");
         let told = if failed { tool.error.or(tool.result) } else { tool.result };

@@ -1,7 +1,6 @@
 //! Records of many runs in one file, in any order: a first pass finds where each run ends, so that the
 //! second holds only the runs that are open and lets each go at its last record.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::value::RawValue;
@@ -9,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::limits::MAX_HELD_BYTES;
 use super::reading::Reading;
+use super::text::Text;
 use super::warning::{WarningKind, Warnings};
 
 /// Where the runs of a file end. The first pass notes every record's run, the second asks in the same order.
@@ -88,7 +88,7 @@ pub(super) struct Grouped<'g, T> {
     /// Hands over the records of the file.
     pub(super) each: &'g EachRecord<'g>,
     /// The run that a record belongs to.
-    pub(super) run_of: fn(&RawValue) -> Option<Cow<'_, str>>,
+    pub(super) run_of: fn(&RawValue) -> Option<Text<'_>>,
     /// Reads a record; `None` if it holds nothing that counts.
     pub(super) record: fn(&RawValue) -> Result<Option<T>, serde_json::Error>,
     /// What warnings call a record, and what they call the runs.

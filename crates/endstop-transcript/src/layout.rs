@@ -134,12 +134,10 @@ fn present(raw: Option<&RawValue>) -> Option<String> {
 
 /// A list of messages on a line of its own.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct ListLine<'a> {
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
     model: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) messages: Option<Vec<&'a RawValue>>,
 }
 

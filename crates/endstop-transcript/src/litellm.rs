@@ -12,8 +12,6 @@
 
 mod row;
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -24,6 +22,7 @@ use super::head::{Keys, first_keys};
 use super::part::Part;
 use super::reading::Reading;
 use super::step::ToolAnswer;
+use super::text::Text;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -50,17 +49,15 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Name<'a> {
-    #[serde(borrow)]
-    session_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    litellm_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    request_id: Option<Cow<'a, str>>,
+    session_id: Option<Text<'a>>,
+    litellm_call_id: Option<Text<'a>>,
+    request_id: Option<Text<'a>>,
 }
 
 /// The run that a row belongs to.
-fn run_of(row: &RawValue) -> Option<Cow<'_, str>> {
+fn run_of(row: &RawValue) -> Option<Text<'_>> {
     let name: Name<'_> = serde_json::from_str(row.get()).ok()?;
     let names = [name.session_id, name.litellm_call_id, name.request_id];
     names.into_iter().flatten().find(|name| !name.is_empty())

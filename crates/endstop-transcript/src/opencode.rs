@@ -63,10 +63,9 @@ struct Session {
 
 /// A message with its parts, in an export.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Exported<'a> {
-    #[serde(borrow)]
     info: Option<&'a RawValue>,
-    #[serde(borrow)]
     parts: Option<Vec<&'a RawValue>>,
 }
 

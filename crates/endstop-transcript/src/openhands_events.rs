@@ -7,7 +7,6 @@
 //!   there that belongs to no event, such as that of a condenser, makes tokens and cost lower bounds.
 //! - Times carry no zone; they are taken as UTC.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ use super::call_charge::ModelCall;
 use super::head::first_keys;
 use super::reading::Reading;
 use super::step::{Full, Reply};
-use super::text::{text_of, text_or_json};
+use super::text::{Text, text_of, text_or_json};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -166,60 +165,47 @@ impl State {
 
 /// An event.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct RecordedEvent<'a> {
-    #[serde(borrow)]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    source: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    llm_response_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    kind: Option<Text<'a>>,
+    source: Option<Text<'a>>,
+    timestamp: Option<Text<'a>>,
+    llm_response_id: Option<Text<'a>>,
     llm_message: Option<LlmMessage<'a>>,
-    #[serde(borrow)]
     thought: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    tool_name: Option<Text<'a>>,
+    tool_call_id: Option<Text<'a>>,
     tool_call: Option<ToolCall<'a>>,
-    #[serde(borrow)]
     observation: Option<Observation<'a>>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    rejection_reason: Option<Cow<'a, str>>,
+    rejection_reason: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct LlmMessage<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ToolCall<'a> {
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     /// Where earlier versions kept the arguments.
-    #[serde(borrow)]
     function: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Function<'a> {
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Observation<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
     /// Where earlier versions kept the result.
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
     is_error: Option<bool>,
 }
@@ -254,7 +240,7 @@ impl Conversation<'_, '_> {
                 let arguments = asked.and_then(|asked| {
                     asked.arguments.or(asked.function.and_then(|function| function.arguments))
                 });
-                let id = event.tool_call_id.map(Cow::into_owned);
+                let id = event.tool_call_id.map(Text::into_owned);
                 let tool = event.tool_name.unwrap_or_default().into_owned();
                 let step = self.run.step_or_begin(time);
                 step.call(time, id, tool, text_or_json(arguments))
@@ -291,13 +277,13 @@ impl Conversation<'_, '_> {
     /// The response that an event comes from is answered, unless its step is open.
     fn reply(
         &mut self,
-        id: Option<Cow<'_, str>>,
+        id: Option<Text<'_>>,
         time: Time,
         words: Option<String>,
         file: Reading<'_>,
     ) -> Result<(), Full> {
         const USAGE: &str = "usage of a response";
-        let id = id.map(Cow::into_owned);
+        let id = id.map(Text::into_owned);
         if id.is_none() || self.response != id || self.run.step().is_none() {
             let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
             let usage = id.as_ref().and_then(|id| self.state.usage.remove(id));

@@ -18,8 +18,6 @@ mod agents;
 mod messages;
 mod span;
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -27,6 +25,7 @@ use self::span::Span;
 use super::groups::Grouped;
 use super::layout::Layout;
 use super::reading::Reading;
+use super::text::Text;
 use super::{Head, RunSink};
 
 /// Where spans are.
@@ -55,34 +54,34 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Trace<'a> {
-    #[serde(borrow)]
-    trace_id: Cow<'a, str>,
+    trace_id: Text<'a>,
 }
 
-fn trace_of(span: &RawValue) -> Option<Cow<'_, str>> {
+fn trace_of(span: &RawValue) -> Option<Text<'_>> {
     let trace: Trace<'_> = serde_json::from_str(span.get()).ok()?;
     Some(trace.trace_id).filter(|id| !id.is_empty())
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     resource_spans: Vec<ResourceSpans<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ResourceSpans<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     scope_spans: Vec<ScopeSpans<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ScopeSpans<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     spans: Vec<&'a RawValue>,
 }
 

@@ -8,7 +8,6 @@
 //! - `system` lines are telemetry. An API error among them is a failed attempt of the next call.
 //! - What a person typed for the tool itself, such as `/compress`, is no turn.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use endstop_price::UsageShape;
@@ -21,7 +20,7 @@ use super::call_charge::ModelCall;
 use super::merge::Untimed;
 use super::reading::Reading;
 use super::step::{Failures, Full, Reply};
-use super::text::compact;
+use super::text::{Text, compact};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
 use super::{Head, RunSink};
@@ -77,52 +76,40 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 /// A line.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    subtype: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    session_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    subtype: Option<Text<'a>>,
+    session_id: Option<Text<'a>>,
+    timestamp: Option<Text<'a>>,
+    model: Option<Text<'a>>,
     message: Option<Message<'a>>,
-    #[serde(borrow)]
     usage_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_call_result: Option<ToolCallResult<'a>>,
-    #[serde(borrow)]
     system_payload: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
     parts: Option<Vec<Part<'a>>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
     thought: Option<bool>,
-    #[serde(borrow)]
     function_call: Option<FunctionCall<'a>>,
     function_response: Option<FunctionResponse>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct FunctionCall<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     args: Option<&'a RawValue>,
 }
 
@@ -133,9 +120,9 @@ struct FunctionResponse {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ToolCallResult<'a> {
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
 }
 
 /// One file while it is read.
@@ -209,7 +196,7 @@ impl<'s> QwenFile<'s> {
         if parts.is_empty() && line.usage_metadata.is_none() {
             return Ok(());
         }
-        let mut reply = Reply::unpriced(line.model.map(Cow::into_owned));
+        let mut reply = Reply::unpriced(line.model.map(Text::into_owned));
         if let Some(usage) = self.reading.usage::<Value>(line.usage_metadata, USAGE) {
             let usage = without_counted_thoughts(usage);
             let call = ModelCall { time, ..ModelCall::new(UsageShape::Gemini, &usage) };
@@ -224,7 +211,7 @@ impl<'s> QwenFile<'s> {
         for part in parts {
             match (part.function_call, part.text) {
                 (Some(call), _) => {
-                    let id = call.id.map(Cow::into_owned);
+                    let id = call.id.map(Text::into_owned);
                     let tool = call.name.unwrap_or_default().into_owned();
                     step.call(time, id, tool, compact(call.args))?;
                 }

@@ -13,7 +13,6 @@
 
 mod history;
 
-use std::borrow::Cow;
 use std::cell::Cell;
 
 use serde::Deserialize;
@@ -26,7 +25,7 @@ use super::document::{Element, Wanted, each_element};
 use super::head::Keys;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
-use super::text::text_of;
+use super::text::{Text, text_of};
 use super::warning::Warnings;
 use super::{Head, RunSink};
 
@@ -84,16 +83,12 @@ fn is_history(keys: &Keys) -> bool {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Entry<'a> {
-    #[serde(borrow)]
-    action: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    action: Option<Text<'a>>,
     observation: Option<&'a RawValue>,
-    #[serde(borrow)]
     response: Option<&'a RawValue>,
-    #[serde(borrow)]
     thought: Option<&'a RawValue>,
-    #[serde(borrow)]
     state: Option<&'a RawValue>,
     execution_time: Option<f64>,
 }
@@ -117,12 +112,10 @@ struct Lists<'r> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Attempt<'a> {
-    #[serde(borrow)]
     trajectory: Option<Vec<&'a RawValue>>,
-    #[serde(borrow)]
     history: Option<Vec<&'a RawValue>>,
-    #[serde(borrow)]
     replay_config: Option<&'a RawValue>,
 }
 

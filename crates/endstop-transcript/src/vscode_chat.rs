@@ -67,11 +67,10 @@ fn read_document(reading: Reading<'_>, chat: &mut Chat<'_, '_>) {
 
 /// A line of the log.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Change<'a> {
     kind: Option<u8>,
-    #[serde(borrow)]
     k: Option<&'a RawValue>,
-    #[serde(borrow)]
     v: Option<&'a RawValue>,
     i: Option<u64>,
 }

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError};
+use endstop::cancel::CancelToken;
 use endstop::cancel::interrupt::cancel_on_interrupt;
-use endstop::cancel::{CancelToken, FileKillSwitch};
 use endstop::core::signal::StopSignal;
 use endstop::message::Message;
 use endstop::model::Model;
@@ -24,6 +24,7 @@ use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use super::control_files::{ControlFiles, OutsideAct};
 use super::limits::{self, usd};
+use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
@@ -156,6 +157,7 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 }
 
 async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let epoch = KillEpoch::at_start()?;
     let store = if args.no_store { None } else { Some(keep::open(args.store.as_deref())?) };
     let stored = match (&args.resume, &store) {
         (Some(run), Some(store)) => Some(keep::find(&**store, run).await?),
@@ -169,7 +171,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
     let overshoot = Overshoot::default();
-    let mut builder = build(args, &setup, &model, &screen)?.cancel_token(token.clone());
+    let mut builder =
+        build(args, &setup, &model, &screen, epoch.as_ref())?.cancel_token(token.clone());
     builder = builder.observer(overshoot.clone());
     let record = record(args, &setup)?;
     if let Some(record) = &record {
@@ -288,6 +291,7 @@ fn build(
     setup: &Setup,
     model: &Arc<dyn Model>,
     screen: &Arc<Screen>,
+    epoch: Option<&Arc<KillEpoch>>,
 ) -> Result<AgentBuilder, CliError> {
     let workspace = match setup.tools.is_empty() {
         true => None,
@@ -304,8 +308,8 @@ fn build(
         .equip(AgentLoop::builder("agent"), model, workspace.as_ref())
         .tools(below.as_ref().map(delegate))
         .policy(setup.policy.clone());
-    if let Some(file) = &args.kill_file {
-        builder = builder.kill_switch(FileKillSwitch::new(file));
+    if let Some(switch) = epoch::switch(epoch, args.kill_file.as_deref()) {
+        builder = builder.kill_switch(switch);
     }
     if !output::is_quiet() {
         let console = ConsoleObserver::on(Arc::clone(screen)).show_text(args.verbose > 1);

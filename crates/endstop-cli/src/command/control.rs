@@ -10,6 +10,7 @@ use endstop::core::units::Money;
 use serde_json::{Value, json};
 
 use super::limits::usd;
+use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MIN_RUN_PREFIX;
 use crate::live::{self, LiveProcess};
@@ -24,6 +25,25 @@ Examples:
 
 It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
 `endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+
+const RESUME_HELP: &str = "\
+Examples:
+  endstop resume nightly-17
+  endstop resume nightly-17 --steps +10 --why \"nearly done\"
+  endstop resume nightly-17 --usd +1
+
+It ends the pause of `endstop pause`. With --usd or --steps it raises limits of the run first, whether it is paused or not; \
+a run that such a limit stopped continues. A stop rule can be raised by what its overrides grant (`overrides` and `grant` \
+in the policy; `endstop check` prints the sum). A limit in dollars is hard unless the policy says `hard = false`.";
+
+fn more_usd(text: &str) -> Result<Money, String> {
+    usd(text.strip_prefix('+').unwrap_or(text))
+}
+
+fn more_steps(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix('+').unwrap_or(text);
+    number.parse().map_err(|_| "write a number of steps such as `+10`".to_owned())
+}
 
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
@@ -90,10 +110,19 @@ pub struct KillArgs {
 
 /// Arguments of `endstop resume`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  endstop resume nightly-17")]
+#[command(after_long_help = RESUME_HELP)]
 pub struct ResumeArgs {
     /// The run, or the beginning of its name
     run: String,
+    /// Raise the cost limit by this many US dollars
+    #[arg(long, value_name = "+USD", value_parser = more_usd)]
+    usd: Option<Money>,
+    /// Raise the step limit by this many steps
+    #[arg(long, value_name = "+STEPS", value_parser = more_steps)]
+    steps: Option<u64>,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -111,6 +140,9 @@ pub struct ApproveArgs {
     /// Pause again at this many US dollars, if the rule compares money
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -225,19 +257,18 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Who acts: the user's name and this process.
-fn who() -> String {
+/// Who acts: the user's name, this machine and this process.
+pub(crate) fn who() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
     let name = user.map_or_else(|| nix::unistd::Uid::current().to_string(), |user| user.name);
-    format!("{name} (endstop, process {})", std::process::id())
+    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
+    let host = host.unwrap_or_else(|| "localhost".to_owned());
+    format!("{name}@{host} (endstop, process {})", std::process::id())
 }
 
-/// A reason with who acts.
-fn reason(act: &str, why: Option<&str>) -> String {
-    match why.filter(|why| !why.is_empty()) {
-        Some(why) => format!("{why} ({act} by {})", who()),
-        None => format!("{act} by {}", who()),
-    }
+/// The body of an act: who, and why.
+fn signed(why: Option<&str>) -> Value {
+    json!({ "by": who(), "message": why.filter(|why| !why.is_empty()) })
 }
 
 /// Lists the live runs.
@@ -354,8 +385,7 @@ fn act(
 /// # Errors
 /// If there is no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "message": reason("cancelled", args.why.as_deref()) });
-    act(&args.at, &args.run, "cancel", &body, out)
+    act(&args.at, &args.run, "cancel", &signed(args.why.as_deref()), out)
 }
 
 /// Stops a run, or all of them, and aborts the calls in flight.
@@ -363,14 +393,17 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// If there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "message": reason("killed", args.why.as_deref()) });
+    let body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
+    // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
+    let lock = if args.at.server.is_none() { lock_starts() } else { None };
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
-        return Err(CliError::new("no live process found, so nothing was stopped")
-            .with_hint("`endstop ps` lists those of this user; --server names a gateway elsewhere")
+        begin_epoch(lock, args.why.as_deref())?;
+        return Err(CliError::new("no live process found")
+            .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
     // All at once: one that does not answer holds up no other.
@@ -384,17 +417,21 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         asked.into_iter().map(answer).collect()
     });
     let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
+    let of = |answer: &Value| answer.get("killed").and_then(Value::as_u64).unwrap_or_default();
+    let runs: u64 = answers.iter().flatten().map(of).sum();
     let failed: u64 = answers.iter().map(|answer| u64::from(answer.is_err())).sum();
     for error in answers.into_iter().filter_map(Result::err) {
         output::warn(&error.message);
     }
     writeln!(
         out,
-        "killed the runs of {}; no call is admitted there",
-        output::counted(stopped, "gateway")
+        "killed {} in {}; no call is admitted there",
+        output::counted(runs, "run"),
+        processes(stopped)
     )?;
+    begin_epoch(lock, args.why.as_deref())?;
     if failed > 0 {
-        let text = format!("{} did not confirm", output::counted(failed, "gateway"));
+        let text = format!("{} did not confirm", processes(failed));
         return Err(CliError::new(text)
             .with_hint("`endstop ps` shows whether they live")
             .with_exit(ExitMeaning::AnswerIsNo));
@@ -402,21 +439,47 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Lets no process start. A disk that is full is no reason to kill nothing.
+fn lock_starts() -> Option<EpochLock> {
+    epoch::lock().unwrap_or_else(|error| {
+        output::warn(&error.message);
+        None
+    })
+}
+
+/// Stops processes that the registry does not show, before their next call.
+fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
+    let Some(lock) = lock else { return Ok(()) };
+    let by = format!("killed by {}", who());
+    let why = why.filter(|why| !why.is_empty());
+    lock.begin_next(&why.map_or_else(|| by.clone(), |why| format!("{why} ({by})")))
+}
+
+fn processes(number: u64) -> String {
+    let noun = if number == 1 { "process" } else { "processes" };
+    format!("{number} {noun}")
+}
+
 /// Holds the calls of a run.
 ///
 /// # Errors
 /// If there is no such run, or it is paused or stopped.
 pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "by": who(), "message": args.why.as_deref().unwrap_or_default() });
-    act(&args.at, &args.run, "pause", &body, out)
+    act(&args.at, &args.run, "pause", &signed(args.why.as_deref()), out)
 }
 
 /// Lets the calls of a run continue.
 ///
 /// # Errors
-/// If there is no such run, or it is not paused from outside.
+/// If there is no such run, it is not paused from outside, or a limit cannot be raised.
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    act(&args.at, &args.run, "resume", &json!({ "by": who() }), out)
+    let body = json!({
+        "by": who(),
+        "message": args.why,
+        "usd": args.usd.map(Money::to_decimal),
+        "steps": args.steps,
+    });
+    act(&args.at, &args.run, "resume", &body, out)
 }
 
 /// Approves a paused run.
@@ -424,7 +487,12 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 /// # Errors
 /// If there is no such run, or no rule pauses it.
 pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "rule": args.rule, "limit": args.usd.map(Money::to_decimal) });
+    let body = json!({
+        "by": who(),
+        "message": args.why,
+        "rule": args.rule,
+        "limit": args.usd.map(Money::to_decimal),
+    });
     act(&args.at, &args.run, "approve", &body, out)
 }
 

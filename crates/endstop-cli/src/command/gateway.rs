@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use endstop::cancel::FileKillSwitch;
 use endstop::core::Program;
 use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
@@ -26,6 +25,7 @@ use endstop_sim::{Script, Sim};
 use self::upstream::Upstream;
 use super::limits::span;
 use super::replay::input::{prices, with_prices};
+use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
 
@@ -127,6 +127,8 @@ pub(super) struct GatewaySetup {
     pub(super) policy: Policy,
     pub(super) runs: Runs,
     pub(super) environment: RunEnvironment,
+    /// The kill epoch at the start of this process.
+    pub(super) epoch: Option<Arc<KillEpoch>>,
     pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
@@ -186,8 +188,8 @@ impl GatewayArgs {
         config.listen = setup.listen;
         config.upstream_keys = UpstreamKeys::from_environment(environment);
         config.environment = setup.environment;
-        if let Some(file) = &self.kill_file {
-            config.environment.kill = Some(Arc::new(FileKillSwitch::new(file)));
+        if let Some(switch) = epoch::switch(setup.epoch.as_ref(), self.kill_file.as_deref()) {
+            config.environment.kill = Some(Arc::new(switch));
         }
         config.stop_with = match self.stop_with {
             HowToStop::Answer => StopWith::Answer,

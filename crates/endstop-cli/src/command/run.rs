@@ -37,6 +37,7 @@ use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
 use super::redact;
 use super::replay::input::with_prices;
+use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
 use crate::{live, output};
 use adapted::AdaptedCommand;
@@ -182,6 +183,7 @@ fn unbounded(policy: &Policy) -> Policy {
 
 /// How it ends: the code, and the signal that it ends by instead.
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
+    let epoch = KillEpoch::at_start()?;
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     check_files(args)?;
     args.check_intercept()?;
@@ -196,11 +198,13 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id)
         .drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
-    let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
+    let mut setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
+    setup.epoch.clone_from(&epoch);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
     let _live =
         live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
+    epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
@@ -261,6 +265,7 @@ fn gateway_setup(
         policy: if args.dry_run { unbounded(policy) } else { policy.clone() },
         runs: Runs::One(id.clone()),
         environment,
+        epoch: None,
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,

@@ -23,6 +23,7 @@ use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
+use crate::epoch::KillEpoch;
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
 use control::ControlArgs;
@@ -120,6 +121,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 }
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let epoch = KillEpoch::at_start()?;
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
     let refusals = args
@@ -140,6 +142,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },
         environment,
+        epoch: epoch.clone(),
         control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
         refusals,
@@ -152,6 +155,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         let command = format!("serve on {}", open.gateway.addr());
         crate::live::enter("serve", &command, limits.clone(), &open.gateway)
     };
+    epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     let addr = open.gateway.addr();
     if !addr.ip().is_loopback() {
         output::warn(&format!(

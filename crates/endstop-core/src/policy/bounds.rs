@@ -144,6 +144,17 @@ pub(crate) fn step_grant(rule: &Rule) -> Option<u64> {
     bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))
 }
 
+/// All that the overrides of a rule may add to its limit on a gauge.
+pub(crate) fn granted(rule: &Rule, gauge: GaugeId) -> u64 {
+    let dimension = match gauge {
+        GaugeId::Steps => STEPS,
+        GaugeId::Cost => COST,
+        GaugeId::Tokens => TOKENS,
+        _ => return 0,
+    };
+    u64::from(rule.overrides).saturating_mul(grant_in(&rule.grant.unwrap_or_default(), dimension))
+}
+
 const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
     match dimension {
         // An override lets at least one step pass, whatever is granted.

@@ -244,7 +244,7 @@ impl Run {
     }
 
     /// A person has approved the pause of the rule for good.
-    fn is_pause_approved(&self, rule: RuleIx) -> bool {
+    pub(super) fn is_pause_approved(&self, rule: RuleIx) -> bool {
         self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
     }
 

@@ -105,7 +105,7 @@ impl UnstoppedRun {
         let rules = self.run.trip_record().rules.into_iter();
         for rule in rules.filter(|rule| rule.action == Action::Pause && rule.trips) {
             if !self.paused_by.contains(&rule.id) {
-                let kind = EventKind::Approved { rule: &rule.id, limit: None };
+                let kind = EventKind::Approved { rule: &rule.id, limit: None, by: "", why: "" };
                 directive = self.run.observe(&Event { kind, ..event.clone() });
                 self.paused_by.push(rule.id);
             }

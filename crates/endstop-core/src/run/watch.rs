@@ -237,7 +237,7 @@ impl Watch {
             EventKind::ContinuationRequested { .. } | EventKind::Reopened { .. } => {
                 self.is_exact = false;
             }
-            EventKind::Approved { rule, limit: Some(_) } => {
+            EventKind::Approved { rule, limit: Some(_), .. } => {
                 self.is_exact &= watched.program().rule_of_id(rule).is_none();
             }
             _ => {}

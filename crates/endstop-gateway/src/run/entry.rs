@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use endstop_core::condition::GaugeId;
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
+use endstop_core::run::raise::RaiseError;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Money, WallTime};
 use endstop_llm::PlanWindow;
@@ -302,9 +304,9 @@ impl RunEntry {
         self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
     }
 
-    /// Approves every pause rule that is met. With a `limit`, the rule trips again when the cost reaches it. Returns
-    /// whether a rule was approved.
-    pub(crate) fn approve(&self, limit: Option<Money>) -> bool {
+    /// Approves every pause rule that is met, for someone with a reason. With a `limit`, the rule trips again when the cost
+    /// reaches it. Returns whether a rule was approved.
+    pub(crate) fn approve(&self, limit: Option<Money>, by: &str, why: &str) -> bool {
         let rules: Vec<String> = {
             let record = self.handle.look(endstop_core::run::Run::trip_record);
             let rules = record.rules.iter();
@@ -313,20 +315,45 @@ impl RunEntry {
         };
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
-        let approved = rules.iter().filter(|rule| self.handle.approve(rule, limit)).count();
+        let approve = |rule: &&String| self.handle.approve_by(rule, limit, by, why);
+        let approved = rules.iter().filter(approve).count();
         self.flush_log();
         self.pause.notify();
         approved > 0
     }
 
     /// Approves one rule by its name.
-    pub(crate) fn approve_rule(&self, rule: &str, limit: Option<Money>) -> bool {
+    pub(crate) fn approve_rule(
+        &self,
+        rule: &str,
+        limit: Option<Money>,
+        by: &str,
+        why: &str,
+    ) -> bool {
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
-        let is_approved = self.handle.approve(rule, limit);
+        let is_approved = self.handle.approve_by(rule, limit, by, why);
         self.flush_log();
         self.pause.notify();
         is_approved
+    }
+
+    /// Raises limits of the run, all or none. A run that one of them stopped continues.
+    pub(crate) fn raise_limits(
+        &self,
+        amounts: &[(GaugeId, u64)],
+        by: &str,
+        why: &str,
+    ) -> Result<(), RaiseError> {
+        self.is_controlled.store(true, Ordering::Relaxed);
+        self.pause.resume(&self.handle);
+        let raised = self.handle.raise_limits(amounts, by, why);
+        if raised.is_ok() && !self.handle.is_over() {
+            self.is_end_reported.store(false, Ordering::Release);
+        }
+        self.flush_log();
+        self.pause.notify();
+        raised
     }
 
     /// Sets an external signal of the run.

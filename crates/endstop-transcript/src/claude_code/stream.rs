@@ -4,7 +4,6 @@
 //! usage is repeated on each line while it grows, so the last line counts. Tool results may come between
 //! the lines of one message, so a step is gathered until the next one begins.
 
-use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 
 use endstop_price::UsageShape;
@@ -18,7 +17,7 @@ use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;
 use crate::step::{Full, Reply};
-use crate::text::whole_text;
+use crate::text::{Text, whole_text};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::{WarningKind, Warnings};
@@ -291,14 +290,14 @@ fn message_of<'a>(record: &ClaudeRecord<'a>) -> Result<AnthropicMessage<'a>, ser
     serde_json::from_str(record.message.map_or("{}", RawValue::get))
 }
 
-fn replace(kept: &mut Option<String>, found: Option<Cow<'_, str>>) {
+fn replace(kept: &mut Option<String>, found: Option<Text<'_>>) {
     if let Some(found) = found {
         *kept = Some(found.into_owned());
     }
 }
 
 /// What tells one model call from another. A line without any id is a call of its own.
-fn key_of(id: Option<&Cow<'_, str>>, request: Option<&Cow<'_, str>>, line: u64) -> u64 {
+fn key_of(id: Option<&Text<'_>>, request: Option<&Text<'_>>, line: u64) -> u64 {
     match (id, request) {
         (None, None) => digest(&format!("line {line}")),
         (id, request) => {

@@ -1,14 +1,12 @@
 //! Results of tools, where a request or the conversation has them.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Number;
 use serde_json::value::RawValue;
 
 use crate::limits::MAX_HELD_BYTES;
 use crate::reading::Reading;
-use crate::text::whole_text;
+use crate::text::{Text, whole_text};
 use crate::time::Time;
 use crate::warning::WarningKind;
 
@@ -55,21 +53,19 @@ pub(super) struct History {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    role: Option<Text<'a>>,
     content: Option<&'a RawValue>,
     ts: Option<Number>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
     content: Option<&'a RawValue>,
 }
 

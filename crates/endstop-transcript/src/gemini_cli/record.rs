@@ -1,12 +1,10 @@
 //! Lines and messages of a session.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::present;
+use crate::text::{Text, present};
 
 /// How texts begin that are no turn of the user: commands to the tool itself, and its own notes.
 const NO_TURNS: [&str; 5] = ["/", "?", "<session_context>", "<hook_context>", "<state_snapshot>"];
@@ -16,38 +14,27 @@ const RESULT: &str = "functionResponse";
 
 /// A line, or a message of a document.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct GeminiRecord<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    pub(super) timestamp: Option<Text<'a>>,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<GeminiToolCall<'a>>>,
-    #[serde(borrow)]
-    pub(super) model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) model: Option<Text<'a>>,
     pub(super) tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) session_id: Option<Cow<'a, str>>,
+    pub(super) session_id: Option<Text<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct GeminiToolCall<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
     pub(super) args: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) status: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
+    pub(super) status: Option<Text<'a>>,
+    pub(super) timestamp: Option<Text<'a>>,
 }
 
 /// Token counts of a call, still unread.

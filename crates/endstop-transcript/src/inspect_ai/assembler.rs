@@ -1,6 +1,5 @@
 //! Gathers the events of a sample to the acts of its agent and of its sub-agents.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use super::report;
 use crate::builder::RunBuilder;
 use crate::limits::MAX_NESTING;
 use crate::step::{Full, Reply, ToolAnswer};
-use crate::text::{compact, present, word};
+use crate::text::{Text, compact, present, word};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::WarningKind;
@@ -43,9 +42,10 @@ pub(super) struct InspectAssembler<'s, 'w, 'a> {
 
 /// Why a tool call failed.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Failure<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
 }
 
 /// What the events of a span belong to.
@@ -321,5 +321,5 @@ fn end_step(agent: &mut AgentTimeline, results: &BTreeMap<String, ToolAnswer>) -
 
 fn is_not_approved(error: Option<&RawValue>) -> bool {
     let error = present(error).and_then(|error| serde_json::from_str::<Failure<'_>>(error).ok());
-    error.and_then(|error| error.kind).is_some_and(|kind| kind == NOT_APPROVED)
+    error.and_then(|error| error.kind).as_deref() == Some(NOT_APPROVED)
 }

@@ -1,7 +1,5 @@
 //! Messages of OpenCode and their parts, wherever they are stored.
 
-use std::borrow::Cow;
-
 use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,26 +9,23 @@ use crate::builder::RunBuilder;
 use crate::call_charge::{ModelCall, as_anthropic};
 use crate::reading::Reading;
 use crate::step::{Failures, Full, Reply, Step};
-use crate::text::{compact, present, text_or_json, value_of};
+use crate::text::{Text, compact, present, text_or_json, value_of};
 use crate::time::Time;
 use crate::timeline::AgentTimeline;
 
 /// A message.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Info<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
+    role: Option<Text<'a>>,
     time: Option<Times>,
     #[serde(rename = "modelID")]
     model_id: Option<String>,
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
     finish: Option<String>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -43,35 +38,29 @@ struct Times {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
     synthetic: Option<bool>,
     time: Option<Times>,
     tool: Option<String>,
     #[serde(rename = "callID")]
     call_id: Option<String>,
-    #[serde(borrow)]
     state: Option<State<'a>>,
     reason: Option<String>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     tokens: Option<&'a RawValue>,
 }
 
 /// How far a tool call is.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct State<'a> {
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    status: Option<Text<'a>>,
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
     time: Option<Times>,
 }

@@ -1,6 +1,5 @@
 //! One span: what of it matters to a run.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -9,6 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::messages;
 use crate::messages::{RecordedInput, RecordedOutput, RequestedCall, text_of};
+use crate::text::Text;
 use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
@@ -73,24 +73,21 @@ pub(super) struct ToolSpan {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow)]
-    span_id: Cow<'a, str>,
-    #[serde(borrow)]
-    parent_span_id: Option<Cow<'a, str>>,
+    span_id: Text<'a>,
+    parent_span_id: Option<Text<'a>>,
     start_time_unix_nano: Option<Value>,
     end_time_unix_nano: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(default)]
     attributes: Vec<Attribute<'a>>,
     status: Option<Status>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Attribute<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
+    key: Text<'a>,
     value: Option<&'a RawValue>,
 }
 
@@ -173,7 +170,7 @@ impl Span {
         let is_failed = code.as_deref().is_some_and(|code| FAILED.contains(&code));
         Ok(Some(Self {
             id: record.span_id.into_owned(),
-            parent: record.parent_span_id.map(Cow::into_owned).filter(|id| !id.is_empty()),
+            parent: record.parent_span_id.map(Text::into_owned).filter(|id| !id.is_empty()),
             start: nanos(record.start_time_unix_nano.as_ref()),
             end: nanos(record.end_time_unix_nano.as_ref()),
             failed: is_failed || attributes.contains_key("error.type"),

@@ -1,7 +1,6 @@
 //! The `history` of a run: its model calls once more, as messages. What only they tell is the functions that
 //! were called.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,7 +11,7 @@ use super::{Lists, Turn, WRONG};
 use crate::limits::MAX_HISTORY_BYTES;
 use crate::openai_chat::{CalledFunction, ChatToolCall};
 use crate::reading::Reading;
-use crate::text::text_of;
+use crate::text::{Text, text_of};
 use crate::warning::Warnings;
 
 /// The key of the list.
@@ -23,16 +22,13 @@ pub(super) const HISTORY: &str = "history";
 const LOOK_AHEAD: usize = 64;
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
+    role: Text<'a>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    action: Option<Cow<'a, str>>,
+    action: Option<Text<'a>>,
     /// Part of the prompt.
     is_demo: Option<bool>,
-    #[serde(borrow)]
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 

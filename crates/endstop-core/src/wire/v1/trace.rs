@@ -223,6 +223,10 @@ pub enum Kind<'a> {
         rule: Cow<'a, str>,
         #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
         limit: Option<NewLimitOf<'a>>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        by: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        why: Cow<'a, str>,
     },
     Reopened {
         #[serde(borrow, default)]

@@ -193,8 +193,9 @@ impl Seen {
                 (Kind::Pause, format!("Paused by {}{why}", name(by)))
             }
             EventKind::ResumeRequested { by } => (Kind::Exec, format!("Resumed by {}", name(by))),
-            EventKind::Approved { rule, limit } => {
-                (Kind::Exec, approved(&name(rule), limit.as_ref()))
+            EventKind::Approved { rule, limit, by, .. } => {
+                let by = if by.is_empty() { String::new() } else { format!(" by {}", name(by)) };
+                (Kind::Exec, approved(&name(rule), limit.as_ref()) + &by)
             }
             _ => return None,
         };

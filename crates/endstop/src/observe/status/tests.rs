@@ -118,7 +118,7 @@ fn only_what_an_armed_rule_compares_has_a_limit() {
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "ask");
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "stop");
@@ -158,7 +158,7 @@ fn a_run_that_does_not_go_on_is_told_so() {
         play.tell(0, kind, Detail::None);
     }
     assert!(line(&play).starts_with("paused \u{b7} step 1/2 \u{b7} "), "{}", line(&play));
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert!(line(&play).starts_with("step 1/2 \u{b7} "), "{}", line(&play));
     for kind in [EventKind::StepBegin, EventKind::StepEnd, EventKind::StepBegin] {
         play.tell(0, kind, Detail::None);
