@@ -44,7 +44,7 @@ use crate::{live, output};
 use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
-use guard::{Guard, GuardArgs, GuardOutcome};
+use guard::{Guard, GuardArgs};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
 use shutdown::ShutdownPhase;
@@ -243,6 +243,8 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
     hook.end().await;
+    // The last connection of the command may have been read after its end.
+    let guard = guard.outcome(&args.guard);
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
@@ -356,7 +358,7 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<(Ended, GuardOutcome), CliError> {
+) -> Result<(Ended, Guard), CliError> {
     let has_guard = args.guard.is_on();
     let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
@@ -397,9 +399,7 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => {
-            Ok((ended, supervisor.guard.outcome(&args.guard)))
-        }
+        ended = supervisor.watch() => Ok((ended, supervisor.guard)),
     }
 }
 

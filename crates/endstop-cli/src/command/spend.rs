@@ -102,8 +102,9 @@ fn since(text: &str) -> Result<Since, String> {
 
 fn zone(text: &str) -> Result<TimeZone, String> {
     if text == "local" {
-        return TimeZone::try_system()
-            .map_err(|_| "the system names no time zone; write an offset such as `+02:00`".to_owned());
+        return TimeZone::try_system().map_err(|_| {
+            "the system names no time zone; write an offset such as `+02:00`".to_owned()
+        });
     }
     if text.starts_with(['+', '-']) {
         return offset(text).map(TimeZone::fixed);
