@@ -106,7 +106,7 @@ impl RunEntry {
             handle.begin();
         }
         let conversations = Conversations::new(handle.clone());
-        let budget_notes = BudgetNotes::of(&handle);
+        let budget_notes = BudgetNotes::of(&handle, &config.tell_model);
         Ok(Self {
             handle,
             counters,
