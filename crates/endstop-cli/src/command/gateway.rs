@@ -94,10 +94,10 @@ pub(super) struct GatewayArgs {
     /// Parallel calls whose output caps do not fit together wait for each other. By default Endstop lowers the caps.
     #[arg(long)]
     no_fair_shares: bool,
-    /// Tell the model what is left: 80%,95%
+    /// Tell the model its budget: at 80%,95%
     ///
     /// Once so much of the budget is used, the next request tells the model how much is left, in one line. Each
-    /// percentage is told once.
+    /// percentage counts once.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
     tell_model: Vec<u64>,
     /// Stop and abort everything while FILE exists

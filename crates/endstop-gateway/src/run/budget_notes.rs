@@ -36,8 +36,9 @@ impl BudgetNote {
 
 impl BudgetNotes {
     /// The notes of a run that begins, or continues: what it has used by now is known to its model.
-    pub(super) fn of(run: &RunHandle) -> Self {
-        let percent = run.budget_use().map_or(0, |used| used.percent);
+    pub(super) fn of(run: &RunHandle, percents: &[u64]) -> Self {
+        let used = if percents.is_empty() { None } else { run.budget_use() };
+        let percent = used.map_or(0, |used| used.percent);
         Self(Mutex::new(ToldNotes { percent, last: None }))
     }
 

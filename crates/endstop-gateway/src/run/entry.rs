@@ -119,18 +119,18 @@ impl RunEntry {
         if handle.status() == Status::Pending {
             handle.begin();
         }
-        Ok(Self { counters, log, ..Self::of(handle) })
+        Ok(Self { counters, log, ..Self::of(handle, &config.tell_model) })
     }
 
     /// A run that another driver drives, which reports its end.
     pub(super) fn driven(handle: RunHandle) -> Self {
-        Self { is_end_reported: AtomicBool::new(true), is_driven: true, ..Self::of(handle) }
+        Self { is_end_reported: AtomicBool::new(true), is_driven: true, ..Self::of(handle, &[]) }
     }
 
-    fn of(handle: RunHandle) -> Self {
+    fn of(handle: RunHandle, tell_model: &[u64]) -> Self {
         Self {
             conversations: Conversations::new(handle.clone()),
-            budget_notes: BudgetNotes::of(&handle),
+            budget_notes: BudgetNotes::of(&handle, tell_model),
             handle,
             counters: RunCounters::after(0),
             responses: ResponseHistory::default(),
