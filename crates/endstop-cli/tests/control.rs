@@ -26,6 +26,8 @@ impl User {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
         command.env("XDG_RUNTIME_DIR", &self.0).env("TMPDIR", &self.0).env("ENDSTOP_CONFIG", "");
+        // `kill --all` reaches every process with the same state directory.
+        command.env("XDG_STATE_HOME", self.0.join("state"));
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -165,7 +167,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     assert!(!user.run(&["ps"]).2.contains("has died"), "it is said once");
     assert_eq!(user.runs().len(), 2);
 
-    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed the runs of 2 gateways;"));
+    assert!(user.succeeds(&["kill", "--all"]).starts_with("killed 2 runs in 2 processes;"));
     for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(124));
     }
@@ -202,7 +204,7 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
 
     assert!(
         user.succeeds(&["kill", "--all", "--why", "bill"])
-            .starts_with("killed the runs of 1 gateway;")
+            .starts_with("killed 1 run in 1 process;")
     );
     agent("first");
     agent("second");
@@ -213,6 +215,186 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     }
     serve.kill().unwrap();
     serve.wait().unwrap();
+}
+
+/// A gateway of the scripted model, with the first line that it prints.
+fn serve(user: &User, options: &[&str]) -> (Child, Value) {
+    let mut serve = user.command(&["serve", "--upstream", "sim", "--listen", "127.0.0.1:0"]);
+    serve.args(["--json"]).args(options);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (serve, serde_json::from_str(&line).unwrap())
+}
+
+#[test]
+fn a_run_that_a_soft_limit_stopped_goes_on_when_it_is_raised_and_a_hard_limit_stays() {
+    let user = User::new("raise");
+    let policy = user.0.join("policy.toml");
+    let text = "[stop]\nlong = 'steps >= 2'\nusd = 'cost >= $5'\n[rule.long]\noverrides = 2\n\
+                grant = { steps = 3 }\n";
+    std::fs::write(&policy, text).unwrap();
+    let (mut gateway, listening) = serve(&user, &["--policy", policy.to_str().unwrap()]);
+    let base = listening["address"].as_str().unwrap();
+    let agent = || {
+        let mut command = user.command(&["demo-agent", "--iterations", "100"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/nightly")).output().unwrap()
+    };
+    agent();
+    let steps =
+        |user: &User| user.run_that("stopped", |run| run["status"] == "stopped")["steps"].as_u64();
+    assert_eq!(steps(&user), Some(2));
+    for (raise, problem) in [
+        (["--usd", "+1"], "the limit of rule `usd` on `cost` is hard"),
+        (["--steps", "+7"], "rule `long` admits 6 more at most"),
+    ] {
+        let (code, _, error) = user.run(&[&["resume", "nightly"][..], &raise].concat());
+        assert!(code == Some(2) && error.contains(problem), "{error}");
+    }
+    let said = user.succeeds(&["resume", "nightly", "--steps", "+4", "--why", "nearly done"]);
+    assert_eq!(said, "nightly: in_progress\n");
+    agent();
+    assert_eq!(steps(&user), Some(6));
+    let shown: Value = serde_json::from_str(&user.succeeds(&["show", "nightly"])).unwrap();
+    let raised = &shown["report"]["verdict"]["overrides"][0];
+    assert_eq!(raised["what"], "approved up to steps 6: nearly done");
+    assert!(raised["by"].as_str().unwrap().contains("(endstop, process "), "{raised}");
+    // An approval by name is of a pause rule: it lifts no limit.
+    assert_eq!(user.run(&["approve", "nightly", "usd", "--usd", "100"]).0, Some(2));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
+fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_works() {
+    let user = User::new("epoch");
+    // Other users may open its runtime directory, so it has no entry there.
+    let open = user.0.join("open");
+    std::fs::create_dir_all(open.join("endstop")).unwrap();
+    std::fs::set_permissions(
+        open.join("endstop"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let trace = user.0.join("trace.jsonl");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let mut hidden = user.command(&["run", "--upstream", "sim", "--steps", "100000", "--trace"]);
+    hidden.arg(&trace).arg("--").arg(endstop).args(["demo-agent", "--iterations", "100000"]);
+    hidden.args(["--pause", "10ms"]).env("XDG_RUNTIME_DIR", &open);
+    let mut hidden = hidden.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(&trace).is_ok_and(|trace| trace.contains("step_begin")) {
+        assert!(Instant::now() < until, "no step begins");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(user.runs().is_empty());
+    let (code, _, error) = user.run(&["kill", "--all", "--why", "bill"]);
+    assert!(code == Some(1) && error.contains("no live process found"), "{error}");
+    assert_eq!(hidden.wait().unwrap().code(), Some(124));
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.contains("bill (killed by "), "{trace}");
+
+    // What `kill --all` holds while it works.
+    let lock = std::fs::File::open(user.0.join("state/endstop/kill-epoch.lock")).unwrap();
+    lock.lock().unwrap();
+    for start in [&["run", "--", "true"][..], &["serve", "--steps", "1"], &["agent", "hello"]] {
+        let (code, _, error) = user.run(start);
+        assert!(code != Some(0) && error.contains("`endstop kill --all` is at work"), "{error}");
+    }
+    lock.unlock().unwrap();
+    // It was begun before this process.
+    assert_eq!(user.run(&["run", "--upstream", "sim", "--no-guard", "--", "true"]).0, Some(0));
+}
+
+#[test]
+fn an_agent_is_listed_followed_to_its_end_and_killed() {
+    let user = User::new("agent");
+    let pause = user.0.join("pause");
+    std::fs::write(&pause, "lunch\n").unwrap();
+    let mut agent = user.command(&["agent", "--model", "scripted:loop", "--steps", "100000"]);
+    agent.args(["--no-store", "--pause-file"]).arg(&pause).arg("go");
+    let mut agent = agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = user.run_that("paused", |run| !run["waits_for"].is_null());
+    assert_eq!(
+        (run["kind"].as_str(), run["pid"].as_u64()),
+        (Some("agent"), Some(agent.id().into()))
+    );
+    let id = run["run"].as_str().unwrap();
+
+    let mut tail = user.command(&["tail", id, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut event = |wanted: &str| -> Value {
+        loop {
+            let line = lines.next().unwrap().unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["event"] == wanted {
+                return value;
+            }
+        }
+    };
+    assert!(event("paused")["text"].as_str().unwrap().ends_with(": lunch"));
+    user.succeeds(&["kill", id, "--why", "enough"]);
+    assert_ne!(agent.wait().unwrap().code(), Some(0));
+    let end = loop {
+        let status = event("status");
+        if status["status"] == "stopped" {
+            break status;
+        }
+    };
+    assert_eq!(end["reason"], "user_requested");
+    assert!(end["text"].as_str().unwrap().starts_with("enough (killed by "), "{end}");
+    assert_eq!(tail.wait().unwrap().code(), Some(0));
+    assert!(user.runs().is_empty());
+}
+
+#[test]
+fn the_runs_of_a_budget_are_killed_together_and_none_begins_after_that() {
+    let user = User::new("kill-budget");
+    let (mut gateway, listening) = serve(&user, &["--steps", "100", "--budget", "$5 per day"]);
+    let base = listening["address"].as_str().unwrap();
+    let agent = |run: &str| {
+        let mut command = user.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/{run}")).output().unwrap()
+    };
+    agent("first");
+    let said = user.succeeds(&["kill", "--budget", "other"]);
+    assert_eq!(said, "killed 0 runs in 1 process; no call of them is admitted there\n");
+    let said = user.succeeds(&["kill", "--budget", "me", "--why", "bill"]);
+    assert_eq!(said, "killed 1 run in 1 process; no call of them is admitted there\n");
+    agent("second");
+    let runs = user.runs();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let begun = run["run"] == "first";
+        assert!(run["status"] == "stopped" && (run["steps"].as_u64() > Some(0)) == begun, "{run}");
+    }
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
+fn old_runs_that_have_ended_are_pruned_and_others_stay() {
+    let user = User::new("prune");
+    let policy = user.0.join("policy.toml");
+    std::fs::write(&policy, "[stop]\nend = 'steps >= 9'\n[pause]\nask = 'steps >= 1'\n").unwrap();
+    let agent = ["agent", "--model", "scripted:loop", "go"];
+    assert_eq!(user.run(&[&agent[..], &["--steps", "2"]].concat()).0, Some(124));
+    assert_eq!(
+        user.run(&[&agent[..], &["--policy", policy.to_str().unwrap()]].concat()).0,
+        Some(124)
+    );
+    let stored = || -> Vec<String> {
+        let all: Value =
+            serde_json::from_str(&user.succeeds(&["agent", "--runs", "--json"])).unwrap();
+        let runs = all["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(stored(), ["paused", "stopped"]);
+    user.succeeds(&["prune", "--older-than", "1h"]);
+    assert_eq!(user.succeeds(&["prune", "--older-than", "0s", "--dry-run"]).lines().count(), 1);
+    assert_eq!(stored().len(), 2);
+    user.succeeds(&["prune", "--older-than", "0s"]);
+    assert_eq!(stored(), ["paused"]);
 }
 
 #[test]

@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::condition::Condition;
 use crate::condition::fact::Fact;
 use crate::condition::gauge::Unit;
+use crate::condition::{Condition, GaugeId};
 use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
@@ -29,7 +29,7 @@ pub use file::PolicyFile;
 #[cfg(feature = "schema")]
 pub use file::schema;
 
-/// What happens when a rule holds, in order of precedence.
+/// The effect of a rule that trips, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -118,20 +118,23 @@ impl Default for Grant {
 pub struct Rule {
     /// Its name; unique in the policy.
     pub id: String,
-    /// What happens when it holds.
+    /// The effect when it trips.
     pub action: Action,
     /// When it holds.
     pub condition: Condition,
     /// The reason it stops for; from its highest true leaf where absent.
     pub reason: Option<StopReason>,
-    /// What the stop signal says; a text of its own where absent.
+    /// The message of the stop signal; a default text if absent.
     pub message: Option<String>,
     /// Whether it can be overridden, all its parts alike. Where absent, parts with money or tokens cannot.
     pub hard: Option<bool>,
     /// How often in a row it may be overridden.
     pub overrides: u32,
-    /// What each override may add.
+    /// The extra allowance of each override.
     pub grant: Option<Grant>,
+    /// Of a pause rule on quotas: the run continues without a person once the window has reset
+    /// ([`Run::next_reset`](crate::run::Run::next_reset)).
+    pub resumes_at_reset: bool,
     /// Where it came from, such as a file's path.
     pub origin: Option<String>,
 }
@@ -149,6 +152,7 @@ impl Rule {
             hard: None,
             overrides: DEFAULT_OVERRIDES,
             grant: None,
+            resumes_at_reset: false,
             origin: None,
         }
     }
@@ -191,6 +195,17 @@ impl Rule {
         gauges_in(&self.condition).collect()
     }
 
+    /// The windows of the quotas that the rule compares, in order, with repeats.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &str> {
+        let quotas = gauges_in(&self.condition).filter(|gauge| gauge.id == GaugeId::Quota);
+        quotas.filter_map(|gauge| gauge.argument.as_deref())
+    }
+
+    /// Whether it can wait for a reset: a pause rule that compares a quota.
+    pub(crate) fn can_wait_for_reset(&self) -> bool {
+        self.action == Action::Pause && self.windows().next().is_some()
+    }
+
     /// The external signals that the rule names, in order, with repeats.
     ///
     /// ```
@@ -228,7 +243,7 @@ pub(crate) fn gauges_in(condition: &Condition) -> impl Iterator<Item = &crate::c
     })
 }
 
-/// What a money rule does with a call whose price is unknown.
+/// The treatment by a money rule of a call whose price is unknown.
 ///
 /// See the example of [`FallbackRates`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -279,7 +294,7 @@ impl FallbackRates {
     }
 }
 
-/// Rules and what goes with them. The order of the rules has no meaning but in what is printed.
+/// Rules and their settings. The order of the rules matters only for the output.
 ///
 /// ```
 /// use endstop_core::Policy;
@@ -300,8 +315,7 @@ pub struct Policy {
     pub name: Option<String>,
     /// The rules.
     pub rules: Vec<Rule>,
-    /// What a money rule does with a call whose price is unknown; [`OnUnpriced::Stop`] where it says
-    /// nothing.
+    /// The treatment by a money rule of a call whose price is unknown; [`OnUnpriced::Stop`] if absent.
     pub on_unpriced: Option<OnUnpriced>,
     /// The charges for unreported usage, and the requests that pass without a bound.
     pub accounting: Accounting,
@@ -329,7 +343,7 @@ pub enum PolicyError {
     TooLarge {
         /// The rule.
         rule: String,
-        /// What is too large.
+        /// The part that is too large.
         problem: String,
     },
     /// A condition that was built in Rust and has no written form, or one that is not accepted when read.
@@ -337,10 +351,13 @@ pub enum PolicyError {
     Unwritable {
         /// The rule.
         rule: String,
-        /// What stands in the way.
+        /// The obstacle.
         problem: String,
     },
-    /// A probe that nobody registered.
+    /// A rule that waits for a reset and is not a pause rule on a quota.
+    #[error("rule `{0}` cannot wait for a reset: it is not a pause rule on a quota")]
+    NothingResets(String),
+    /// A probe that is not registered.
     #[error("rule `{rule}` uses the probe `{probe}`, which is not registered")]
     UnknownProbe {
         /// The rule.
@@ -360,7 +377,7 @@ impl Policy {
         Self { rules: alloc::vec![Rule::new("stop", Action::Stop, condition)], ..Self::default() }
     }
 
-    /// What a money rule does with a call whose price is unknown.
+    /// The treatment by a money rule of a call whose price is unknown.
     #[must_use]
     pub fn unpriced(&self) -> OnUnpriced {
         self.on_unpriced.unwrap_or_default()
@@ -381,9 +398,9 @@ impl Policy {
 
     /// This policy with the rules of `narrower` added.
     ///
-    /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the
-    /// narrower policy whose id is taken is kept beside it as `id@origin`. What to do with unpriced calls
-    /// and with unreported usage is the stricter of the two, and only this policy can say that it may be unbounded.
+    /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the narrower
+    /// policy whose id is taken is kept as `id@origin`. The stricter treatment of unpriced calls and of unreported
+    /// usage applies, and only this policy can say that it may be unbounded.
     #[must_use]
     pub fn merge(&self, narrower: &Self) -> Self {
         let mut merged = self.clone();

@@ -195,7 +195,7 @@ fn an_approval_only_lets_more_pass() {
     use endstop_core::event::NewLimit;
     let mut run = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"tokens >= 500\"");
     let limit = Some(NewLimit { gauge: "tokens", limit: 5 });
-    assert_eq!(run.see(EventKind::Approved { rule: "p", limit }), Proceed);
+    assert_eq!(run.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }), Proceed);
     run.see(STEP);
     run.see(reply(Some(0), Some(100), 1));
     assert_eq!(run.see(END), Proceed);

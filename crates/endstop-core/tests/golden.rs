@@ -90,6 +90,8 @@ fn running() -> Run {
         EventKind::Approved {
             rule: "approve",
             limit: Some(NewLimit { gauge: "cost", limit: 2_500_000_000_000 }),
+            by: "",
+            why: "",
         },
         EventKind::StepBegin,
         begin,

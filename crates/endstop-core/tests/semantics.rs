@@ -14,6 +14,8 @@ mod overrides;
 mod pause;
 #[path = "semantics/progress.rs"]
 mod progress;
+#[path = "semantics/raise.rs"]
+mod raise;
 #[path = "semantics/reopen.rs"]
 mod reopen;
 #[path = "semantics/reserve.rs"]

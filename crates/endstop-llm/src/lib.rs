@@ -47,6 +47,7 @@ mod chat;
 mod content_kinds;
 mod delta_template;
 mod dialect;
+mod dialects;
 mod gemini;
 mod json;
 mod known_fields;
@@ -55,6 +56,7 @@ mod messages;
 mod output_contract;
 mod output_kinds;
 mod parts;
+mod plan_window;
 mod price_fields;
 mod provider_tools;
 mod read_error;
@@ -73,14 +75,16 @@ mod garbage;
 #[cfg(test)]
 mod tests;
 
+pub use api::Api;
 pub use content_kinds::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
     ImageData, UNKNOWN_FILE,
 };
-pub use dialect::{Api, Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
+pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
 pub use known_fields::KNOWN_FIELDS;
 pub use output_kinds::{OUTPUT_KINDS, OutputClass, OutputKind, OutputKinds, SPEECH};
+pub use plan_window::{PlanReset, PlanWindow};
 pub use price_fields::{
     Attempts, BACKGROUND, FieldRule, HEADERS, PRICE_FIELDS, PriceField, PriceHeader,
     STORED_CONVERSATION,

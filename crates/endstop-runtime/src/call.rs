@@ -1,9 +1,10 @@
 //! Model calls: planned before they begin, reserved, and settled exactly once.
 
 mod accounts;
+mod admission;
 mod fit;
+mod input;
 mod open;
-mod output_speed;
 mod plan;
 mod pricing;
 mod refused;
@@ -11,6 +12,7 @@ mod step;
 mod tool;
 
 pub use fit::CallRoom;
+pub use input::{CountedInput, InputBound};
 pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received, ResponseReport};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};

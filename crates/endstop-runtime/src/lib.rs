@@ -55,11 +55,15 @@ mod tool_call;
 pub mod trace;
 
 pub use call::{
-    BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, CostReport, DEFAULT_MAX_OUTPUT_TOKENS,
-    MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, OpenToolCall, Outcome, Pricing, Received,
-    ResponseReport, ToolNotBegun, WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
+    BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, CostReport, CountedInput,
+    DEFAULT_MAX_OUTPUT_TOKENS, InputBound, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall,
+    OpenToolCall, Outcome, Pricing, Received, ResponseReport, ToolNotBegun, WRAP_UP_NOTE,
+    WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
-pub use provider_api::{PROVIDER_APIS, ProviderApi};
-pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};
+pub use provider_api::{MODEL_PROVIDERS, ModelProvider, ProviderApi};
+pub use run::{
+    BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, Standstill, StopReach,
+    Waited,
+};
 pub use tool_call::{ToolCall, ToolOutcome};

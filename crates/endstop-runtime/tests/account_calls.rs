@@ -22,7 +22,8 @@ use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Detail, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::{
-    CallPlan, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle, ToolNotBegun, Waited,
+    CallPlan, InputBound, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle,
+    ToolNotBegun, Waited,
 };
 
 /// 2026-11-25 12:00 UTC.
@@ -36,9 +37,8 @@ fn pricing() -> Pricing {
 fn plan(pricing: &Pricing) -> CallPlan<'_> {
     CallPlan {
         pricing,
-        input: 1_000,
+        input: InputBound::of_bytes(1_000),
         tool_input: 0,
-        told: 0,
         max_output: 1_000,
         min_output: 16,
         is_wrap_up: false,
@@ -189,8 +189,9 @@ fn a_count_of_the_input_helps_where_an_account_alone_is_short() {
     let accounts = accounts(MemoryBudgetStore::new(), me(&["$0.01 per day"]));
     let run = run(&accounts);
     let pricing = pricing();
-    let wants = |input, told| {
-        run.would_gain_by_count(&CallPlan { input, told, max_output: 100, ..plan(&pricing) })
+    let wants = |tokens, counted| {
+        let input = InputBound { tokens, counted };
+        run.would_gain_by_count(&CallPlan { input, max_output: 100, ..plan(&pricing) })
     };
     // At most $0.00375 for a thousand.
     assert!(!wants(1_000, 0));

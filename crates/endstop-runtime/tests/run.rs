@@ -22,8 +22,8 @@ use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCert
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
-    CallPlan, CancelOn, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind,
-    Outcome, Pricing, Received, ResponseReport, RunEnvironment, RunHandle, Waited,
+    CallPlan, CancelOn, Carried, ErrorBilling, InputBound, MIN_OUTPUT_TOKENS, ModelError,
+    ModelErrorKind, Outcome, Pricing, Received, ResponseReport, RunEnvironment, RunHandle, Waited,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -61,9 +61,8 @@ fn pricing() -> Pricing {
 const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
     CallPlan {
         pricing,
-        input,
+        input: InputBound::of_bytes(input),
         tool_input: 0,
-        told: 0,
         max_output: output,
         min_output: MIN_OUTPUT_TOKENS,
         is_wrap_up: false,
@@ -343,6 +342,9 @@ fn approving_an_unknown_rule_is_refused_and_lifts_no_limit() {
     let limits = run.budget().limits();
     assert!(!run.approve("no such rule", None));
     assert!(!run.approve("no such rule", Some(Money::from_picos(1))));
+    // An approval is of a pause rule: it would raise a hard limit.
+    let stop = run.look(|run| run.program().policy().rules[0].id.clone());
+    assert!(!run.approve(&stop, None) && !run.approve(&stop, Some(Money::from_picos(1 << 60))));
     assert_eq!(run.budget().limits(), limits);
     let lines = recording.lines(&run.info().id);
     assert!(lines.iter().all(|line| !line.contains("no such rule")), "{lines:?}");

@@ -61,7 +61,7 @@ fn interventions() -> impl Strategy<Value = EventKind<'static>> {
     prop_oneof![
         3 => Just(EventKind::ContinuationRequested { by: "critic" }),
         2 => (select(&["first", "second"][..]), prop::option::of(cap))
-            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit }),
+            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit, by: "", why: "" }),
         1 => Just(()).prop_map(|()| EventKind::StopRaised { signal: &RAISED }),
         1 => Just(EventKind::Piece { text: "tab\t, quote \", bell \u{7}, \u{202e}, \u{1f600}" }),
     ]

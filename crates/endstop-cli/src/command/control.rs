@@ -1,6 +1,7 @@
 //! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
 
 mod client;
+pub mod tail;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use endstop::core::units::Money;
 use serde_json::{Value, json};
 
 use super::limits::usd;
+use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MIN_RUN_PREFIX;
 use crate::live::{self, LiveProcess};
@@ -23,15 +25,36 @@ Examples:
   endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
 
 It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
-`endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+`endstop approve`, `resume`, `cancel` and `kill` take a run's name or its beginning.";
+
+const RESUME_HELP: &str = "\
+Examples:
+  endstop resume nightly-17
+  endstop resume nightly-17 --steps +10 --why \"nearly done\"
+  endstop resume nightly-17 --usd +1
+
+It ends the pause of `endstop pause`. With --usd or --steps it raises limits of the run first, whether it is paused or not; \
+a run that such a limit stopped continues. A stop rule can be raised by what its overrides grant (`overrides` and `grant` \
+in the policy; `endstop check` prints the sum). A limit in dollars is hard unless the policy says `hard = false`.";
+
+fn more_usd(text: &str) -> Result<Money, String> {
+    usd(text.strip_prefix('+').unwrap_or(text))
+}
+
+fn more_steps(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix('+').unwrap_or(text);
+    number.parse().map_err(|_| "write a number of steps such as `+10`".to_owned())
+}
 
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// Ask the control API of a gateway at this address, instead of the processes of this machine
+    /// Ask the control API at this address
+    ///
+    /// Instead of the processes of this machine.
     #[arg(long, value_name = "URL", requires = "token_env")]
     server: Option<String>,
-    /// With --server: the environment variable that holds its token
+    /// With --server: variable with its token
     #[arg(long, value_name = "VAR")]
     token_env: Option<String>,
 }
@@ -42,7 +65,7 @@ struct Where {
 pub struct PsArgs {
     #[command(flatten)]
     at: Where,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -72,15 +95,23 @@ pub struct ActArgs {
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(required_unless_present_any = ["all", "key", "budget"], conflicts_with_all = ["all", "key", "budget"])]
     run: Option<String>,
-    /// Stop every run of every live process, and let no other begin in these
+    /// Stop every run of every live process
+    ///
+    /// They start no further run.
     #[arg(long)]
     all: bool,
+    /// Stop every run of the key of this name, and admit no further one in the live processes
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
+    key: Option<String>,
+    /// The same for every run that draws on this budget
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    budget: Option<String>,
     /// The reason, for the run's trace
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
@@ -90,10 +121,19 @@ pub struct KillArgs {
 
 /// Arguments of `endstop resume`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  endstop resume nightly-17")]
+#[command(after_long_help = RESUME_HELP)]
 pub struct ResumeArgs {
     /// The run, or the beginning of its name
     run: String,
+    /// Raise the cost limit by this many US dollars
+    #[arg(long, value_name = "+USD", value_parser = more_usd)]
+    usd: Option<Money>,
+    /// Raise the step limit by this many steps
+    #[arg(long, value_name = "+STEPS", value_parser = more_steps)]
+    steps: Option<u64>,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -108,9 +148,14 @@ pub struct ApproveArgs {
     run: String,
     /// The pause rule; without it, every rule that is met
     rule: Option<String>,
-    /// Pause again at this many US dollars, if the rule compares money
+    /// Pause again at this many US dollars
+    ///
+    /// If the rule compares money.
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -149,7 +194,7 @@ impl Where {
             let variable = self.token_env.as_deref().unwrap_or_default();
             let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
             let token = token.ok_or_else(|| {
-                CliError::new(format!("the environment variable `{variable}` holds no token"))
+                CliError::new(format!("environment variable `{variable}` is empty or not set"))
             })?;
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
@@ -213,31 +258,30 @@ impl Fleet {
             }
             several => {
                 let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
                     .with_hint(format!("write more of it: {}", names.join(", "))))
             }
         }
     }
 }
 
-/// A text of a JSON value; empty if it is not there.
+/// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Who acts: the user's name and this process.
-fn who() -> String {
+/// Who acts: the user's name, this machine and this process.
+pub(crate) fn who() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
     let name = user.map_or_else(|| nix::unistd::Uid::current().to_string(), |user| user.name);
-    format!("{name} (endstop, process {})", std::process::id())
+    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
+    let host = host.unwrap_or_else(|| "localhost".to_owned());
+    format!("{name}@{host} (endstop, process {})", std::process::id())
 }
 
-/// A reason with who acts.
-fn reason(act: &str, why: Option<&str>) -> String {
-    match why.filter(|why| !why.is_empty()) {
-        Some(why) => format!("{why} ({act} by {})", who()),
-        None => format!("{act} by {}", who()),
-    }
+/// The body of an act: who, and why.
+fn signed(why: Option<&str>) -> Value {
+    json!({ "by": who(), "message": why.filter(|why| !why.is_empty()) })
 }
 
 /// Lists the live runs.
@@ -302,7 +346,7 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
     })
 }
 
-/// What a run waits for: a pause from outside, or rules that pause it.
+/// The reason why a run waits: a pause from outside, or rules that pause it.
 fn waits_for(detail: &Value) -> Option<String> {
     if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
         let by = text(detail, "/pause/by");
@@ -349,13 +393,12 @@ fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops a run; its calls in flight end by themselves.
+/// Stops a run; its calls in flight finish.
 ///
 /// # Errors
 /// If there is no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "message": reason("cancelled", args.why.as_deref()) });
-    act(&args.at, &args.run, "cancel", &body, out)
+    act(&args.at, &args.run, "cancel", &signed(args.why.as_deref()), out)
 }
 
 /// Stops a run, or all of them, and aborts the calls in flight.
@@ -363,38 +406,51 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// If there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "message": reason("killed", args.why.as_deref()) });
+    let mut body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
+    // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
+    let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
+    if let Value::Object(body) = &mut body {
+        body.insert("key".to_owned(), json!(args.key));
+        body.insert("budget".to_owned(), json!(args.budget));
+    }
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
-        return Err(CliError::new("no live process found, so nothing was stopped")
-            .with_hint("`endstop ps` lists those of this user; --server names a gateway elsewhere")
+        begin_epoch(lock, args.why.as_deref())?;
+        return Err(CliError::new("no live process found")
+            .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
-    // All at once: one that does not answer holds up no other.
+    // In parallel: one that does not answer blocks no other.
     let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
         let body = &body;
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
         let asked: Vec<_> = gateways.iter().map(ask).collect();
         let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
         };
         asked.into_iter().map(answer).collect()
     });
     let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
+    let of = |answer: &Value| answer.get("killed").and_then(Value::as_u64).unwrap_or_default();
+    let runs: u64 = answers.iter().flatten().map(of).sum();
     let failed: u64 = answers.iter().map(|answer| u64::from(answer.is_err())).sum();
     for error in answers.into_iter().filter_map(Result::err) {
         output::warn(&error.message);
     }
+    let begun = begin_epoch(lock, args.why.as_deref());
     writeln!(
         out,
-        "killed the runs of {}; no call is admitted there",
-        output::counted(stopped, "gateway")
+        "killed {} in {}; no call {}is admitted there",
+        output::counted(runs, "run"),
+        processes(stopped),
+        if args.all { "" } else { "of them " }
     )?;
+    begun?;
     if failed > 0 {
-        let text = format!("{} did not confirm", output::counted(failed, "gateway"));
+        let text = format!("{} did not confirm", processes(failed));
         return Err(CliError::new(text)
             .with_hint("`endstop ps` shows whether they live")
             .with_exit(ExitMeaning::AnswerIsNo));
@@ -402,21 +458,47 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Lets no process start. A disk that is full is no reason to kill nothing.
+fn lock_starts() -> Option<EpochLock> {
+    epoch::lock().unwrap_or_else(|error| {
+        output::warn(&error.message);
+        None
+    })
+}
+
+/// Stops processes that the registry does not show, before their next call.
+fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
+    let Some(lock) = lock else { return Ok(()) };
+    let by = format!("killed by {}", who());
+    let why = why.filter(|why| !why.is_empty());
+    lock.begin_next(&why.map_or_else(|| by.clone(), |why| format!("{why} ({by})")))
+}
+
+fn processes(number: u64) -> String {
+    let noun = if number == 1 { "process" } else { "processes" };
+    format!("{number} {noun}")
+}
+
 /// Holds the calls of a run.
 ///
 /// # Errors
 /// If there is no such run, or it is paused or stopped.
 pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "by": who(), "message": args.why.as_deref().unwrap_or_default() });
-    act(&args.at, &args.run, "pause", &body, out)
+    act(&args.at, &args.run, "pause", &signed(args.why.as_deref()), out)
 }
 
 /// Lets the calls of a run continue.
 ///
 /// # Errors
-/// If there is no such run, or it is not paused from outside.
+/// If there is no such run, it is not paused from outside, or a limit cannot be raised.
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    act(&args.at, &args.run, "resume", &json!({ "by": who() }), out)
+    let body = json!({
+        "by": who(),
+        "message": args.why,
+        "usd": args.usd.map(Money::to_decimal),
+        "steps": args.steps,
+    });
+    act(&args.at, &args.run, "resume", &body, out)
 }
 
 /// Approves a paused run.
@@ -424,7 +506,12 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 /// # Errors
 /// If there is no such run, or no rule pauses it.
 pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = json!({ "rule": args.rule, "limit": args.usd.map(Money::to_decimal) });
+    let body = json!({
+        "by": who(),
+        "message": args.why,
+        "rule": args.rule,
+        "limit": args.usd.map(Money::to_decimal),
+    });
     act(&args.at, &args.run, "approve", &body, out)
 }
 

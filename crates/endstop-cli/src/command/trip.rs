@@ -1,26 +1,30 @@
-//! What a trip record says, in few words.
+//! A trip record, in few words.
 //!
 //! A file of its own because `run`, `serve` and `agent` say it alike.
 
 use endstop::core::Truth;
+use endstop::core::condition::gauge::Unit;
+use endstop::core::expr::amount_text;
 use endstop::core::policy::Action;
+use endstop::core::run::WindowReset;
 use endstop::core::trip_record::{NodeRecord, RuleRecord, TripRecord};
 use endstop::core::units::Money;
 use endstop::ledger::Amounts;
+use endstop::observe::clean;
 
 use crate::output::{money, tokens};
 
-/// The pause rules that hold.
+/// The pause rules that trip.
 pub(super) fn pausing(record: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
     record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips)
 }
 
-/// The first condition of a rule that holds.
+/// The first condition of a rule that trips.
 pub(super) fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     if node.state != Truth::True {
         return None;
     }
-    // What stands under a `not` is false where the whole is true.
+    // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
 }
 
@@ -33,7 +37,13 @@ pub(super) fn why(rule: &RuleRecord) -> String {
     format!("{}: {text}{observed}", rule.id)
 }
 
-/// What was settled beyond the limits; none where they were kept.
+/// `the 5h window of the plan resets (2026-11-30T12:00:00Z)`.
+pub(super) fn reset_text(reset: &WindowReset) -> String {
+    let at = amount_text(reset.at.0, Unit::WallTime);
+    format!("the {} window of the plan resets ({})", clean(&reset.window), at.trim_matches('"'))
+}
+
+/// The amounts settled beyond the limits; `None` if there are none.
 pub(super) fn overshoot(overshoot: &Amounts) -> Option<String> {
     let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
     let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));

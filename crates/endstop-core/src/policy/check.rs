@@ -38,6 +38,9 @@ impl Policy {
                 return Err(too_large(format!("the conditions have more than {MAX_NODES} nodes")));
             }
             is_writable(rule)?;
+            if rule.resumes_at_reset && !rule.can_wait_for_reset() {
+                return Err(PolicyError::NothingResets(rule.id.clone()));
+            }
         }
         Ok(())
     }

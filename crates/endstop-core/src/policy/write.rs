@@ -82,6 +82,9 @@ fn details(out: &mut String, rule: &Rule) {
             grant.steps, grant.cost, grant.tokens, grant.time
         ));
     }
+    if rule.resumes_at_reset {
+        lines.push_str("resume = \"reset\"\n");
+    }
     if !lines.is_empty() {
         out.push_str(&format!("\n[rule.{}]\n{lines}", toml_string(&rule.id)));
     }

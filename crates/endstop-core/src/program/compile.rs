@@ -1,5 +1,5 @@
-//! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each
-//! occurrence has a state of its own.
+//! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each occurrence has
+//! separate state.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -31,6 +31,7 @@ pub(super) fn compile(policy: &Policy, probes: &Probes) -> Result<Program, Polic
     for rule in &policy.rules {
         tables.count(&rule.condition);
     }
+    policy.rules.iter().for_each(|rule| tables.add_resets(rule));
     tables.sort_gauges();
     let mut builder = Builder::new(tables, probes);
     let mut rules = Vec::new();

@@ -4,10 +4,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::rows::{CLASSES, Class, GaugeSlot, Read};
-use crate::condition::gauge::quota_fact;
+use crate::condition::gauge::{quota_fact, reset_fact};
 use crate::condition::{Condition, Fact, Gauge, GaugeId, Temporal, Window};
 use crate::counter::Counter;
-use crate::table::{Index, OpIx};
+use crate::policy::Rule;
+use crate::table::{Index, NumberIx, OpIx};
 
 /// The leaves of all rules, gathered first so that slots can be laid out: comparisons, then facts, then
 /// folds.
@@ -42,6 +43,15 @@ impl Tables {
         }
         for part in condition.parts() {
             self.count(part);
+        }
+    }
+
+    /// Adds the times of the resets that a pause rule waits for.
+    pub(super) fn add_resets(&mut self, rule: &Rule) {
+        if rule.resumes_at_reset {
+            for window in rule.windows() {
+                index_of::<NumberIx>(&mut self.numbers, reset_fact(window));
+            }
         }
     }
 

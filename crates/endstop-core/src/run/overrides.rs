@@ -136,7 +136,7 @@ impl Overrides {
 
     /// Records what the present request did.
     pub(super) fn record(&mut self, meter: &Meter, rule: Option<&str>, what: &str) {
-        // A request that nobody signed is recorded as one.
+        // An unsigned request is recorded as one.
         let by = self.requested_by.clone().unwrap_or_default();
         self.push(meter, by, rule, what.to_string());
     }
@@ -165,14 +165,19 @@ impl Overrides {
         meter: &Meter,
         rule: &str,
         limit: Option<&NewLimit<'_>>,
+        (by, why): (&str, &str),
     ) {
-        let what = match limit {
+        let mut what = match limit {
             Some(new) => {
                 format!("approved up to {} {}", new.gauge, amount_of(new))
             }
             None => "approved".to_string(),
         };
-        self.push(meter, "a person".to_string(), Some(rule), what);
+        if !why.is_empty() {
+            what = format!("{what}: {why}");
+        }
+        let by = if by.is_empty() { "a person" } else { by };
+        self.push(meter, by.to_string(), Some(rule), what);
     }
 
     pub(super) fn record_reopening(&mut self, meter: &Meter, by: &str) {

@@ -8,16 +8,28 @@ use super::ended::Ended;
 use super::judge::{is_held_back, standing};
 use super::next_trip::{NextTrip, Reserved, Resource, next_trip, room};
 use super::{Notice, Run};
+use crate::condition::gauge::{quota_fact, reset_fact};
 use crate::counter::Counter;
 use crate::directive::Status;
 use crate::event::EventKind;
 use crate::meter::{Frame, Sight};
-use crate::policy::Action;
+use crate::policy::{Action, Rule};
 use crate::program::{Class, Program, Read};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::RuleIx;
 use crate::trip_record::{PauseRequest, TripRecord};
-use crate::units::{Millis, Money};
+use crate::units::{Millis, Money, WallTime};
+
+/// A window of a subscription, and when it resets.
+///
+/// See the example of [`Run::next_reset`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowReset {
+    /// The window, such as `5h`.
+    pub window: String,
+    /// When its use begins again at zero.
+    pub at: WallTime,
+}
 
 impl Run {
     /// The status of the run.
@@ -37,6 +49,56 @@ impl Run {
     #[must_use]
     pub const fn pause_request(&self) -> Option<&PauseRequest> {
         self.state.pause.as_ref()
+    }
+
+    /// The next reset for which a paused run waits: the earliest of those windows that its pause rules with
+    /// [`resumes_at_reset`](crate::policy::Rule::resumes_at_reset) compare. Once it has passed, the driver reports
+    /// [`quota_fact`] as 0. `None` if a person has to decide, or no provider has reported when the windows reset.
+    ///
+    /// ```
+    /// use endstop_core::condition::gauge::{quota_fact, reset_fact};
+    /// use endstop_core::units::{Millis, WallTime};
+    /// use endstop_core::{Event, EventKind, Policy, Program, Run, Status, probe::Probes};
+    /// use std::sync::Arc;
+    ///
+    /// let policy = "unbounded = true\n[pause]\nplan = 'quota(\"5h\") >= 90%'\n[rule.plan]\nresume = \"reset\"";
+    /// let program = Program::new(&Policy::from_toml(policy)?, &Probes::new())?;
+    /// let mut run = Run::new(Arc::new(program));
+    /// let mut report = |name: String, value| {
+    ///     run.observe(&Event::new(Millis(0), EventKind::Fact { name: &name, value }));
+    ///     (run.status(), run.next_reset().map(|reset| reset.at))
+    /// };
+    /// report(reset_fact("5h"), 1_795_000_000_000);
+    /// let waiting = (Status::Paused, Some(WallTime(1_795_000_000_000)));
+    /// assert_eq!(report(quota_fact("5h"), 9_100), waiting);
+    /// assert_eq!(report(quota_fact("5h"), 0), (Status::InProgress, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn next_reset(&self) -> Option<WindowReset> {
+        if self.state.status != Status::Paused || self.state.pause.is_some() {
+            return None;
+        }
+        let meter = &self.state.meter;
+        let reported = |name: &str| meter.reported(&self.program, name);
+        let rules = Sight::of(&self.program, meter)
+            .met(Action::Pause)
+            .filter(|rule| !self.state.is_disarmed(*rule))
+            .map(|rule| self.program.rule(rule))
+            .filter(|rule| rule.resumes_at_reset);
+        let used = rules
+            .flat_map(Rule::windows)
+            .filter(|window| reported(&quota_fact(window)).is_some_and(|used| used > 0));
+        let resets = used.filter_map(|window| Some((reported(&reset_fact(window))?, window)));
+        let (at, window) = resets.min()?;
+        Some(WindowReset { window: window.to_string(), at: WallTime(at) })
+    }
+
+    /// Whether a pause rule waits for a report of this name: the use of a window that resets.
+    pub(super) fn is_waiting_for(&self, name: &str) -> bool {
+        let waiting = self.program.policy().rules.iter().filter(|rule| rule.resumes_at_reset);
+        let mut windows = waiting.flat_map(Rule::windows);
+        self.state.pause.is_none() && windows.any(|window| quota_fact(window) == name)
     }
 
     /// Why the run ended; [`StopReason::Completed`] if it ended naturally, `None` while it continues.
@@ -182,7 +244,7 @@ impl Run {
     }
 
     /// A person has approved the pause of the rule for good.
-    fn is_pause_approved(&self, rule: RuleIx) -> bool {
+    pub(super) fn is_pause_approved(&self, rule: RuleIx) -> bool {
         self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
     }
 

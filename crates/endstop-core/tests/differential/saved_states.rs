@@ -26,7 +26,7 @@ fn intervention() -> impl Strategy<Value = EventKind<'static>> {
     prop_oneof![
         3 => Just(EventKind::ContinuationRequested { by: "critic" }),
         2 => (select(&["first", "second"][..]), prop::option::of(limit))
-            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit }),
+            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit, by: "", why: "" }),
         1 => Just(()).prop_map(|()| EventKind::StopRaised { signal: &RAISED }),
     ]
 }

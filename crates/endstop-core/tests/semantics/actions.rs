@@ -44,7 +44,7 @@ fn stop_comes_before_pause_before_finish_and_warn_only_tells() {
     assert_eq!(notices[0].message, "steps is 1 (limit 1)");
     assert_eq!(driver.see(EventKind::StepBegin), Directive::Pause);
     assert_eq!(driver.run.status(), Status::Paused);
-    driver.see(EventKind::Approved { rule: "p", limit: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None, by: "", why: "" });
     assert_eq!(driver.see(EventKind::StepBegin), Directive::Finish);
     driver.reply(0, "0", 1);
     driver.see(EventKind::StepEnd);
@@ -57,7 +57,10 @@ fn an_approval_may_raise_the_cap() {
     driver.step();
     assert_eq!(driver.step(), Directive::Pause);
     let limit = Some(NewLimit::cost("0.30".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit }), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }),
+        Directive::Proceed
+    );
     assert_eq!([driver.step(), driver.step()], [Directive::Proceed; 2]);
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
@@ -89,7 +92,7 @@ fn next_cost_gates_a_call_before_it_is_made() {
     let next =
         |usd: &str| EventKind::AttemptBegin { next_cost: Some(Cost::Known(usd.parse().unwrap())) };
     assert_eq!(driver.see(next("0.50")), Directive::Pause);
-    driver.see(EventKind::Approved { rule: "p", limit: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None, by: "", why: "" });
     assert_eq!(driver.see(next("0.50")), Directive::Proceed);
 }
 
@@ -192,7 +195,10 @@ fn the_new_limit_of_an_approval_is_for_the_gauge_it_names() {
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.status(), Status::Paused);
     let limit = Some(NewLimit::cost("100".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit }), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" }),
+        Directive::Proceed
+    );
     assert_eq!(driver.run.status(), Status::InProgress);
     for _ in 0..4 {
         assert_eq!(driver.step(), Directive::Proceed);
@@ -218,7 +224,7 @@ fn a_raised_limit_holds_however_far_it_is_passed() {
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10\"");
     driver.step();
     let limit = Some(NewLimit::cost("0.30".parse().unwrap()));
-    driver.see(EventKind::Approved { rule: "p", limit });
+    driver.see(EventKind::Approved { rule: "p", limit, by: "", why: "" });
     driver.step_with("work", "x", "5000");
     assert_eq!(driver.step(), Directive::Pause);
 }
@@ -233,7 +239,7 @@ fn an_approval_of_a_pause_at_a_natural_end_ends_the_run() {
         assert_eq!(driver.see(EventKind::StepEnd), Directive::Pause);
         driver
     };
-    let yes = || EventKind::Approved { rule: "p", limit: None };
+    let yes = || EventKind::Approved { rule: "p", limit: None, by: "", why: "" };
     let mut driver = held_up();
     let saved = driver.run.save().unwrap();
     assert_eq!(driver.see(yes()), Directive::Stop);

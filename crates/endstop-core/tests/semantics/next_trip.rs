@@ -99,10 +99,14 @@ fn a_pause_that_was_approved_for_good_is_not_the_next_trip() {
     };
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 2\"");
     assert_eq!(trip(&driver), Some((2, "p".to_owned())));
-    driver.see(EventKind::Approved { rule: "p", limit: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None, by: "", why: "" });
     assert_eq!(trip(&driver), Some((9, "s".to_owned())));
     let mut capped = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 2\"");
-    capped
-        .see(EventKind::Approved { rule: "p", limit: Some(NewLimit { gauge: "steps", limit: 4 }) });
+    capped.see(EventKind::Approved {
+        rule: "p",
+        limit: Some(NewLimit { gauge: "steps", limit: 4 }),
+        by: "",
+        why: "",
+    });
     assert_eq!(trip(&capped), Some((4, "p".to_owned())));
 }

@@ -94,7 +94,7 @@ fn a_pause_from_outside_and_a_rule_that_pauses_are_independent() {
     driver.see(PAUSE);
     assert_eq!(driver.see(RESUME), Directive::Pause, "the rule still pauses the run");
     driver.see(PAUSE);
-    driver.see(EventKind::Approved { rule: "p", limit: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None, by: "", why: "" });
     assert_eq!(driver.begin(), Directive::Pause, "an approval ends no pause from outside");
     driver.see(RESUME);
     assert_eq!(driver.step(), Directive::Proceed);

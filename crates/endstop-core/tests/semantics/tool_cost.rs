@@ -81,7 +81,7 @@ fn a_pause_rule_on_money_holds_a_tool_up_before_it_begins() {
     let mut driver = Driver::toml(rules).in_step("1.20");
     assert_eq!(driver.see(EventKind::Tick), Directive::Proceed);
     assert_eq!(driver.tool_reserve("0.10", "0"), Directive::Pause);
-    driver.see(EventKind::Approved { rule: "p", limit: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None, by: "", why: "" });
     assert_eq!(driver.tool_reserve("0.10", "0"), Directive::Proceed);
 }
 

@@ -14,7 +14,7 @@ use endstop_llm::{
 use endstop_runtime::account::AccountWait;
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, CancelOn, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
+    CallPlan, CancelOn, InputBound, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -32,8 +32,8 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
-    stop_of,
+    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep,
+    RequestBound, RunEntry, stop_of,
 };
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
@@ -87,8 +87,8 @@ pub(super) struct AdmittedCall {
 }
 
 impl AdmittedCall {
-    /// Begins to send the call, in the form that its upstream is known to take. Returns the warnings for the client
-    /// beside it.
+    /// Begins to send the call, in the form that its upstream is known to take. Also returns the warnings for the
+    /// client.
     pub(super) fn into_in_flight(
         self,
         context: &CallContext,
@@ -162,7 +162,7 @@ pub(super) async fn admit(
                 if waiting.stuck_for() >= MAX_DEADLOCK_WAIT.min(config.pause.0) {
                     return Err(Box::new(respond::deadlocked(run, dialect)));
                 }
-                // If the run is cut meanwhile, the next try says so.
+                // If the run is aborted in the meantime, the next try reports it.
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
@@ -235,7 +235,7 @@ fn refuse_unreported(
         return Some(respond::error(dialect, status, kind, text));
     }
     (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
-        let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+        let text = "the request runs in the background (`background`), so its cost is not reported here \
             here: send it without";
         respond::refused(run, dialect, BACKGROUND, text)
     })
@@ -283,7 +283,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Records what the request says, and lets the call begin.
+    /// Records the request and starts the call.
     fn begin(
         &mut self,
         permit: &ConversationPermit,
@@ -310,7 +310,7 @@ impl Admission<'_> {
         let (bound, pricing) = self.size(entry, &state)?;
         let is_wrap_up =
             matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
-        let plan = self.plan(bound, &pricing, is_wrap_up, run.min_output_tokens());
+        let plan = self.plan(bound.input, &pricing, is_wrap_up, run.min_output_tokens());
         let tools = self.limit_tools(entry, &run, plan)?;
         let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
         let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
@@ -322,7 +322,18 @@ impl Admission<'_> {
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
-        let open = begin_call(&mut state, &mut call, parsed.body_digest(), &blocked)?;
+        let digest = parsed.body_digest();
+        let is_attempt = matches!(state.step(), ConversationStep::AwaitingResponse { .. });
+        let percents = &context.config().tell_model;
+        let note = entry.budget_notes().next(entry.handle(), percents, digest, is_attempt);
+        let more = note.as_ref().map_or(0, BudgetNote::tokens);
+        call.input.tokens = call.input.tokens.saturating_add(more);
+        call.tool_input = call.tool_input.saturating_add(request.added_by_more_reads(more));
+        let open = begin_call(&mut state, &mut call, digest, &blocked)?;
+        if let Some(note) = note {
+            entry.budget_notes().told(&note);
+            parsed.set_note(&note.text);
+        }
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
@@ -334,7 +345,7 @@ impl Admission<'_> {
     /// The call without what its tools at the provider can add.
     fn plan<'p>(
         &self,
-        bound: InputBound,
+        input: InputBound,
         pricing: &'p Pricing,
         is_wrap_up: bool,
         min_output: u64,
@@ -348,9 +359,8 @@ impl Admission<'_> {
         });
         CallPlan {
             pricing,
-            input: bound.input,
-            tool_input: request.added_by_more_reads(bound.input),
-            told: bound.told,
+            input,
+            tool_input: request.added_by_more_reads(input.tokens),
             max_output: wanted.saturating_mul(choices),
             min_output: min_output.saturating_mul(choices),
             is_wrap_up,
@@ -397,7 +407,7 @@ impl Admission<'_> {
         &self,
         entry: &RunEntry,
         state: &ConversationState,
-    ) -> Result<(InputBound, Pricing), AdmissionBlocked> {
+    ) -> Result<(RequestBound, Pricing), AdmissionBlocked> {
         let (context, parsed) = (self.context, self.parsed);
         let request = parsed.request();
         let refuses = |name: &str| context.refuses(entry, name);
@@ -407,9 +417,8 @@ impl Admission<'_> {
                 let what = Unbounded::new(STORED_CONVERSATION, UNKNOWN_THREAD);
                 return Err(AdmissionBlocked::Unbounded(what));
             }
-            None => InputBound {
-                input: request.fixed_bound(),
-                told: 0,
+            None => RequestBound {
+                input: InputBound::of_bytes(request.fixed_bound()),
                 is_open: false,
                 can_be_counted: false,
             },
@@ -419,16 +428,17 @@ impl Admission<'_> {
         if let Some(what) = unpriced(request, &pricing, refuses) {
             return Err(AdmissionBlocked::Unbounded(what));
         }
-        let input = match self.context_window(&pricing) {
+        let tokens = match self.context_window(&pricing) {
             // An upstream takes no more than that.
-            Some(window) if bound.is_open => bound.input.max(window),
+            Some(window) if bound.is_open => bound.input.tokens.max(window),
             None if bound.is_open && refuses(UNKNOWN_FILE) => {
                 let what = Unbounded::new(UNKNOWN_FILE, UNKNOWN_MEDIA);
                 return Err(AdmissionBlocked::Unbounded(what));
             }
-            _ => bound.input,
+            _ => bound.input.tokens,
         };
-        Ok((InputBound { input, ..bound }, pricing))
+        let input = InputBound { tokens, ..bound.input };
+        Ok((RequestBound { input, ..bound }, pricing))
     }
 
     /// Whether the input of a call should be counted before its output cap is lowered or the call is refused. Applies a
@@ -437,22 +447,20 @@ impl Admission<'_> {
         &self,
         entry: &RunEntry,
         run: &RunHandle,
-        bound: InputBound,
+        bound: RequestBound,
         call: &mut CallPlan<'_>,
     ) -> bool {
         if !bound.can_be_counted || bound.is_open {
             return false;
         }
         let Some(counted) = self.counted else {
-            let new_input = bound.input.saturating_sub(bound.told);
+            let new_input = bound.input.tokens.saturating_sub(bound.input.counted);
             return new_input >= MIN_COUNTED_INPUT
                 && self.context.is_metered(entry)
                 && run.would_gain_by_count(call);
         };
-        // A count below the part that was counted before is not of this request.
-        if let Some(counted) = counted.filter(|counted| (bound.told..bound.input).contains(counted))
-        {
-            (call.input, call.told) = (counted, counted);
+        if let Some(counted) = counted {
+            call.input = bound.input.with_count(counted);
         }
         false
     }
@@ -549,7 +557,7 @@ fn begin_call(
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(AdmissionBlocked::ByOthers),
         Err(NotBegun::AwaitsAccount(wait)) => Err(AdmissionBlocked::ByAccount(wait)),
-        // Each time a step begins, so that the limit of steps ends it at the latest.
+        // Each time a step begins, so that the step limit ends it at the latest.
         Err(NotBegun::WrapUpDue) => {
             state.close_step();
             begin_call(state, call, digest, blocked)
@@ -614,7 +622,7 @@ fn record_result(run: &RunHandle, call: &ToolCall, result: &ToolResult) {
     }
 }
 
-/// Returns the warnings that no client was told yet.
+/// Returns the warnings that no client has received yet.
 fn warnings(run: &RunHandle) -> Option<String> {
     let notices = run.take_notices();
     if notices.is_empty() {

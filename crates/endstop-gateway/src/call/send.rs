@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
+use endstop_llm::{CallResponse, Edits, ErrorKind, PlanWindow, ReadError};
 use endstop_runtime::{CancelOn, ErrorBilling, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -13,7 +13,6 @@ use super::admit::AdmittedCall;
 use super::context::{CallContext, UpstreamStop};
 use super::drain::ClientPresence;
 use super::parse::ParsedCall;
-use super::quota::used_windows;
 use super::relay::raw_body::{RawBody, error_response};
 use super::relay::{cut, relay};
 use super::respond;
@@ -28,7 +27,7 @@ use crate::upstream::{UpstreamBody, UpstreamError};
 enum AttemptOutcome<'p> {
     /// The client gets this response.
     Respond(Response<Body>),
-    /// A retry rule trips: the call is made again.
+    /// A retry rule trips: the call is sent again.
     RetryCall(SettledCall),
     /// The upstream refused what the gateway added: the same call is sent again with other edits.
     RetryRequest(Box<InFlightCall>, Edits<'p>),
@@ -111,7 +110,7 @@ impl<'p> Sending<'p> {
         use AttemptOutcome::Respond;
         let (context, parsed) = (self.context, self.parsed);
         let upstream = context.upstream(parsed.route());
-        // Before: the client may go away while it waits.
+        // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
         let sending = context.client().send(upstream, request);
         let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;
@@ -121,8 +120,8 @@ impl<'p> Sending<'p> {
             Waited::Done(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        for (window, used) in used_windows(&parts.headers) {
-            call.entry().report_quota(&window, used);
+        for window in PlanWindow::of_headers(&parts.headers) {
+            call.entry().report_quota(&window);
         }
         let stop = context.stop_of(parsed.route(), &parts.headers);
         let mut headers = context.returned(parsed.route(), parts.headers, call.secrets());

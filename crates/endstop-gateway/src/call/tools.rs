@@ -107,7 +107,7 @@ impl CallTools<'_> {
 
     fn with(&self, bounded: &ProviderTools, runs: u64, limit: ToolLimit) -> ToolsFit {
         let CallPlan { input, tool_input, max_output, .. } = self.plan;
-        let input = input.saturating_add(tool_input);
+        let input = input.tokens.saturating_add(tool_input);
         let size = CallSize { input, output: max_output, window: self.window };
         let added = bounded.added_input(runs, size);
         let admitted = if *bounded == *self.tools { 0 } else { input };

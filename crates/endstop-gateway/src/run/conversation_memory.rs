@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use endstop_core::units::TokenUsage;
 use endstop_llm::{CallRequest, MessageMark, Thread};
-use endstop_runtime::ToolCall;
+use endstop_runtime::{CountedInput, InputBound, ToolCall};
 
 use super::response_history::ResponseHistory;
 use crate::limits::{MAX_FIXED_PARTS, MAX_RESPONSE_ID, TAIL_MESSAGES};
@@ -35,10 +35,12 @@ impl MessageDigests {
 /// Everything besides the messages that a count of a request's tokens depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestIdentity {
-    /// Digests of the tools, the instructions and what else stands beside the messages, sorted.
+    /// Digests of the tools, the instructions and everything else outside the messages, sorted.
     fixed: Arc<[u64]>,
     /// Digest of the model's name.
     model: u64,
+    /// The bound of the request by its bytes. `None` if its count is not one of these bytes alone.
+    bytes: Option<u64>,
 }
 
 impl From<&CallRequest> for RequestIdentity {
@@ -46,16 +48,52 @@ impl From<&CallRequest> for RequestIdentity {
         let mut fixed: Vec<u64> =
             asked.fixed.iter().take(MAX_FIXED_PARTS).map(|mark| mark.digest).collect();
         fixed.sort_unstable();
-        Self { fixed: fixed.into(), model: model_digest(asked) }
+        let is_shown = !is_open(asked) && can_be_counted(asked) && asked.unbounded.is_empty();
+        let bytes = is_shown.then(|| bytes_of(asked));
+        Self { fixed: fixed.into(), model: model_digest(asked), bytes }
     }
 }
 
 impl RequestIdentity {
-    /// Most tokens of what stands beside the messages and was not counted with this request.
+    /// Most tokens of the parts outside the messages that were not counted with this request.
     fn new_fixed(&self, asked: &CallRequest) -> u64 {
         let is_new = |mark: &&MessageMark| self.fixed.binary_search(&mark.digest).is_err();
         sum(asked.fixed.iter().filter(is_new))
     }
+}
+
+/// The bound of all that is in a request.
+fn bytes_of(asked: &CallRequest) -> u64 {
+    asked.fixed_bound().saturating_add(sum(&asked.messages))
+}
+
+/// Whether a request has something of unknown size, in itself or in the upstream's own store.
+fn is_open(asked: &CallRequest) -> bool {
+    has_open(asked) || names_output(&asked.messages)
+}
+
+fn has_open(asked: &CallRequest) -> bool {
+    asked.fixed.iter().chain(&asked.messages).any(|mark| mark.is_open)
+}
+
+fn names_output(marks: &[MessageMark]) -> bool {
+    marks.iter().any(|mark| mark.names_output)
+}
+
+/// Most tokens of what is at addresses.
+fn elsewhere(marks: &[MessageMark]) -> u64 {
+    marks.iter().fold(0, |sum, mark| sum.saturating_add(mark.elsewhere))
+}
+
+/// Whether a count of a request is one of all that will be billed: nothing is elsewhere, such as at an address or in the
+/// upstream's own store, no other model may respond, and no tool of the provider adds input.
+fn can_be_counted(asked: &CallRequest) -> bool {
+    elsewhere(&asked.messages) == 0
+        && elsewhere(&asked.fixed) == 0
+        && asked.thread == Thread::Whole
+        && asked.fallbacks.is_empty()
+        && asked.more_reads == 0
+        && asked.provider_tools.is_empty()
 }
 
 fn model_digest(asked: &CallRequest) -> u64 {
@@ -74,6 +112,13 @@ struct ReportedInput {
     of: RequestIdentity,
 }
 
+impl ReportedInput {
+    /// The count of the request's bytes. `None` if it has other content.
+    fn counted(&self) -> Option<CountedInput> {
+        Some(CountedInput { tokens: self.input, bytes: self.of.bytes? })
+    }
+}
+
 /// The memory of a conversation.
 #[derive(Debug, Default)]
 pub(crate) struct ConversationMemory {
@@ -83,30 +128,30 @@ pub(crate) struct ConversationMemory {
     tail: [Option<u64>; TAIL_MESSAGES],
     last_user: Option<u64>,
     reported: Option<ReportedInput>,
+    /// The last request that was counted and has nothing but its bytes. It may be of a beginning that the conversation no
+    /// longer has.
+    counted: Option<CountedInput>,
     /// The id of the last response, if the upstream gave one.
     reply: Option<String>,
     /// The tool calls of the last response that have no result yet.
     calls: Vec<ToolCall>,
 }
 
-/// The largest possible input of a request, in tokens.
+/// The largest possible input of a request, and how far that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InputBound {
-    /// The most tokens that it can be.
-    pub(crate) input: u64,
-    /// Tokens of it that the upstream counted before.
-    pub(crate) told: u64,
+pub(crate) struct RequestBound {
+    /// The bound.
+    pub(crate) input: InputBound,
     /// Whether it has something of unknown size, so that the bound is a guess.
     pub(crate) is_open: bool,
-    /// Whether a count by its upstream is one of all that will be billed: nothing is elsewhere, such as at an address or in
-    /// the upstream's own store, no other model may respond, and no tool of the provider adds input.
+    /// Whether a count by its upstream is one of all that will be billed.
     pub(crate) can_be_counted: bool,
 }
 
 /// How well a request fits a conversation; more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MatchQuality {
-    /// The same first words of the user.
+    /// The same text at the start of the user's first message.
     First,
     /// One of the last messages is in it.
     Tail,
@@ -194,28 +239,16 @@ impl ConversationMemory {
         asked: &CallRequest,
         digests: &MessageDigests,
         responses: &ResponseHistory,
-    ) -> Option<InputBound> {
-        let has_open = asked.fixed.iter().chain(&asked.messages).any(|mark| mark.is_open);
-        let all = asked.fixed_bound().saturating_add(sum(&asked.messages));
-        let names_output = |marks: &[MessageMark]| marks.iter().any(|mark| mark.names_output);
-        let elsewhere = |marks: &[MessageMark]| {
-            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.elsewhere))
-        };
-        let can_be_counted = elsewhere(&asked.messages) == 0
-            && elsewhere(&asked.fixed) == 0
-            && asked.thread == Thread::Whole
-            && asked.fallbacks.is_empty()
-            && asked.more_reads == 0
-            && asked.provider_tools.is_empty();
+    ) -> Option<RequestBound> {
+        let (all, can_be_counted) = (bytes_of(asked), can_be_counted(asked));
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.
             let before = responses.tokens(asked.continues.as_deref()?)?;
-            let is_open = has_open || names_output(&asked.messages);
-            let input = before.saturating_add(all);
-            return Some(InputBound { input, told: before, is_open, can_be_counted });
+            let input = InputBound::continued(before, all);
+            return Some(RequestBound { input, is_open: is_open(asked), can_be_counted });
         }
-        let is_open = has_open || names_output(&asked.messages);
-        let whole = InputBound { input: all, told: 0, is_open, can_be_counted };
+        let by_bytes = InputBound::of_another(self.counted, all);
+        let whole = RequestBound { input: by_bytes, is_open: is_open(asked), can_be_counted };
         let is_same = |told: &&ReportedInput| told.of.model == model_digest(asked);
         let Some(told) = self.reported.as_ref().filter(is_same).filter(|_| self.continues(digests))
         else {
@@ -225,11 +258,13 @@ impl ConversationMemory {
         let kept = if names_output(new) { told.output } else { 0 };
         // The image behind an address may be larger by now.
         let known = asked.messages.get(..self.count).unwrap_or_default();
-        let parts = [sum(new), told.of.new_fixed(asked), kept, elsewhere(known)];
-        let input = parts.into_iter().fold(told.input, u64::saturating_add);
-        let by_told = InputBound { input, told: told.input, is_open: has_open, can_be_counted };
-        let is_better = by_told.input < all || whole.is_open && !by_told.is_open;
-        Some(if is_better { by_told } else { whole })
+        let parts = [told.of.new_fixed(asked), kept, elsewhere(known)];
+        let more = parts.into_iter().fold(sum(new), u64::saturating_add);
+        let by_count = InputBound::continued(told.input, more);
+        // Output that the upstream keeps is known by the count alone.
+        let is_open = has_open(asked);
+        let input = if whole.is_open && !is_open { by_count } else { by_count.or_lower(by_bytes) };
+        Some(RequestBound { input, is_open, can_be_counted })
     }
 
     /// Remembers a request that is about to be sent.
@@ -268,11 +303,13 @@ impl ConversationMemory {
             ReportedInput { input, output, of }
         };
         self.reported = usage.map(told);
+        let counted = self.reported.as_ref().and_then(ReportedInput::counted);
+        self.counted = counted.or(self.counted);
         self.calls = calls;
     }
 }
 
-/// The task. Instructions, which agents of one kind share, do not tell conversations apart.
+/// The task. Instructions are the same for agents of one kind, so they do not distinguish conversations.
 fn first_of_user(asked: &CallRequest) -> Option<u64> {
     let of_user = asked.messages.iter().find(|mark| mark.is_user);
     of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)

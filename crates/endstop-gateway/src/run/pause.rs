@@ -23,7 +23,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Lets every waiter look at the run again.
+    /// Lets every waiter check the run again.
     pub(super) fn notify(&self) {
         self.changed.notify_waiters();
     }
@@ -43,16 +43,19 @@ impl Pause {
         is_new
     }
 
-    /// Records the end of the wait.
-    pub(super) fn resume(&self, run: &RunHandle) {
-        if self.is_recorded.swap(false, Ordering::AcqRel) {
+    /// Records the end of the wait. Returns `false` if that is done already.
+    pub(super) fn resume(&self, run: &RunHandle) -> bool {
+        let is_new = self.is_recorded.swap(false, Ordering::AcqRel);
+        if is_new {
             run.record(&EventKind::Resumed, Detail::None);
         }
+        is_new
     }
 
-    /// Waits until the run is no longer paused, for `limit` at most.
-    pub(super) async fn wait(&self, run: &RunHandle, limit: Duration) {
-        let until = Instant::now() + limit;
+    /// Waits until the run is no longer paused, for at most `limit`, not counting the time until a reset that it
+    /// waits for. Then `on_reset` is called with the window.
+    pub(super) async fn wait(&self, run: &RunHandle, limit: Duration, on_reset: impl Fn(&str)) {
+        let mut until = Instant::now() + limit;
         loop {
             let notified = self.notified();
             run.checkpoint();
@@ -62,7 +65,11 @@ impl Pause {
             tokio::select! {
                 () = notified => {}
                 () = next_change(run) => {}
-                () = tokio::time::sleep_until(until) => return,
+                window = run.window_reset() => {
+                    on_reset(&window);
+                    until = Instant::now() + limit;
+                }
+                () = tokio::time::sleep_until(until), if run.next_reset().is_none() => return,
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake::{Fake, json};
 use crate::kit::*;
@@ -34,6 +34,47 @@ async fn exactly_as_many_steps_reach_the_upstream_as_the_limit_admits() {
     assert_eq!(run.look(|run| run.stop_reason()), Some(StopReason::StepsLimitReached));
     assert_eq!((reading(&gateway, "steps"), reading(&gateway, "own.steps")), (3, 3));
     assert_eq!((reading(&gateway, "tool_calls"), run.usage().0.total()), (3, 330));
+}
+
+/// The agent loop has the same rule, and a test of the same name.
+#[tokio::test]
+async fn a_provider_that_counts_more_than_the_bytes_is_believed() {
+    // A template that is not seen: 4,000 tokens for a few bytes.
+    let upstream = Fake::start(|_, n| {
+        let arguments = format!("{{\"n\":{n}}}");
+        let mut reply: Value =
+            serde_json::from_str(&reply_call(&format!("call_{n}"), "look", &arguments)).unwrap();
+        reply["usage"] =
+            json!({ "prompt_tokens": 4_000, "completion_tokens": 10, "total_tokens": 4_010 });
+        json("200 OK", &reply.to_string())
+    })
+    .await;
+    let small = || Agent { extra: json!({ "max_tokens": 16 }), ..Agent::new("Go.") };
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 7k or steps >= 9\"\n", &upstream).await;
+    let stopped = small().run(&gateway, CHAT).await;
+    assert_eq!((upstream.calls(), stopped.len()), (1, 2));
+    let reason = stopped[1].header("x-endstop-reason");
+    assert_eq!(reason.as_deref(), Some("token_limit"), "{stopped:?}");
+    assert_eq!(gateway.run(&id()).unwrap().usage().0.total(), 4_010);
+
+    // The template comes again if the client shortens the conversation, and if another model answers.
+    let changes: [fn(&mut Value); 2] = [
+        |request| drop(request["messages"].as_array_mut().unwrap().remove(1)),
+        |request| request["model"] = json!("gpt-4o"),
+    ];
+    for change in changes {
+        let before = upstream.calls();
+        let gateway = self::gateway("[stop]\nlimit = \"tokens >= 7k or steps >= 9\"\n", &upstream);
+        let gateway = gateway.await;
+        let mut agent = small();
+        let first = chat(&gateway, &agent.request()).await;
+        assert!(agent.take(&first, "1"), "{first:?}");
+        let mut request = agent.request();
+        change(&mut request);
+        let second = chat(&gateway, &request).await;
+        assert_eq!(upstream.calls() - before, 1, "{second:?}");
+        assert_eq!(second.header("x-endstop-reason").as_deref(), Some("token_limit"), "{second:?}");
+    }
 }
 
 #[tokio::test]
@@ -189,7 +230,7 @@ async fn a_call_does_not_wait_for_a_stream_of_its_own_run_that_nobody_reads() {
     until("it has begun", || upstream.calls() == 1).await;
     let got = chat(&gateway, &body(false)).await;
     assert_eq!((got.status, upstream.calls()), (402, 1), "{got:?}");
-    assert!(got.text().contains("does not read on"), "{got:?}");
+    assert!(got.text().contains("their client does not read"), "{got:?}");
     assert_eq!(got.header("x-should-retry").as_deref(), Some("false"));
     assert_eq!((status(&gateway), gateway.counts(&id()).unwrap().refused), (Status::InProgress, 1));
     // Its client goes: what it held comes back.

@@ -13,7 +13,7 @@ use crate::parts::{Kind, arguments_of};
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, error_words, words};
 use crate::sse::SseEvent;
-use crate::{CallResponse, EventContent, StreamReader};
+use crate::{CallResponse, EventContent, PlanWindow, StreamReader};
 
 fields! {
     Event<'j> {
@@ -203,7 +203,11 @@ impl StreamReader for ResponsesStream {
             self.progress.count(event.data);
             return EventContent::default();
         };
-        self.read_event(&read)
+        let mut brought = self.read_event(&read);
+        if read.kind.json() == "\"codex.rate_limits\"" {
+            brought.windows = PlanWindow::of_event(event.data);
+        }
+        brought
     }
 
     fn is_between_blocks(&self) -> bool {

@@ -1,62 +1,56 @@
 //! How large the conversation can be as input.
 
 use endstop_core::units::TokenUsage;
+use endstop_runtime::{CountedInput, InputBound};
 
 use crate::message::Message;
 
-/// How large the input can be: what is known of the conversation up to a reply, and a bound of the rest.
-/// Every message is looked at once.
+/// How large the input can be: the known size of the conversation up to a reply, and a bound of the rest. Every
+/// message is read once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::agent) struct ContextBound {
     /// Of instructions and tools.
     fixed: u64,
-    /// Messages looked at, and their bound.
+    /// The number of messages whose bound is known.
     seen: usize,
-    bound: u64,
-    /// What the provider told of the messages up to here, the reply to them included.
-    known: Option<(u64, u64)>,
+    /// The bound of those, of instructions and of tools, by their bytes.
+    bytes: u64,
+    /// The provider's count of the messages up to here, the reply to them included.
+    known: Option<CountedInput>,
 }
 
 impl ContextBound {
     pub(in crate::agent) const fn new(fixed: u64) -> Self {
-        Self { fixed, seen: 0, bound: 0, known: None }
+        Self { fixed, seen: 0, bytes: fixed, known: None }
     }
 
-    /// The most tokens that the conversation is as input to the model that told. Before it told anything, bytes
-    /// are all there is, and a template that the provider adds unseen can be longer.
-    pub(in crate::agent) fn of(&mut self, messages: &[Message]) -> u64 {
-        let new = messages.get(self.seen..).unwrap_or(&[]);
-        let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
-        self.bound = self.bound.saturating_add(added);
-        self.seen = messages.len().max(self.seen);
+    /// The bound of the conversation as input to the model that counted.
+    pub(in crate::agent) fn of(&mut self, messages: &[Message]) -> InputBound {
+        self.look_at(messages);
         match self.known {
-            // Also where it is more than the bytes: the provider counts what is not seen here.
-            Some((tokens, bound)) => tokens.saturating_add(self.bound.saturating_sub(bound)),
-            None => self.fixed.saturating_add(self.bound),
+            Some(known) => {
+                InputBound::continued(known.tokens, self.bytes.saturating_sub(known.bytes))
+            }
+            None => InputBound::of_bytes(self.bytes),
         }
     }
 
-    /// The most tokens that other messages are, or these to another model: nothing is saved by what one
-    /// tokenizer made of the bytes, but what was counted beyond them may come again.
+    /// The bound of other messages, or of these as input to another model.
     pub(in crate::agent) fn of_other(
         &mut self,
         messages: &[Message],
         sent: Option<&[Message]>,
-    ) -> u64 {
-        self.of(messages);
-        let unseen = self.told(true);
-        let bytes = sent.map_or(self.bound, |sent| {
-            sent.iter().map(Message::token_bound).fold(0, u64::saturating_add)
-        });
-        self.fixed.saturating_add(bytes).saturating_add(unseen)
+    ) -> InputBound {
+        self.look_at(messages);
+        let bytes = sent.map_or(self.bytes, |sent| self.fixed.saturating_add(bound_of(sent)));
+        InputBound::of_another(self.known, bytes)
     }
 
-    /// What a provider counted of that bound: of other messages or another model, what it counted beyond the
-    /// bytes.
-    pub(in crate::agent) fn told(&self, is_other: bool) -> u64 {
-        let Some((tokens, bound)) = self.known else { return 0 };
-        let bytes = if is_other { self.fixed.saturating_add(bound) } else { 0 };
-        tokens.saturating_sub(bytes)
+    /// Adds the messages that are new.
+    fn look_at(&mut self, messages: &[Message]) {
+        let new = messages.get(self.seen..).unwrap_or(&[]);
+        self.bytes = self.bytes.saturating_add(bound_of(new));
+        self.seen = messages.len().max(self.seen);
     }
 
     /// As it was when `told` was learned.
@@ -66,23 +60,28 @@ impl ContextBound {
         told: Option<(usize, u64)>,
     ) -> Self {
         if let Some((count, tokens)) = told {
-            self.of(messages.get(..count).unwrap_or(messages));
-            self.known = Some((tokens, self.bound));
+            self.look_at(messages.get(..count).unwrap_or(messages));
+            self.known = Some(CountedInput { tokens, bytes: self.bytes });
         }
         self
     }
 
-    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
-    /// what a saved state keeps of it.
+    /// Records the provider's size of the conversation before its reply; the reply is the last message. Returns the
+    /// part that a saved state keeps.
     pub(in crate::agent) fn learn(
         &mut self,
         messages: &[Message],
         usage: &TokenUsage,
     ) -> (usize, u64) {
-        self.of(messages);
+        self.look_at(messages);
         let reply = messages.last().map_or(0, Message::token_bound).max(usage.output);
         let tokens = usage.total_input().saturating_add(reply);
-        self.known = Some((tokens, self.bound));
+        self.known = Some(CountedInput { tokens, bytes: self.bytes });
         (messages.len(), tokens)
     }
+}
+
+/// The most tokens of messages by their bytes.
+fn bound_of(messages: &[Message]) -> u64 {
+    messages.iter().map(Message::token_bound).fold(0, u64::saturating_add)
 }

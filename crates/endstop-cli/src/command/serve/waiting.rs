@@ -1,10 +1,10 @@
-//! What a run of `endstop serve` says before its end.
+//! Output about a run of `endstop serve` before its end.
 
 use std::io::{self, Write as _};
 
 use endstop::core::Run;
 use endstop::core::event::EventKind;
-use endstop::core::run::Notice;
+use endstop::core::run::{Notice, Status};
 use endstop::observe::{Observation, Observer, RunInfo, clean};
 use endstop::store::RunId;
 use serde_json::json;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::trip;
 use crate::output;
 
-/// Tells of pauses, which wait for somebody, and of warnings.
+/// Prints pauses, which wait for a user, and warnings.
 pub(super) struct Waiting {
     pub(super) as_json: bool,
     /// Whether there is a control API that approves.
@@ -23,7 +23,7 @@ impl Waiting {
     fn tell(&self, event: &str, run: &RunId, text: &str) {
         if self.as_json {
             let line = json!({ "version": 1, "event": event, "run": run.as_str(), "text": text });
-            // A reader that has gone away must not end what other runs go through.
+            // A reader that has disconnected must not end the gateway of other runs.
             let _ = writeln!(io::stdout(), "{line}");
             return;
         }
@@ -57,14 +57,25 @@ impl Observer for Waiting {
                 let record = observation.run.trip_record();
                 let rules: Vec<String> =
                     trip::pausing(&record).map(|rule| clean(&trip::why(rule))).collect();
-                let how = match self.is_controlled {
-                    true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
-                    false => "; with --control it could be approved".to_owned(),
+                let reset = observation.run.next_reset();
+                let how = match (&reset, self.is_controlled) {
+                    (Some(reset), _) => {
+                        format!("; continues when {}", trip::reset_text(reset))
+                    }
+                    (None, true) => {
+                        format!("; POST /endstop/v1/runs/{}/approve lets it continue", info.id)
+                    }
+                    (None, false) => "; with --control it could be approved".to_owned(),
                 };
                 let how = if self.as_json { String::new() } else { how };
                 self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));
             }
-            EventKind::Resumed => self.tell("resumed", &info.id, "approved"),
+            EventKind::Resumed => {
+                // An approval follows this event; a reset came before it.
+                let is_reset = observation.run.status() != Status::Paused;
+                let why = if is_reset { "the window of the plan has reset" } else { "approved" };
+                self.tell("resumed", &info.id, why);
+            }
             _ => {}
         }
     }

@@ -95,8 +95,10 @@ impl<'a> Kind<'a> {
                 Self::PauseRequested { by: Cow::Borrowed(by), why: Cow::Borrowed(why) }
             }
             EventKind::ResumeRequested { by } => Self::ResumeRequested { by: Cow::Borrowed(by) },
-            EventKind::Approved { rule, limit } => Self::Approved {
+            EventKind::Approved { rule, limit, by, why } => Self::Approved {
                 rule: Cow::Borrowed(rule),
+                by: Cow::Borrowed(by),
+                why: Cow::Borrowed(why),
                 limit: limit
                     .map(|new| NewLimitOf { gauge: Cow::Borrowed(new.gauge), limit: new.limit }),
             },
@@ -153,8 +155,10 @@ impl<'a> Kind<'a> {
             Self::Resumed => EventKind::Resumed,
             Self::PauseRequested { by, why } => EventKind::PauseRequested { by, why },
             Self::ResumeRequested { by } => EventKind::ResumeRequested { by },
-            Self::Approved { rule, limit } => EventKind::Approved {
+            Self::Approved { rule, limit, by, why } => EventKind::Approved {
                 rule,
+                by,
+                why,
                 limit: limit.as_ref().map(|new| NewLimit { gauge: &new.gauge, limit: new.limit }),
             },
             Self::Reopened { by } => EventKind::Reopened { by },

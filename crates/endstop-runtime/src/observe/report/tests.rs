@@ -133,7 +133,7 @@ fn sub_agents_stand_in_the_report_of_the_run_that_began_them() {
     child.tell(0, EventKind::RunBegin { agent: None, depth: 1 }, Detail::None);
     step(&mut child, true);
     child.end();
-    child.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    child.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     step(&mut child, false);
     child.end();
     parent.end();

@@ -1,4 +1,4 @@
-//! What is written when, and what happens when it cannot be.
+//! When lines are written, and what happens when writing fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,7 +108,11 @@ fn a_paused_run_that_goes_on_gets_no_second_header() {
         step(&mut play);
         assert_eq!(play.run.status(), Status::Paused);
         play.end();
-        play.tell(9, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+        play.tell(
+            9,
+            EventKind::Approved { rule: "ask", limit: None, by: "", why: "" },
+            Detail::None,
+        );
         step(&mut play);
         play.end();
         assert_eq!(shared.text().matches("endstop_trace").count(), 1, "{}", shared.text());

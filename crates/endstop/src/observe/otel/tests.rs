@@ -1,4 +1,4 @@
-//! What reaches the exporters of an SDK.
+//! The data that reaches the exporters of an SDK.
 
 #[path = "../../../../../tests/support/golden.rs"]
 mod file;
@@ -461,7 +461,7 @@ fn names_are_those_that_were_agreed() {
     let (is_estimate, unconfirmed, took) = (false, Money::ZERO, Duration::from_secs(2));
     let detail = Detail::Failure { error: &error, is_estimate, unconfirmed, took };
     play.tell(0, EventKind::AttemptFailed { usage: None, cost: None }, detail);
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     let call = call("c1", "read");
     let refused = tool(&call, Some(ToolOutcome::Blocked));
     play.tell(0, EventKind::ToolRefused { tool: "read" }, refused);

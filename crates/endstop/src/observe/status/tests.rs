@@ -56,10 +56,18 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
         "step 7 \u{b7} 41.2k/2M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1h 2m \
          \u{b7} next: time\\u{1b}[2J in 4m 12s"
     );
-    // Where not everything has room, what is held goes first.
+    // On a line that is too short, the holds go first.
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
+    let plan = StatusView {
+        quotas: vec![("5h".to_owned(), 4_200), ("7d".to_owned(), 1_050)],
+        ..StatusView::default()
+    };
+    assert_eq!(
+        render(&plan, 99),
+        "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} plan 5h 42%, 7d 10.5% \u{b7} 0s"
+    );
     assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0s");
 }
 
@@ -110,7 +118,7 @@ fn only_what_an_armed_rule_compares_has_a_limit() {
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "ask");
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
     assert_eq!(view.next.unwrap().rule, "stop");
@@ -150,7 +158,7 @@ fn a_run_that_does_not_go_on_is_told_so() {
         play.tell(0, kind, Detail::None);
     }
     assert!(line(&play).starts_with("paused \u{b7} step 1/2 \u{b7} "), "{}", line(&play));
-    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None, by: "", why: "" }, Detail::None);
     assert!(line(&play).starts_with("step 1/2 \u{b7} "), "{}", line(&play));
     for kind in [EventKind::StepBegin, EventKind::StepEnd, EventKind::StepBegin] {
         play.tell(0, kind, Detail::None);
@@ -241,6 +249,7 @@ proptest! {
             cost_limit: flags.0.then_some(Money::from_picos(cost_limit)),
             held_tokens: held,
             held_cost: Money::from_picos(held),
+            quotas: vec![(rule.clone(), part)],
             elapsed: Duration::from_millis(at),
             next: Some(NextUp { rule, nearness }),
             own_steps: flags.0.then_some((steps, limit)),

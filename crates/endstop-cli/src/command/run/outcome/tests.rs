@@ -17,7 +17,7 @@ fn a_stop_that_was_not_obeyed_is_told_as_one_that_would_have_been() {
 #[test]
 fn the_summary_shows_the_used_part_of_a_plan() {
     let quotas = [("5h".to_owned(), 4_200), ("7d".to_owned(), 1_050)];
-    assert_eq!(plan_text(&quotas), "plan: 5h 42%, 7d 10.5% used");
+    assert_eq!(plan_text(&quotas), "5h 42%, 7d 10.5%");
 }
 
 #[test]

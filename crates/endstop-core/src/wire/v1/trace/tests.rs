@@ -65,8 +65,13 @@ fn every_kind_is_read_as_it_was_written() {
         EventKind::PauseRequested { by: "ann", why: "lunch" },
         EventKind::PauseRequested { by: "", why: "" },
         EventKind::ResumeRequested { by: "bob" },
-        EventKind::Approved { rule: "ask", limit: Some(NewLimit::cost(Money::from_picos(9))) },
-        EventKind::Approved { rule: "ask", limit: None },
+        EventKind::Approved {
+            rule: "ask",
+            limit: Some(NewLimit::cost(Money::from_picos(9))),
+            by: "",
+            why: "",
+        },
+        EventKind::Approved { rule: "ask", limit: None, by: "", why: "" },
         EventKind::Reopened { by: "ann" },
         EventKind::Tick,
         EventKind::RunEnd { succeeded: Some(false) },
@@ -124,7 +129,7 @@ fn text_without_escapes_is_borrowed() {
     assert!(matches!(line.kind, Kind::Piece { text: Cow::Borrowed(_) }));
 }
 
-/// Version 1 as it was first written, kept for ever: it must read, and write back byte for byte.
+/// Version 1 as it was first written, kept forever: it must read, and write back byte for byte.
 #[test]
 fn version_1_of_the_trace_is_read_for_ever() {
     let golden = include_str!("../../../../tests/golden/trace-v1.jsonl");

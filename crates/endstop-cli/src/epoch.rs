@@ -1,0 +1,176 @@
+//! The kill epoch: `endstop kill --all` counts it up in the state directory, and every process that admits calls checks it.
+//!
+//! A process reads it when it starts and before each call. So `kill --all` reaches processes that have no entry in the
+//! registry, or enter it after the command has looked. While the command works it holds a lock, and nothing starts.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use endstop::cancel::{FileKillSwitch, KillSwitch};
+use endstop::store::{create_private_directory, private_file};
+use serde_json::{Value, json};
+
+use crate::budgets::state_directory;
+use crate::error::{CliError, ExitMeaning};
+use crate::input::{FileStamp, read_text};
+use crate::limits::MAX_EPOCH_BYTES;
+
+/// The version of the file.
+const VERSION: u64 = 1;
+const NAME: &str = "kill-epoch.json";
+/// Locked by `kill --all` while it works.
+const LOCK: &str = "kill-epoch.lock";
+
+/// The kill epoch as it was when this process started: a switch that is on once the epoch is another one.
+#[derive(Debug)]
+pub(crate) struct KillEpoch {
+    file: PathBuf,
+    epoch: u64,
+    stamp: Option<FileStamp>,
+}
+
+/// The kill epoch, and the file of `--kill-file`.
+#[derive(Debug)]
+pub(crate) struct EpochOrFile {
+    epoch: Option<Arc<KillEpoch>>,
+    file: Option<FileKillSwitch>,
+}
+
+/// The kill switch of a process. `None` if there is neither an epoch nor a file.
+pub(crate) fn switch(epoch: Option<&Arc<KillEpoch>>, file: Option<&Path>) -> Option<EpochOrFile> {
+    let switch = EpochOrFile { epoch: epoch.cloned(), file: file.map(FileKillSwitch::new) };
+    (switch.epoch.is_some() || switch.file.is_some()).then_some(switch)
+}
+
+impl KillSwitch for EpochOrFile {
+    fn on(&self) -> Option<String> {
+        let of_file = self.file.as_ref().and_then(KillSwitch::on);
+        of_file.or_else(|| self.epoch.as_ref()?.on())
+    }
+}
+
+/// Held by `kill --all`: until this is dropped no process starts.
+#[derive(Debug)]
+pub(crate) struct EpochLock {
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl KillEpoch {
+    /// The epoch now. `None` without a state directory: then `kill --all` reaches this process by its socket alone.
+    ///
+    /// # Errors
+    /// If `kill --all` works just now.
+    pub(crate) fn at_start() -> Result<Option<Arc<Self>>, CliError> {
+        let Some(directory) = state_directory() else { return Ok(None) };
+        if is_locked(&directory.join(LOCK)) {
+            return Err(CliError::new("`endstop kill --all` is at work, so nothing starts")
+                .with_hint("start it again once the command has ended"));
+        }
+        let file = directory.join(NAME);
+        let stamp = FileStamp::of(&file).ok().flatten();
+        let epoch = read(&file).map_or(0, |(epoch, _)| epoch);
+        Ok(Some(Arc::new(Self { file, epoch, stamp })))
+    }
+
+    /// Refuses to go on if everything was killed since the start.
+    ///
+    /// # Errors
+    /// Why.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        match self.on() {
+            None => Ok(()),
+            Some(why) => Err(CliError::new(format!("killed while it started: {why}"))
+                .with_exit(ExitMeaning::Stopped)),
+        }
+    }
+}
+
+impl KillSwitch for KillEpoch {
+    fn on(&self) -> Option<String> {
+        match FileStamp::of(&self.file) {
+            Ok(stamp) if stamp == self.stamp => return None,
+            // It was removed: nobody has killed anything by that.
+            Ok(None) => return None,
+            Ok(Some(_)) => {}
+            Err(error) => {
+                let file = self.file.display();
+                return Some(format!("`{file}` cannot be read, so it counts as on: {error}"));
+            }
+        }
+        match read(&self.file) {
+            Ok((epoch, _)) if epoch == self.epoch => None,
+            Ok((_, why)) => Some(why),
+            Err(error) => Some(error.message),
+        }
+    }
+}
+
+/// Lets no process start. `None` without a state directory.
+///
+/// # Errors
+/// If the state directory cannot be written.
+pub(crate) fn lock() -> Result<Option<EpochLock>, CliError> {
+    let Some(directory) = state_directory() else { return Ok(None) };
+    let failed = |error: io::Error| not_written(&directory, &error);
+    create_private_directory(&directory).map_err(failed)?;
+    let file = private_file().create(true).append(true).open(directory.join(LOCK));
+    let held = file.map_err(failed)?;
+    held.lock().map_err(failed)?;
+    Ok(Some(EpochLock { directory, _lock: held }))
+}
+
+fn not_written(directory: &Path, error: &io::Error) -> CliError {
+    CliError::new(format!("cannot write the kill epoch in `{}`: {error}", directory.display()))
+}
+
+impl EpochLock {
+    /// Begins the next epoch: no process that has started before admits a call any more.
+    ///
+    /// # Errors
+    /// If the state directory cannot be written.
+    pub(crate) fn begin_next(&self, why: &str) -> Result<(), CliError> {
+        let file = self.directory.join(NAME);
+        // One that cannot be read is replaced, by an epoch that no process has seen.
+        let epoch = match file.exists() {
+            true => read(&file).map_or_else(|_| seconds(), |(epoch, _)| epoch.saturating_add(1)),
+            false => 1,
+        };
+        let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
+        let draft = self.directory.join(format!("{NAME}.draft"));
+        private_file()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&draft)
+            .and_then(|mut draft| draft.write_all(text.as_bytes()))
+            .and_then(|()| fs::rename(&draft, &file))
+            .map_err(|error| not_written(&self.directory, &error))
+    }
+}
+
+fn seconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map(|since| since.as_secs()).unwrap_or_default()
+}
+
+/// Whether a `kill --all` holds the lock.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// The epoch of a file, and why it was begun.
+fn read(path: &Path) -> Result<(u64, String), CliError> {
+    let text = read_text(path, "kill epoch", MAX_EPOCH_BYTES)?;
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let epoch = value.get("epoch").and_then(Value::as_u64);
+    let why = value.get("why").and_then(Value::as_str).unwrap_or_default();
+    match epoch {
+        Some(epoch) => Ok((epoch, why.to_owned())),
+        None => Err(CliError::new(format!("`{}` is no kill epoch", path.display()))),
+    }
+}
