@@ -165,8 +165,8 @@ impl ControlService {
     }
 
     fn kill_all(&self, message: &str) -> Response<Body> {
-        // Admission looks at the switch under the locks of its run. A call that was admitted before is in a run that is
-        // cut here, or began while this went on, and the switch stops that one.
+        // Admission checks the switch under the locks of its run. A call that was admitted earlier is in a run that
+        // is aborted here, or began while this was running, and the switch stops that one.
         self.kill.turn_on(message);
         let mut killed = 0u64;
         for run in self.registry.all() {
@@ -190,7 +190,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     let is_kill = path == KILL_PATH;
     let rest = if is_total || is_kill { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
     let Some(rest) = rest else {
-        return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
+        return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such path" }));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
     if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
@@ -224,7 +224,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     let run = match found {
         Ok(Some(run)) => run,
         Ok(None) => {
-            return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
+            return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such run" }));
         }
         Err(why) => {
             let error = format!("the run is stored, and cannot be read now: {why}");
@@ -277,7 +277,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         };
         match limit {
             Ok(limit) => _ = registry.set_total(limit),
-            Err(error) => return bad(format!("`limit` is no amount: {error}")),
+            Err(error) => return bad(format!("`limit` is not an amount: {error}")),
         }
     } else if method != Method::GET {
         return not_allowed();
@@ -352,7 +352,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
                 Ok(limit) => limit,
                 Err(error) => {
-                    let error = format!("`limit` is no amount: {error}");
+                    let error = format!("`limit` is not an amount: {error}");
                     return (StatusCode::BAD_REQUEST, json!({ "error": error }));
                 }
             };
@@ -366,7 +366,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 return (StatusCode::CONFLICT, json!({ "error": error }));
             }
         }
-        _ => return (StatusCode::NOT_FOUND, json!({ "error": "there is no such command" })),
+        _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
     }
     (StatusCode::OK, one(run))
 }

@@ -3,10 +3,9 @@
 //! - A message with `models_usage`, or a request for tools, is one model call; other messages of agents, such
 //!   as summaries and the output of code, are none. A usage of 0 and 0 is what a client reports that knows
 //!   nothing, so it is unknown.
-//! - Messages of source `user`, and of whoever was asked for input, are turns of the user.
+//! - Messages of source `user`, and of any participant that a request for input named, are turns of the user.
 //! - No model is named, so there is no money. `stop_reason` is free text and tells no outcome.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use endstop_price::UsageShape;
@@ -18,11 +17,11 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::step::{Full, Reply};
-use super::text::{present, text_or_json};
+use super::text::{Text, present, text_or_json};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
 
-/// Who gives a task, unless it is said otherwise.
+/// The source of a task by default.
 const USER: &str = "user";
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -48,34 +47,28 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 /// A message of AgentChat.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    source: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    source: Option<Text<'a>>,
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     models_usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    created_at: Option<Cow<'a, str>>,
+    created_at: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    arguments: Option<Cow<'a, str>>,
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
+    arguments: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Execution<'a> {
-    #[serde(borrow)]
-    call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    call_id: Option<Text<'a>>,
     content: Option<&'a RawValue>,
     is_error: Option<bool>,
 }
@@ -129,8 +122,8 @@ impl Chat<'_, '_> {
         let requests: Option<Vec<Request<'_>>> = reading.parse_text(requests, wrong);
         requests.into_iter().flatten().try_for_each(|request| {
             let (name, arguments) = (request.name, request.arguments);
-            let text = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
-            step.call(time, request.id.map(Cow::into_owned), text(name), text(arguments))
+            let text = |text: Option<Text<'_>>| text.unwrap_or_default().into_owned();
+            step.call(time, request.id.map(Text::into_owned), text(name), text(arguments))
         })
     }
 

@@ -2,14 +2,13 @@
 //!
 //! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id; a call that no response
 //!   lists begins with `tool.execution_start`.
-//! - What a call used is told by an `assistant.usage` event, which only the output of `copilot --output-format json` has.
-//!   A session's file has sums: `session.shutdown` tells what each model used since the session began or was resumed.
-//!   The sum of the model in use is put on the last call before it, and that of each other model is one more call: the
-//!   run's tokens and cost are right at its end, and those of its parts are unknown.
+//! - The usage of a call is in an `assistant.usage` event, which only the output of `copilot --output-format json`
+//!   has. A session's file has sums: `session.shutdown` has the usage of each model since the session began or was
+//!   resumed. The sum of the model in use is put on the last call before it, and that of each other model is a
+//!   separate call: the run's tokens and cost are right at its end, and those of its parts are unknown.
 //! - The input includes what was cached. Premium requests are no money; the price table computes what tokens cost.
 //! - An event with an `agentId` is of a sub-agent.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use endstop_price::UsageShape;
@@ -24,7 +23,7 @@ use super::limits::MAX_MODELS;
 use super::merge::Untimed;
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
-use super::text::{compact, text_or_json, word};
+use super::text::{Text, compact, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
 use super::warning::Warnings;
@@ -57,7 +56,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     session.end();
 }
 
-/// What has to be known of a file before its events are.
+/// The facts about a file that its events depend on.
 #[derive(Clone, Copy, Default)]
 struct Outline {
     /// Events tell what each call used.
@@ -85,70 +84,49 @@ impl Outline {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
     timestamp: Option<&'a RawValue>,
-    #[serde(borrow)]
     agent_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
-/// What the event tells, of all kinds that are read.
+/// The data of the event, for all kinds that are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Data<'a> {
-    #[serde(borrow)]
     session_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     parent_tool_call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     model: Option<&'a RawValue>,
-    #[serde(borrow)]
     new_model: Option<&'a RawValue>,
-    #[serde(borrow)]
     selected_model: Option<&'a RawValue>,
-    #[serde(borrow)]
     current_model: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_requests: Option<Vec<ToolRequest<'a>>>,
-    #[serde(borrow)]
     tool_call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_name: Option<&'a RawValue>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     success: Option<bool>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     model_metrics: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ToolRequest<'a> {
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    tool_call_id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     arguments: Option<&'a RawValue>,
 }
 
-/// What a tool gave, or why it failed.
+/// The result of a tool, or the reason why it failed.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Outcome<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
 }
 
@@ -161,7 +139,7 @@ struct Session<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     outline: Outline,
     model: Option<String>,
-    /// When the last call of the run itself was answered, if no sum has been told since.
+    /// When the last call of the run itself was answered, if no sum has been recorded since.
     call: Option<Time>,
     /// Sub-agents that have not ended.
     agents: BTreeMap<String, AgentTimeline>,
@@ -182,7 +160,7 @@ impl Session<'_, '_> {
         }
         match (&*kind, agent) {
             (START, _) => {
-                let id = word(data.session_id).map(Cow::into_owned);
+                let id = word(data.session_id).map(Text::into_owned);
                 self.run.set_id(|| id);
                 Ok(())
             }
@@ -260,7 +238,7 @@ impl Session<'_, '_> {
         time: Time,
         line: u64,
     ) -> Result<(), Full> {
-        let named = word(data.model).map(Cow::into_owned);
+        let named = word(data.model).map(Text::into_owned);
         let model = named.or_else(|| self.model.clone().filter(|_| agent.is_none()));
         let mut reply = Reply::of_model(model.as_deref());
         if line < self.outline.last_sum && !self.outline.has_usage {
@@ -279,7 +257,7 @@ impl Session<'_, '_> {
             step.say(time, text.into_owned())?;
         }
         for request in data.tool_requests.into_iter().flatten() {
-            let id = request.tool_call_id.map(Cow::into_owned);
+            let id = request.tool_call_id.map(Text::into_owned);
             let tool = request.name.unwrap_or_default().into_owned();
             step.call(time, id, tool, compact(request.arguments))?;
         }
@@ -299,7 +277,7 @@ impl Session<'_, '_> {
         step.result_of(&id, time, text_or_json(text), failed).map(drop)
     }
 
-    /// What the call that was answered last used.
+    /// The usage of the call that was answered last.
     fn used(&mut self, raw: &RawValue, model: Option<&str>, agent: Option<&str>, time: Time) {
         let reading = self.run.reading;
         let Some(usage) = reading.usage::<Value>(Some(raw), USAGE) else { return };
@@ -309,7 +287,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// What each model used since the session began or was resumed.
+    /// The usage of each model since the session began or was resumed.
     fn sums(&mut self, metrics: Option<&RawValue>) -> Result<(), Full> {
         let reading = self.run.reading;
         let metrics = reading.usage::<BTreeMap<String, ModelMetrics>>(metrics, "modelMetrics");

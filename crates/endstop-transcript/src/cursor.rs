@@ -2,13 +2,12 @@
 //! messages are `bubbleId:<conversation>:<message>`. Earlier versions keep conversations in `state.vscdb` of each workspace,
 //! in a list.
 //!
-//! - A message of type 1 is a user turn. Messages of type 2 hold words, thoughts or one tool call each; where a model call
-//!   ends is not told. A call goes on with tools of the same `modelCallId`, and otherwise until a tool was called.
-//! - `tokenCount` is zero in most versions, which is unknown. Money and what was cached are not told.
+//! - A message of type 1 is a user turn. Messages of type 2 hold text, thoughts or one tool call each; the end of a
+//!   model call is not recorded. A call continues with tools of the same `modelCallId`, and otherwise until a tool
+//!   was called.
+//! - `tokenCount` is zero in most versions, which is unknown. Money and cached tokens are not recorded.
 //! - Earlier versions have the messages in the conversation itself. In later versions the list of a workspace only names
 //!   conversations: those are no runs.
-
-use std::borrow::Cow;
 
 use endstop_price::UsageShape;
 use serde::Deserialize;
@@ -20,7 +19,7 @@ use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::sqlite::{Database, is_with};
 use super::step::{Full, Reply};
-use super::text::{compact, present, text_or_json, word};
+use super::text::{Text, compact, present, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
 
@@ -79,7 +78,7 @@ fn read_conversation(
     sink: &mut dyn RunSink,
 ) {
     let id = composer.composer_id.unwrap_or_default();
-    let run = RunBuilder::new(reading, sink).named(Some(id.as_ref()));
+    let run = RunBuilder::new(reading, sink).named(Some(&*id));
     let model = composer.model_config.and_then(|config| config.model_name);
     let mut chat = Chat { run, model, call: None };
     let wrong = "not a message of this format";
@@ -89,7 +88,7 @@ fn read_conversation(
         }
     }
     for header in composer.full_conversation_headers_only.into_iter().flatten() {
-        let key = format!("bubbleId:{id}:{}", header.bubble_id.unwrap_or_default());
+        let key = format!("bubbleId:{}:{}", &*id, &*header.bubble_id.unwrap_or_default());
         database.each(MESSAGE, [key], &mut |row| {
             if let Some(text) = database.text(row, 0)
                 && let Some(bubble) = reading.parse_text::<Bubble<'_>>(&text, wrong)
@@ -103,29 +102,24 @@ fn read_conversation(
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Workspace<'a> {
-    #[serde(borrow)]
     all_composers: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Composer<'a> {
-    #[serde(borrow)]
-    composer_id: Option<Cow<'a, str>>,
+    composer_id: Option<Text<'a>>,
     model_config: Option<ModelName>,
-    #[serde(borrow)]
     full_conversation_headers_only: Option<Vec<Header<'a>>>,
-    #[serde(borrow)]
     conversation: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Header<'a> {
-    #[serde(borrow)]
-    bubble_id: Option<Cow<'a, str>>,
+    bubble_id: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -136,42 +130,29 @@ struct ModelName {
 
 /// A message.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Bubble<'a> {
     #[serde(rename = "type")]
     kind: Option<Number>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    text: Option<Text<'a>>,
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     created_at: Option<&'a RawValue>,
     model_info: Option<ModelName>,
-    #[serde(borrow)]
     token_count: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_former_data: Option<Tool<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Tool<'a> {
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    tool_call_id: Option<Text<'a>>,
+    model_call_id: Option<Text<'a>>,
     raw_args: Option<&'a RawValue>,
-    #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
 }
 
 /// A model call whose messages are read.
@@ -179,7 +160,7 @@ struct Tool<'a> {
 struct OpenCall {
     /// It called a tool.
     has_tool: bool,
-    /// What its tools name it.
+    /// The name by which its tools refer to it.
     id: Option<String>,
     /// It has a reply with usage.
     has_usage: bool,
@@ -216,7 +197,7 @@ impl Chat<'_, '_> {
         let usage = usage_of(self.run.reading, bubble.token_count);
         let model = bubble.model_info.and_then(|info| info.model_name);
         let model = model.filter(|model| model != "default").or_else(|| self.model.clone());
-        let id = tool.as_ref().and_then(|tool| tool.model_call_id.clone()).map(Cow::into_owned);
+        let id = tool.as_ref().and_then(|tool| tool.model_call_id.clone()).map(Text::into_owned);
         let goes_on = self.call.as_ref().is_some_and(|call| {
             !call.has_tool || (tool.is_some() && id.is_some() && call.id == id)
         });
@@ -224,7 +205,7 @@ impl Chat<'_, '_> {
         if let Some(usage) = &usage {
             let shape = ModelCall::new(UsageShape::OpenAiChat, usage);
             let charge = self.run.reading.price(&mut reply, &shape, "tokenCount");
-            // What was cached is not told, and costs much less.
+            // Cached input is not recorded, and costs much less.
             reply = Reply { usage: charge.usage, ..Reply::of_model(model.as_deref()) };
         }
         if !goes_on {
@@ -250,8 +231,8 @@ impl Chat<'_, '_> {
         let arguments =
             [tool.raw_args, tool.params].into_iter().find(|raw| present(*raw).is_some());
         let arguments = arguments.flatten();
-        let arguments = word(arguments).map_or_else(|| compact(arguments), Cow::into_owned);
-        let id = tool.tool_call_id.map(Cow::into_owned);
+        let arguments = word(arguments).map_or_else(|| compact(arguments), Text::into_owned);
+        let id = tool.tool_call_id.map(Text::into_owned);
         step.call(time, id.clone(), tool.name.unwrap_or_default().into_owned(), arguments)?;
         let failed = tool.status.as_deref() == Some("error");
         let told = if failed { tool.error.or(tool.result) } else { tool.result };
@@ -269,7 +250,7 @@ fn time_of(raw: Option<&RawValue>) -> Time {
     text.or_else(|| serde_json::from_str::<u64>(raw?.get()).ok())
 }
 
-/// What is told of tokens; zeros tell nothing.
+/// The recorded tokens; zeros mean unknown.
 fn usage_of(reading: Reading<'_>, raw: Option<&RawValue>) -> Option<Value> {
     let tokens = reading.usage::<Value>(raw, "tokenCount")?;
     let count = |name: &str| tokens.get(name).cloned().unwrap_or_else(|| json!(0));

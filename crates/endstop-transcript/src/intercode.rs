@@ -4,8 +4,6 @@
 //! observation is its result. A call that was not a valid action failed. There is no usage and no time. A
 //! run succeeded if its best reward is 1.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,7 +12,7 @@ use super::builder::RunBuilder;
 use super::document::{Element, each_member};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
-use super::text::{is_full_reward, name_of, text_of};
+use super::text::{Text, is_full_reward, name_of, text_of};
 use super::{Head, RunSink};
 
 /// How the names of the benchmark's environments begin.
@@ -39,7 +37,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     });
 }
 
-/// What comes after the first key of an object.
+/// The text after the first key of an object.
 fn first_value(object: &[u8]) -> Option<&[u8]> {
     let object = object.strip_prefix(b"\xef\xbb\xbf").unwrap_or(object).trim_ascii_start();
     let key = object.strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
@@ -49,21 +47,20 @@ fn first_value(object: &[u8]) -> Option<&[u8]> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Task<'a> {
-    #[serde(borrow)]
-    environment: Option<Cow<'a, str>>,
+    environment: Option<Text<'a>>,
     task_id: Option<Value>,
-    #[serde(borrow)]
     turn_history: Turns<'a>,
     summary: Option<Summary>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Turns<'a> {
-    #[serde(borrow)]
     actions: Vec<&'a RawValue>,
     /// One fewer than there are actions where the last reply could not be read.
-    #[serde(borrow, default)]
+    #[serde(default)]
     observations: Vec<&'a RawValue>,
     #[serde(default)]
     rewards: Vec<Value>,
@@ -76,10 +73,10 @@ struct Summary {
     max_reward: Option<Value>,
 }
 
-/// Tells a task from a key that a later version may put beside the tasks.
+/// Distinguishes a task from a key that a later version may put next to the tasks.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Mark<'a> {
-    #[serde(borrow)]
     turn_history: Option<&'a RawValue>,
 }
 

@@ -5,8 +5,6 @@
 //!   time and no tool.
 //! - A record whose trace is one log instead of separate messages is no transcript.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,7 +12,7 @@ use serde_json::value::RawValue;
 use super::builder::RunBuilder;
 use super::reading::Reading;
 use super::step::Reply;
-use super::text::word;
+use super::text::{Text, word};
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -28,11 +26,10 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 /// A record of MAST.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow)]
     trace_id: Option<&'a RawValue>,
     /// JSON, or a text that holds it.
-    #[serde(borrow)]
     trace: &'a RawValue,
 }
 
@@ -51,10 +48,10 @@ fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let wrong = "not a chat of separate messages";
     let Some(record) = reading.parse::<Record<'_>>(item, wrong) else { return };
     let trace = record.trace.get();
-    let trace = word(Some(record.trace)).unwrap_or(Cow::Borrowed(trace));
+    let trace = word(Some(record.trace)).unwrap_or(Text::from(trace));
     let Some(chat) = reading.parse_text::<Chat>(&trace, wrong) else { return };
     let id = record.trace_id.map(RawValue::get).unwrap_or_default();
-    let id = word(record.trace_id).unwrap_or(Cow::Borrowed(id));
+    let id = word(record.trace_id).unwrap_or(Text::from(id));
     let mut run = RunBuilder::new(reading, sink).named(Some(id));
     for (place, said) in chat.trajectory.into_iter().enumerate() {
         if place == 0 {

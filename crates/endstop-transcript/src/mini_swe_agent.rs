@@ -1,14 +1,12 @@
-//! mini-SWE-agent trajectories (`mini-swe-agent-1`, `-1.1`): one JSON document a run.
+//! mini-SWE-agent trajectories (`mini-swe-agent-1`, `-1.1`): one JSON document per run.
 //!
-//! - An assistant message is one model call. What the response says was billed (`usage.cost`) is its cost;
-//!   without that the price table computes it. What the tool itself computed (`extra.cost`,
-//!   `instance_cost`) is not read: it knows neither cached tokens nor price changes.
+//! - An assistant message is one model call. The amount that the response reports as billed (`usage.cost`) is its
+//!   cost; without it the price table computes the cost. The tool's own figures (`extra.cost`, `instance_cost`) are
+//!   not read: it knows neither cached tokens nor price changes.
 //! - A reply with exactly one bash block is one call of the tool `bash`; any other number is not executed:
 //!   one refused call. `-1.1` lists the executed commands in `extra.actions`.
-//! - A command that ends with a non-zero code has still told the model something; it is a failed call only
-//!   if it was killed for time or the shell could not run it (codes 126 and 127).
-
-use std::borrow::Cow;
+//! - A command with a non-zero exit code has still given the model something; it is a failed call only if it was
+//!   killed for time or the shell could not run it (codes 126 and 127).
 
 use endstop_price::UsageShape;
 use serde::Deserialize;
@@ -20,7 +18,7 @@ use super::call_charge::ModelCall;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
-use super::text::{text_or_json, word};
+use super::text::{Text, text_or_json, word};
 use super::time::{Time, of_seconds};
 use super::timeline::TimelineEntry;
 use super::{Head, RunSink};
@@ -44,7 +42,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut id = None;
     // The tool writes it behind the messages.
     reading.look_for(&["instance_id"], &mut |_, value| {
-        id = word(Some(value)).map(Cow::into_owned);
+        id = word(Some(value)).map(Text::into_owned);
     });
     let mut run = RunBuilder::new(reading, sink).named(id);
     let mut index = 0;
@@ -60,18 +58,16 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
+    role: Text<'a>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     extra: Option<Extra<'a>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Extra<'a> {
-    #[serde(borrow)]
     response: Option<Response<'a>>,
     /// The commands that were executed, in `-1.1`.
     actions: Option<Vec<Action>>,
@@ -86,15 +82,12 @@ struct Action {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Response<'a> {
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    provider: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    service_tier: Option<Cow<'a, str>>,
+    model: Option<Text<'a>>,
+    provider: Option<Text<'a>>,
+    service_tier: Option<Text<'a>>,
     created: Option<Number>,
-    #[serde(borrow)]
     choices: Option<Vec<ChatChoice<'a>>>,
     usage: Option<Value>,
 }
@@ -115,7 +108,7 @@ fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Resul
 }
 
 fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
-    let mut reply = Reply::unpriced(response.model.map(Cow::into_owned));
+    let mut reply = Reply::unpriced(response.model.map(Text::into_owned));
     reply.finish = finish_of_first(response.choices);
     if let Some(usage) = response.usage.filter(|usage| !usage.is_null()) {
         let call = ModelCall {
@@ -145,7 +138,7 @@ fn observation(
         }
         // The words that refuse a reply without exactly one command, or the run's own closing note.
         Some(step) if step.has_refused() => {}
-        // A task is no act of the agent.
+        // A task is not an act of the agent.
         _ if role == "user" => run.push(TimelineEntry::User(time)),
         _ => {}
     }

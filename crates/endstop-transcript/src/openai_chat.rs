@@ -1,10 +1,8 @@
-//! Lists of OpenAI chat messages, bare, under `messages`, or one such object a line, and tau-bench results,
-//! which hold one list for each run under `traj`.
+//! Lists of OpenAI chat messages, bare, under `messages`, or one such object per line, and tau-bench results, which
+//! hold one list for each run under `traj`.
 //!
-//! There is no usage and no time in them. An assistant message is one model call; tool messages answer it.
-//! Whether a tool failed is not told. A tau-bench run succeeded if its reward is 1.
-
-use std::borrow::Cow;
+//! There is no usage and no time in them. An assistant message is one model call; tool messages answer it. Failures
+//! of tools are not recorded. A tau-bench run succeeded if its reward is 1.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +14,7 @@ use super::head::first_keys;
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
-use super::text::{is_full_reward, text_of};
+use super::text::{Text, is_full_reward, text_of};
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -42,60 +40,54 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 /// A run of tau-bench.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Trial<'a> {
     task_id: Option<Value>,
     trial: Option<Value>,
     reward: Option<f64>,
-    #[serde(borrow)]
     traj: Vec<&'a RawValue>,
 }
 
-/// A message of a conversation. `endstop-llm` reads such messages in requests and responses of the API and sums them up:
-/// how large they are, the first choice's text up to a bound. A replay needs all words, arguments and results, and lists
-/// in files have messages that no API would send. So this is a form of its own.
+/// A message of a conversation. `endstop-llm` reads such messages in requests and responses of the API and sums them
+/// up: how large they are, the first choice's text up to a bound. A replay needs all texts, arguments and results,
+/// and lists in files have messages that no API would send. So this is a separate form.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
+    role: Text<'a>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
     /// How calls were made before there were several at once.
-    #[serde(borrow)]
     function_call: Option<CalledFunction<'a>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
+    tool_call_id: Option<Text<'a>>,
 }
 
 /// A tool call as the model asked for it.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct ChatToolCall<'a> {
-    #[serde(borrow)]
-    pub(crate) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(crate) id: Option<Text<'a>>,
     pub(crate) function: Option<CalledFunction<'a>>,
 }
 
 /// The tool that is called, and with what.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct CalledFunction<'a> {
-    #[serde(borrow)]
-    pub(crate) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(crate) name: Option<Text<'a>>,
     pub(crate) arguments: Option<&'a RawValue>,
 }
 
 /// A choice of a response, of which only its end is read.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct ChatChoice<'a> {
-    #[serde(borrow)]
-    pub(crate) finish_reason: Option<Cow<'a, str>>,
+    pub(crate) finish_reason: Option<Text<'a>>,
 }
 
 /// Why the first choice of a response ended.
 pub(crate) fn finish_of_first(choices: Option<Vec<ChatChoice<'_>>>) -> Option<String> {
-    choices?.into_iter().next()?.finish_reason.map(Cow::into_owned)
+    choices?.into_iter().next()?.finish_reason.map(Text::into_owned)
 }
 
 /// A list a line, as models are trained on; each is a run.
@@ -163,7 +155,7 @@ fn answer(step: &mut Step, message: Message<'_>) -> Result<(), Full> {
     for (id, function) in calls.chain(message.function_call.map(|function| (None, function))) {
         let arguments = text_of(function.arguments).unwrap_or_default();
         let tool = function.name.unwrap_or_default().into_owned();
-        step.call(None, id.map(Cow::into_owned), tool, arguments)?;
+        step.call(None, id.map(Text::into_owned), tool, arguments)?;
     }
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! Logged model calls of the OpenHands SDK (`log_completions`): a directory with one JSON document for each call, which
 //! holds the request and the response. The directory is one run.
 //!
-//! - Calls are in the order of their times. Results of tools stand in the messages of later calls.
+//! - Calls are in the order of their times. Results of tools are in the messages of subsequent calls.
 //! - `cost` is what the SDK computed when it made the call; 0 is what it writes where it knows no price, so the price
 //!   table computes that.
 //! - A document with an error in place of a response is a failed attempt.
-//! - Calls that are made beside the agent's, such as those of a condenser, are calls of the run.
+//! - Calls outside the agent's own, such as those of a condenser, are calls of the run.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use endstop_price::UsageShape;
@@ -21,14 +20,14 @@ use super::limits::MAX_HISTORY_BYTES;
 use super::messages::{list_of, said_in, told_in};
 use super::reading::Reading;
 use super::step::{Full, Reply};
-use super::text::{present, value_of};
+use super::text::{Text, present, value_of};
 use super::time::{Time, of_seconds};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
-    // What comes behind the messages may be in the file's end alone.
+    // The keys after the messages may be in the file's end alone.
     let says = |key: &str| keys.have(&[key]) || head.mentions(&format!("\"{key}\""));
     let is_request = keys.have(&["messages"]) || keys.have(&["input"]);
     is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)
@@ -84,34 +83,26 @@ fn seconds(raw: Option<&RawValue>) -> Time {
 
 /// A document.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct LoggedCall<'a> {
-    #[serde(borrow)]
     messages: Option<&'a RawValue>,
     /// In place of `messages` where the API is that of responses.
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     response: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     timestamp: Option<&'a RawValue>,
-    #[serde(borrow)]
     latency_sec: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Response<'a> {
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
+    model: Option<Text<'a>>,
     choices: Option<Vec<Value>>,
     output: Option<Vec<Value>>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    service_tier: Option<Cow<'a, str>>,
+    service_tier: Option<Text<'a>>,
 }
 
 fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -> Result<(), Full> {

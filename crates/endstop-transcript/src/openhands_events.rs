@@ -3,11 +3,10 @@
 //!
 //! - Actions with one `llm_response_id` are one model call, and so is a message of the agent. Observations and errors
 //!   answer them by the id of the tool call.
-//! - What calls used and cost is in `base_state.json`, by the id of the response; without it, that is unknown. Usage
+//! - Usage and cost of calls are in `base_state.json`, by the id of the response; without it, they are unknown. Usage
 //!   there that belongs to no event, such as that of a condenser, makes tokens and cost lower bounds.
 //! - Times carry no zone; they are taken as UTC.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -21,12 +20,12 @@ use super::call_charge::ModelCall;
 use super::head::first_keys;
 use super::reading::Reading;
 use super::step::{Full, Reply};
-use super::text::{text_of, text_or_json};
+use super::text::{Text, text_of, text_or_json};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
-/// The file that holds what is known of a conversation as a whole, and the directory of its events.
+/// The file with the state of a whole conversation, and the directory of its events.
 const STATE: &str = "base_state.json";
 const EVENTS: &str = "events";
 
@@ -89,8 +88,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let left = !chat.state.usage.is_empty();
     if left {
         reading.warn(WarningKind::LowerBound, || {
-            "calls that no event tells of are not counted: tokens and cost are lower bounds"
-                .to_owned()
+            "calls without an event are not counted: tokens and cost are lower bounds".to_owned()
         });
     }
     chat.run.is_lower_bound(left);
@@ -130,7 +128,7 @@ struct Cost {
     cost: Option<Value>,
 }
 
-/// What the state tells of calls.
+/// The data about calls in the state.
 #[derive(Default)]
 struct State {
     id: Option<String>,
@@ -146,7 +144,7 @@ impl State {
         for metrics in metrics.into_iter().flat_map(BTreeMap::into_values) {
             let usages = metrics.token_usages.unwrap_or_default();
             let costs = metrics.costs.unwrap_or_default();
-            // Costs name no response: they are told apart by their order, where each call has one.
+            // Costs name no response: they are assigned by their order, if each call has one.
             let has_costs = costs.len() == usages.len();
             let costs = costs.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
             for (mut one, cost) in usages.into_iter().zip(costs) {
@@ -166,60 +164,47 @@ impl State {
 
 /// An event.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct RecordedEvent<'a> {
-    #[serde(borrow)]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    source: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    llm_response_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    kind: Option<Text<'a>>,
+    source: Option<Text<'a>>,
+    timestamp: Option<Text<'a>>,
+    llm_response_id: Option<Text<'a>>,
     llm_message: Option<LlmMessage<'a>>,
-    #[serde(borrow)]
     thought: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    tool_name: Option<Text<'a>>,
+    tool_call_id: Option<Text<'a>>,
     tool_call: Option<ToolCall<'a>>,
-    #[serde(borrow)]
     observation: Option<Observation<'a>>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    rejection_reason: Option<Cow<'a, str>>,
+    rejection_reason: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct LlmMessage<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ToolCall<'a> {
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     /// Where earlier versions kept the arguments.
-    #[serde(borrow)]
     function: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Function<'a> {
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Observation<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
     /// Where earlier versions kept the result.
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
     is_error: Option<bool>,
 }
@@ -254,7 +239,7 @@ impl Conversation<'_, '_> {
                 let arguments = asked.and_then(|asked| {
                     asked.arguments.or(asked.function.and_then(|function| function.arguments))
                 });
-                let id = event.tool_call_id.map(Cow::into_owned);
+                let id = event.tool_call_id.map(Text::into_owned);
                 let tool = event.tool_name.unwrap_or_default().into_owned();
                 let step = self.run.step_or_begin(time);
                 step.call(time, id, tool, text_or_json(arguments))
@@ -291,13 +276,13 @@ impl Conversation<'_, '_> {
     /// The response that an event comes from is answered, unless its step is open.
     fn reply(
         &mut self,
-        id: Option<Cow<'_, str>>,
+        id: Option<Text<'_>>,
         time: Time,
         words: Option<String>,
         file: Reading<'_>,
     ) -> Result<(), Full> {
         const USAGE: &str = "usage of a response";
-        let id = id.map(Cow::into_owned);
+        let id = id.map(Text::into_owned);
         if id.is_none() || self.response != id || self.run.step().is_none() {
             let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
             let usage = id.as_ref().and_then(|id| self.state.usage.remove(id));

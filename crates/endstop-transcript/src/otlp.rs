@@ -3,12 +3,12 @@
 //!
 //! - A trace is a run, named by its trace id. Its spans are put in the order of their starts; a file may
 //!   hold the spans of many traces in any order.
-//! - A span of a model call is a step. `execute_tool` spans that follow it within the same agent are its
-//!   tool calls; calls and results that stand only in recorded messages count too. A model call within
-//!   another is the same call, told twice.
+//! - A span of a model call is a step. `execute_tool` spans that follow it within the same agent are its tool calls;
+//!   calls and results that appear only in recorded messages count too. A model call within another is the same call,
+//!   recorded twice.
 //! - `invoke_agent` spans below another are sub-agents.
-//! - A span that failed is a failed attempt or a failed tool call. The run failed if a topmost agent did;
-//!   that it did not is no success.
+//! - A span that failed is a failed attempt or a failed tool call. The run failed if a topmost agent did; the absence
+//!   of a failure does not mean success.
 //! - Input tokens hold the cached ones. Some exporters send Anthropic's count, without them: where the
 //!   cached ones are more than the input, it is taken as that, with a warning.
 //! - Older names are read too: `gen_ai.system`, `gen_ai.usage.prompt_tokens`, those of OpenInference,
@@ -18,8 +18,6 @@ mod agents;
 mod messages;
 mod span;
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -27,6 +25,7 @@ use self::span::Span;
 use super::groups::Grouped;
 use super::layout::Layout;
 use super::reading::Reading;
+use super::text::Text;
 use super::{Head, RunSink};
 
 /// Where spans are.
@@ -55,34 +54,34 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Trace<'a> {
-    #[serde(borrow)]
-    trace_id: Cow<'a, str>,
+    trace_id: Text<'a>,
 }
 
-fn trace_of(span: &RawValue) -> Option<Cow<'_, str>> {
+fn trace_of(span: &RawValue) -> Option<Text<'_>> {
     let trace: Trace<'_> = serde_json::from_str(span.get()).ok()?;
     Some(trace.trace_id).filter(|id| !id.is_empty())
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     resource_spans: Vec<ResourceSpans<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ResourceSpans<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     scope_spans: Vec<ScopeSpans<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ScopeSpans<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     spans: Vec<&'a RawValue>,
 }
 

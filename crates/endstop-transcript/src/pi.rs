@@ -7,8 +7,6 @@
 //! - A message whose `stopReason` is `error` or `aborted` and that used nothing is a failed attempt of the next call.
 //! - Entries form a tree: a session that went back has the calls of every branch, which were all paid for.
 
-use std::borrow::Cow;
-
 use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,7 +16,7 @@ use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic};
 use super::reading::Reading;
 use super::step::{Failures, Full, Reply};
-use super::text::{compact, present, whole_text};
+use super::text::{Text, compact, whole_text, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
 
@@ -43,48 +41,36 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    id: Option<Text<'a>>,
     timestamp: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<Message<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    role: Option<Text<'a>>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    provider: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    model: Option<Text<'a>>,
+    provider: Option<Text<'a>>,
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
+    stop_reason: Option<Text<'a>>,
+    tool_call_id: Option<Text<'a>>,
     is_error: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     arguments: Option<&'a RawValue>,
 }
 
@@ -96,11 +82,9 @@ struct Session<'s, 'w> {
 
 impl Session<'_, '_> {
     fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
-        let time = present(line.timestamp)
-            .and_then(|text| serde_json::from_str::<Cow<'_, str>>(text).ok())
-            .and_then(|text| parse_time(&text));
+        let time = word(line.timestamp).and_then(|text| parse_time(&text));
         if line.kind.as_deref() == Some("session") {
-            let id = line.id.map(Cow::into_owned);
+            let id = line.id.map(Text::into_owned);
             self.run.set_id(|| id);
             return Ok(());
         }
@@ -137,8 +121,8 @@ impl Session<'_, '_> {
             self.failures.add(time);
             return Ok(());
         }
-        let mut reply = Reply::unpriced(message.model.map(Cow::into_owned));
-        reply.finish = message.stop_reason.map(Cow::into_owned);
+        let mut reply = Reply::unpriced(message.model.map(Text::into_owned));
+        reply.finish = message.stop_reason.map(Text::into_owned);
         if let Some(usage) = usage {
             let usage = counts_of(&usage);
             let providers = &[message.provider.as_deref(), None];
@@ -157,7 +141,8 @@ impl Session<'_, '_> {
                     step.say(time, text.into_owned())?
                 }
                 (Some("toolCall"), _, Some(name)) => {
-                    let (id, arguments) = (block.id.map(Cow::into_owned), compact(block.arguments));
+                    let (id, arguments) =
+                        (block.id.map(Text::into_owned), compact(block.arguments));
                     step.call(time, id, name.into_owned(), arguments)?;
                 }
                 _ => {}

@@ -6,9 +6,8 @@
 //!   make the total, the thoughts are in the output.
 //! - A line of type `tool_result` answers a call by its id; it failed if its status is `error` or `cancelled`.
 //! - `system` lines are telemetry. An API error among them is a failed attempt of the next call.
-//! - What a person typed for the tool itself, such as `/compress`, is no turn.
+//! - Input for the tool itself, such as `/compress`, does not count as a turn.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use endstop_price::UsageShape;
@@ -21,7 +20,7 @@ use super::call_charge::ModelCall;
 use super::merge::Untimed;
 use super::reading::Reading;
 use super::step::{Failures, Full, Reply};
-use super::text::compact;
+use super::text::{Text, compact};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
 use super::{Head, RunSink};
@@ -77,52 +76,40 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 /// A line.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    subtype: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    session_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    subtype: Option<Text<'a>>,
+    session_id: Option<Text<'a>>,
+    timestamp: Option<Text<'a>>,
+    model: Option<Text<'a>>,
     message: Option<Message<'a>>,
-    #[serde(borrow)]
     usage_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_call_result: Option<ToolCallResult<'a>>,
-    #[serde(borrow)]
     system_payload: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
     parts: Option<Vec<Part<'a>>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
     thought: Option<bool>,
-    #[serde(borrow)]
     function_call: Option<FunctionCall<'a>>,
     function_response: Option<FunctionResponse>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct FunctionCall<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     args: Option<&'a RawValue>,
 }
 
@@ -133,9 +120,9 @@ struct FunctionResponse {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ToolCallResult<'a> {
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Text<'a>>,
 }
 
 /// One file while it is read.
@@ -154,7 +141,7 @@ impl<'s> QwenFile<'s> {
         Self { reading, id: None, is_child, failures, agent }
     }
 
-    /// Reads the file. What it did so far may be taken after each line.
+    /// Reads the file. Its entries so far may be taken after each line.
     fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
         let mut lines = self.reading.lines();
         while lines.advance() {
@@ -205,11 +192,11 @@ impl<'s> QwenFile<'s> {
     fn reply(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
         const USAGE: &str = "usageMetadata";
         let parts = line.message.and_then(|message| message.parts).unwrap_or_default();
-        // A turn that was given up before the model said anything has no usage either.
+        // A turn that was abandoned before the model said anything has no usage either.
         if parts.is_empty() && line.usage_metadata.is_none() {
             return Ok(());
         }
-        let mut reply = Reply::unpriced(line.model.map(Cow::into_owned));
+        let mut reply = Reply::unpriced(line.model.map(Text::into_owned));
         if let Some(usage) = self.reading.usage::<Value>(line.usage_metadata, USAGE) {
             let usage = without_counted_thoughts(usage);
             let call = ModelCall { time, ..ModelCall::new(UsageShape::Gemini, &usage) };
@@ -224,7 +211,7 @@ impl<'s> QwenFile<'s> {
         for part in parts {
             match (part.function_call, part.text) {
                 (Some(call), _) => {
-                    let id = call.id.map(Cow::into_owned);
+                    let id = call.id.map(Text::into_owned);
                     let tool = call.name.unwrap_or_default().into_owned();
                     step.call(time, id, tool, compact(call.args))?;
                 }
@@ -272,7 +259,7 @@ fn without_counted_thoughts(mut usage: Value) -> Value {
     usage
 }
 
-/// What a tool answered, without the keys around it, so that equal results compare equal.
+/// The result of a tool, without the keys around it, so that equal results compare equal.
 fn answer_of(response: Option<Value>) -> String {
     let Some(response) = response else { return String::new() };
     let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());

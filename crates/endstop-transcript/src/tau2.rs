@@ -1,16 +1,15 @@
-//! tau2-bench results: one JSON document, in which each of the `simulations` is a run; or `results.json` without them,
-//! beside a directory `simulations` with a document for each.
+//! tau2-bench results: one JSON document, in which each of the `simulations` is a run; or `results.json` without
+//! them, next to a directory `simulations` with a document for each.
 //!
 //! - An assistant message is one model call. The greeting with which the harness opens a conversation is
 //!   none: it has neither usage nor a raw reply.
-//! - The user is simulated by a model. What it says is a user turn; its tokens, its money and its own tool
-//!   calls are not the agent's.
-//! - A message's `cost` is what the call cost. The tool writes 0 for a model that it has no price for: with
-//!   tokens beside it, such a call is priced by the table.
+//! - The user is simulated by a model. Its text is a user turn; its tokens, its money and its own tool calls are not
+//!   the agent's.
+//! - A message's `cost` is the cost of the call. The tool writes 0 for a model that it has no price for: with tokens
+//!   recorded, such a call is priced by the table.
 //! - Times carry no zone; they are taken as UTC.
 //! - A run succeeded if its reward is 1.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use endstop_core::units::{Cost, Money};
@@ -25,7 +24,7 @@ use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
-use super::text::{is_full_reward, name_of, present, text_of};
+use super::text::{Text, is_full_reward, name_of, present, text_of};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -36,7 +35,7 @@ const USER: &str = "user";
 /// The key of the simulations, and the directory that has them instead.
 const SIMULATIONS: &str = "simulations";
 
-/// Keys of a simulation in a file of its own.
+/// Keys of a simulation in a separate file.
 const SIMULATION: [&str; 3] = ["task_id", "start_time", "termination_reason"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -50,7 +49,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
         && (head.mentions("\"agent_info\"") || head.mentions("\"reward_info\""))
 }
 
-/// The results that a simulation in a file of its own belongs to.
+/// The results that a simulation in a separate file belongs to.
 pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
     let keys = head.document().filter(|keys| !keys.in_list && keys.have(&SIMULATION));
     let directory = path
@@ -87,27 +86,25 @@ fn model_of(info: &RawValue) -> Option<String> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Info<'a> {
-    #[serde(borrow)]
     agent_info: Option<AgentInfo<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct AgentInfo<'a> {
-    #[serde(borrow)]
-    llm: Option<Cow<'a, str>>,
+    llm: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Simulation<'a> {
     id: Option<Value>,
     task_id: Option<Value>,
     trial: Option<Value>,
-    #[serde(borrow)]
-    start_time: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    start_time: Option<Text<'a>>,
     reward_info: Option<&'a RawValue>,
-    #[serde(borrow)]
     messages: Option<Vec<&'a RawValue>>,
 }
 
@@ -117,45 +114,34 @@ struct RewardInfo {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(borrow)]
+    role: Text<'a>,
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    timestamp: Option<Text<'a>>,
     tool_calls: Option<Vec<ToolCall<'a>>>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     raw_data: Option<&'a RawValue>,
     /// Of a tool's message: its call, who asked for it, whether it failed.
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    requestor: Option<Cow<'a, str>>,
+    id: Option<Text<'a>>,
+    requestor: Option<Text<'a>>,
     error: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ToolCall<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     arguments: Option<&'a RawValue>,
 }
 
 /// The provider's reply, or the one choice of it.
 #[derive(Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct RawReply<'a> {
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    finish_reason: Option<Text<'a>>,
     choices: Option<Vec<ChatChoice<'a>>>,
 }
 
@@ -208,7 +194,7 @@ impl Message<'_> {
 
 struct Dialog<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Something was said that counts.
+    /// A message that counts was seen.
     has_begun: bool,
 }
 
@@ -216,7 +202,7 @@ impl Dialog<'_, '_> {
     fn message(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
         match &*message.role {
             "user" => {
-                // A call of one of the user's own tools says nothing to the agent.
+                // A call of one of the user's tools says nothing to the agent.
                 if text_of(message.content).is_some_and(|text| !text.trim().is_empty()) {
                     self.has_begun = true;
                     self.run.user(time);
@@ -247,7 +233,7 @@ impl Dialog<'_, '_> {
         for call in message.tool_calls.into_iter().flatten() {
             let arguments = text_of(call.arguments).unwrap_or_default();
             let tool = call.name.unwrap_or_default().into_owned();
-            step.call(time, call.id.map(Cow::into_owned), tool, arguments)?;
+            step.call(time, call.id.map(Text::into_owned), tool, arguments)?;
         }
         Ok(())
     }
@@ -287,7 +273,7 @@ fn set_stated(reply: &mut Reply, stated: Option<Cost>) {
 }
 
 fn finish_of(raw: RawReply<'_>) -> Option<String> {
-    raw.finish_reason.map(Cow::into_owned).or_else(|| finish_of_first(raw.choices))
+    raw.finish_reason.map(Text::into_owned).or_else(|| finish_of_first(raw.choices))
 }
 
 /// The cost that a message tells, unless it is absent or 0; the text of what is no cost.

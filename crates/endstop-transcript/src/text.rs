@@ -1,18 +1,48 @@
 //! Texts and names in records, in the forms that tools and providers write them.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+/// A text of a record, borrowed from its file where it has no escapes. A `Cow` within an `Option` is never borrowed.
+///
+/// Records that borrow say so for all of their fields at once, by `bound(deserialize = "'de: 'a")`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Text<'_> {
+    pub(crate) fn into_owned(self) -> String {
+        self.0.into_owned()
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl From<Text<'_>> for String {
+    fn from(text: Text<'_>) -> Self {
+        text.into_owned()
+    }
+}
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct ContentPart<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
 }
 
 /// A value that is there and not null.
@@ -21,14 +51,14 @@ pub(crate) fn present(raw: Option<&RawValue>) -> Option<&str> {
 }
 
 /// A text; `None` if the value is anything else.
-pub(crate) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(raw?.get()).ok().map(|text| text.0)
+pub(crate) fn word(raw: Option<&RawValue>) -> Option<Text<'_>> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 /// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are none.
 pub(crate) fn text_of(raw: Option<&RawValue>) -> Option<String> {
     let raw = present(raw)?;
-    let text = serde_json::from_str::<Text<'_>>(raw).map(|text| text.0.into_owned());
+    let text = serde_json::from_str::<Text<'_>>(raw).map(Text::into_owned);
     let parts = |_| {
         let parts: Vec<ContentPart<'_>> = serde_json::from_str(raw)?;
         let texts: Vec<&str> = parts.iter().filter_map(|part| part.text.as_deref()).collect();
@@ -52,7 +82,7 @@ pub(crate) fn whole_text(raw: Option<&RawValue>) -> String {
 /// A text, or the JSON as it is. Null and absent are empty.
 pub(crate) fn text_or_json(raw: Option<&RawValue>) -> String {
     let json = || present(raw).unwrap_or_default().to_owned();
-    word(raw).map_or_else(json, Cow::into_owned)
+    word(raw).map_or_else(json, Text::into_owned)
 }
 
 /// JSON in one line with sorted keys: documents are indented, and equal arguments must compare equal.
@@ -70,14 +100,14 @@ pub(crate) fn name_of(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
+/// A value that is not null; a number beyond all bounds stays as its text, which does not count.
 pub(crate) fn value_of(raw: Option<&RawValue>) -> Option<Value> {
     let raw = raw?.get();
     let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
     (!value.is_null()).then_some(value)
 }
 
-/// The reward that counts as success: 1, but for the rounding of a benchmark's own arithmetic.
+/// The reward that counts as success: 1, except for the rounding of a benchmark's own arithmetic.
 pub(crate) fn is_full_reward(reward: f64) -> bool {
     const LEAST: f64 = 1.0 - 1e-6;
     reward >= LEAST

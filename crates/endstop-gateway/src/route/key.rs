@@ -1,7 +1,9 @@
 //! Keys of clients: those that the gateway has issued name a run, and never reach an upstream.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -47,7 +49,7 @@ fn sent<'r>(headers: &'r HeaderMap, in_query: Option<&'r [u8]>) -> impl Iterator
     sent.into_iter().flatten()
 }
 
-/// What a pair of a query says if it is the key.
+/// The value of a pair of a query if it is the key.
 fn key_of_pair(pair: &str) -> Option<Cow<'_, [u8]>> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     (*unescaped(name) == *b"key").then(|| unescaped(value))
@@ -100,6 +102,15 @@ const SECRET_PARAMETERS: &[&str] = &[
 const SECRET_HEADERS: &[&str] =
     &["key", "token", "secret", "auth", "cookie", "password", "credential", "signature"];
 
+static FIND_SECRET_HEADER: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let built = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(SECRET_HEADERS);
+    #[expect(
+        clippy::expect_used,
+        reason = "eight short words are far below the limits of the library"
+    )]
+    built.expect("the words are few and short")
+});
+
 /// Headers that only look like one of these.
 const PLAIN_HEADERS: &[&str] = &["idempotency-key", "x-idempotency-key", "sec-websocket-key"];
 
@@ -111,7 +122,7 @@ pub(crate) fn is_secret_parameter(name: &[u8]) -> bool {
 /// Whether a header of a request carries a key, by its name.
 pub(crate) fn is_secret_header(name: &HeaderName) -> bool {
     let name = name.as_str();
-    SECRET_HEADERS.iter().any(|part| name.contains(part)) && !PLAIN_HEADERS.contains(&name)
+    FIND_SECRET_HEADER.is_match(name) && !PLAIN_HEADERS.contains(&name)
 }
 
 /// The values of a query that are keys, as they are and without escapes.
@@ -137,7 +148,8 @@ fn has(value: &[u8], key: &Key) -> bool {
     !key.expose().is_empty() && memchr::memmem::find(value, key.expose().as_bytes()).is_some()
 }
 
-/// Takes out every key that a client can send, the issued one wherever it stands, and what belongs to an account of its own.
+/// Removes every key that a client can send, the issued one in any place, and the headers that belong to a client's
+/// own account.
 pub(crate) fn strip(headers: &mut HeaderMap, issued: &Key) {
     let is_of_account =
         |name: &HeaderName| matches!(name.as_str(), "openai-organization" | "openai-project");

@@ -1,60 +1,48 @@
 //! Anthropic messages and their blocks of content, as transcripts keep them.
 //!
-//! `endstop-llm` reads the same objects as whole responses of the API and sums them up: one text, the calls, the usage.
-//! Here a message may be a part of one, as Claude Code writes it, or a user's with results; the order of the blocks and
-//! the text of the results count, and any field may be absent. So this is a form of its own.
-
-use std::borrow::Cow;
+//! `endstop-llm` reads the same objects as whole responses of the API and sums them up: one text, the calls, the
+//! usage. Here a message may be a part of one, as Claude Code writes it, or a user's with results; the order of the
+//! blocks and the text of the results count, and any field may be absent. So this is a separate form.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::step::{Full, Step};
+use crate::text::Text;
 use crate::time::Time;
 
 /// A message; the model's may be a whole response.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct AnthropicMessage<'a> {
-    #[serde(borrow)]
-    pub(crate) role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(crate) role: Option<Text<'a>>,
     pub(crate) content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(crate) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(crate) model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(crate) stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(crate) id: Option<Text<'a>>,
+    pub(crate) model: Option<Text<'a>>,
+    pub(crate) stop_reason: Option<Text<'a>>,
     pub(crate) usage: Option<&'a RawValue>,
     /// In place of all the rest: a whole list.
-    #[serde(borrow)]
     pub(crate) messages: Option<&'a RawValue>,
 }
 
 /// The content of a message.
 #[derive(Debug)]
 pub(crate) enum MessageContent<'a> {
-    Text(Cow<'a, str>),
+    Text(Text<'a>),
     Blocks(Vec<ContentBlock<'a>>),
 }
 
 /// A block of content.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct ContentBlock<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(crate) kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    pub(crate) kind: Text<'a>,
+    pub(crate) text: Option<Text<'a>>,
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(crate) tool_use_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(crate) tool_use_id: Option<Text<'a>>,
     pub(crate) content: Option<&'a RawValue>,
     pub(crate) is_error: Option<bool>,
 }
@@ -64,9 +52,7 @@ impl<'a> MessageContent<'a> {
     pub(crate) fn read(raw: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
         match raw.map(RawValue::get) {
             None | Some("null") => Ok(Self::Blocks(Vec::new())),
-            Some(text) if text.starts_with('"') => {
-                serde_json::from_str::<BorrowedText<'a>>(text).map(|text| Self::Text(text.0))
-            }
+            Some(text) if text.starts_with('"') => serde_json::from_str(text).map(Self::Text),
             Some(blocks) => serde_json::from_str(blocks).map(Self::Blocks),
         }
     }
@@ -92,7 +78,7 @@ impl<'a> MessageContent<'a> {
                 ("tool_use", _, Some(name)) => {
                     let arguments = block.input.map(|input| input.get().to_owned());
                     let (id, arguments) =
-                        (block.id.map(Cow::into_owned), arguments.unwrap_or_default());
+                        (block.id.map(Text::into_owned), arguments.unwrap_or_default());
                     step.call(time, id, name.into_owned(), arguments)?;
                 }
                 _ => {}
@@ -104,9 +90,6 @@ impl<'a> MessageContent<'a> {
 
 impl ContentBlock<'_> {
     pub(crate) fn is_result(&self) -> bool {
-        self.kind == "tool_result"
+        &*self.kind == "tool_result"
     }
 }
-
-#[derive(Deserialize)]
-struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);

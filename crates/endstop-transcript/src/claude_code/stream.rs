@@ -4,7 +4,6 @@
 //! usage is repeated on each line while it grows, so the last line counts. Tool results may come between
 //! the lines of one message, so a step is gathered until the next one begins.
 
-use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 
 use endstop_price::UsageShape;
@@ -18,7 +17,7 @@ use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;
 use crate::step::{Full, Reply};
-use crate::text::whole_text;
+use crate::text::{Text, whole_text};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::{WarningKind, Warnings};
@@ -31,13 +30,13 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) enum LineFilter {
     /// All: the file of one agent.
     All,
-    /// Those of the session itself.
+    /// Lines of the session itself.
     Main,
-    /// Those of its sub-agents, which old versions kept in the session's file.
+    /// Lines of its sub-agents, which old versions kept in the session's file.
     Side,
 }
 
-/// What a stream is of.
+/// The agent of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentRole {
     /// The run itself.
@@ -144,7 +143,7 @@ impl ClaudeAgent<'_> {
             Err(Refused::Full) => self.reading.warn_full(),
             Err(Refused::Json(error)) => lines.warn_of_in(self.reading.warnings, &error),
             Err(Refused::Late) => self.reading.warn(WarningKind::LateLine, || {
-                "a message goes on after the next one began; not counted again".to_owned()
+                "a message continues after the next one began; not counted again".to_owned()
             }),
         }
         self.timeline.seen(time);
@@ -252,7 +251,7 @@ impl ClaudeAgent<'_> {
     }
 }
 
-/// Why a line is not taken in.
+/// The reason why a line is not read.
 enum Refused {
     Json(serde_json::Error),
     Late,
@@ -291,14 +290,14 @@ fn message_of<'a>(record: &ClaudeRecord<'a>) -> Result<AnthropicMessage<'a>, ser
     serde_json::from_str(record.message.map_or("{}", RawValue::get))
 }
 
-fn replace(kept: &mut Option<String>, found: Option<Cow<'_, str>>) {
+fn replace(kept: &mut Option<String>, found: Option<Text<'_>>) {
     if let Some(found) = found {
         *kept = Some(found.into_owned());
     }
 }
 
 /// What tells one model call from another. A line without any id is a call of its own.
-fn key_of(id: Option<&Cow<'_, str>>, request: Option<&Cow<'_, str>>, line: u64) -> u64 {
+fn key_of(id: Option<&Text<'_>>, request: Option<&Text<'_>>, line: u64) -> u64 {
     match (id, request) {
         (None, None) => digest(&format!("line {line}")),
         (id, request) => {

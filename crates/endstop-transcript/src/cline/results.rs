@@ -1,21 +1,19 @@
 //! Results of tools, where a request or the conversation has them.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Number;
 use serde_json::value::RawValue;
 
 use crate::limits::MAX_HELD_BYTES;
 use crate::reading::Reading;
-use crate::text::whole_text;
+use crate::text::{Text, whole_text};
 use crate::time::Time;
 use crate::warning::WarningKind;
 
 /// How the line ends that stands before the result of a tool: `[read_file for 'a.rs'] Result:`.
 const RESULT: &str = "] Result:";
 
-/// What follows the results in a request: reminders, and the state of the editor, which differs each time.
+/// The text after the results in a request: reminders, and the state of the editor, which differs each time.
 const AFTER: [&str; 4] =
     ["<environment_details>", "\n# Todo List", "\n# task_progress", "\n# TODO LIST"];
 
@@ -47,7 +45,7 @@ pub(super) fn model_in(request: &str) -> Option<&str> {
     Some(model.trim()).filter(|model| !model.is_empty() && !model.contains(['\n', ' ']))
 }
 
-/// The conversation: what it tells of results, by the times of the user's messages.
+/// The conversation: its results, by the times of the user's messages.
 #[derive(Debug, Default)]
 pub(super) struct History {
     results: Vec<(u64, Vec<String>)>,
@@ -55,21 +53,19 @@ pub(super) struct History {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    role: Option<Text<'a>>,
     content: Option<&'a RawValue>,
     ts: Option<Number>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
     content: Option<&'a RawValue>,
 }
 
@@ -111,7 +107,7 @@ impl History {
     }
 }
 
-/// The results in the blocks of a message: of their own kind, or under a head in the text.
+/// The results in the blocks of a message: as result blocks, or under a head in the text.
 fn results_of(blocks: Vec<Block<'_>>) -> Vec<String> {
     let is_result = |block: &&Block<'_>| block.kind.as_deref() == Some("tool_result");
     let own: Vec<String> =

@@ -1,37 +1,30 @@
 //! Lines of a Codex rollout. Unknown types are skipped.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::whole_text;
+use crate::text::{Text, whole_text};
 
 /// A line.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct CodexRecord<'a> {
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
+    pub(super) timestamp: Option<Text<'a>>,
+    #[serde(rename = "type")]
+    pub(super) kind: Text<'a>,
     pub(super) payload: Option<&'a RawValue>,
 }
 
 /// The payload of `session_meta`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct SessionMeta<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) model_provider: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) forked_from_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) parent_thread_id: Option<Cow<'a, str>>,
+    pub(super) id: Option<Text<'a>>,
+    pub(super) timestamp: Option<Text<'a>>,
+    pub(super) model_provider: Option<Text<'a>>,
+    pub(super) forked_from_id: Option<Text<'a>>,
+    pub(super) parent_thread_id: Option<Text<'a>>,
     source: Option<Value>,
 }
 
@@ -47,49 +40,41 @@ impl SessionMeta<'_> {
 
 /// The payload of `turn_context`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct TurnContext<'a> {
-    #[serde(borrow)]
-    pub(super) model: Option<Cow<'a, str>>,
+    pub(super) model: Option<Text<'a>>,
 }
 
 /// The payload of `event_msg`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct EventMsg<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    pub(super) kind: Text<'a>,
     pub(super) info: Option<&'a RawValue>,
 }
 
 /// The payload of `response_item`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct CodexItem<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) role: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(rename = "type")]
+    pub(super) kind: Text<'a>,
+    pub(super) role: Option<Text<'a>>,
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    pub(super) call_id: Option<Text<'a>>,
     pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) action: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) output: Option<&'a RawValue>,
 }
 
-/// What a tool put out, as an object.
+/// The output of a tool, as an object.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Output<'a> {
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
     success: Option<bool>,
     metadata: Option<OutputMetadata>,
@@ -100,8 +85,8 @@ struct OutputMetadata {
     exit_code: Option<i64>,
 }
 
-/// What a tool put out, and whether it failed. Some tools wrap their output and its exit code in an
-/// object, which may itself be written as a text.
+/// The output of a tool, and whether it failed. Some tools wrap their output and its exit code in an object, which
+/// may itself be written as a text.
 pub(super) fn output_of(raw: Option<&RawValue>) -> (String, bool) {
     let text = whole_text(raw);
     let Ok(wrapped) = serde_json::from_str::<Output<'_>>(&text) else { return (text, false) };

@@ -1,14 +1,12 @@
 //! Lines and messages of a session.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::present;
+use crate::text::{Text, present};
 
-/// How texts begin that are no turn of the user: commands to the tool itself, and its own notes.
+/// The beginnings of texts that are not turns of the user: commands to the tool itself, and its own notes.
 const NO_TURNS: [&str; 5] = ["/", "?", "<session_context>", "<hook_context>", "<state_snapshot>"];
 
 /// The key of a part that is the result of a tool.
@@ -16,38 +14,27 @@ const RESULT: &str = "functionResponse";
 
 /// A line, or a message of a document.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct GeminiRecord<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    pub(super) timestamp: Option<Text<'a>>,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<GeminiToolCall<'a>>>,
-    #[serde(borrow)]
-    pub(super) model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) model: Option<Text<'a>>,
     pub(super) tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) session_id: Option<Cow<'a, str>>,
+    pub(super) session_id: Option<Text<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct GeminiToolCall<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
     pub(super) args: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) status: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
+    pub(super) status: Option<Text<'a>>,
+    pub(super) timestamp: Option<Text<'a>>,
 }
 
 /// Token counts of a call, still unread.
@@ -71,7 +58,7 @@ pub(super) fn is_turn(content: Option<&RawValue>) -> bool {
         && !NO_TURNS.iter().any(|start| words.starts_with(start))
 }
 
-/// The words of a content: a text, a part, or a list of both; thoughts are no words.
+/// The text of a content: a string, a part, or a list of both; thoughts do not count.
 pub(super) fn words(content: Option<&RawValue>) -> String {
     let value = content.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
     match value {
@@ -90,7 +77,7 @@ fn text_of(part: &Value) -> Option<&str> {
     }
 }
 
-/// What a tool answered, without the ids around it, so that equal results compare equal.
+/// The result of a tool, without the ids around it, so that equal results compare equal.
 pub(super) fn result_of(result: Option<&RawValue>) -> String {
     let Some(raw) = present(result) else { return String::new() };
     let Ok(value) = serde_json::from_str::<Value>(raw) else { return raw.to_owned() };

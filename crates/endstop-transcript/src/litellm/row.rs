@@ -1,7 +1,5 @@
 //! One row of the spend logs.
 
-use std::borrow::Cow;
-
 use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,10 +11,10 @@ use crate::messages::{
 };
 use crate::reading::Reading;
 use crate::step::Reply;
-use crate::text::value_of;
+use crate::text::{Text, value_of};
 use crate::time::{Time, of_seconds, parse_utc};
 
-/// Words in the type of a call that answers with no words of a model.
+/// Words in the type of a call whose answer has no text of a model.
 const NO_STEPS: [&str; 14] = [
     "embedding",
     "image",
@@ -49,7 +47,7 @@ pub(super) struct SpendRow {
 #[derive(Debug)]
 pub(super) enum RowKind {
     Model(Box<LoggedCall>),
-    /// With its result, where it is logged.
+    /// With its result, if it is logged.
     Tool(RequestedCall, String),
     /// No step of an agent.
     Other {
@@ -71,31 +69,23 @@ pub(super) struct LoggedCall {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow)]
-    request_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    call_type: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    request_id: Option<Text<'a>>,
+    call_type: Option<Text<'a>>,
     spend: Option<&'a RawValue>,
-    #[serde(borrow)]
     prompt_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
     completion_tokens: Option<&'a RawValue>,
     #[serde(rename = "startTime")]
     start_time: Option<Value>,
     #[serde(rename = "endTime")]
     end_time: Option<Value>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    custom_llm_provider: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    model: Option<Text<'a>>,
+    custom_llm_provider: Option<Text<'a>>,
+    status: Option<Text<'a>>,
     cache_hit: Option<Value>,
     metadata: Option<Value>,
-    #[serde(borrow)]
-    mcp_namespaced_tool_name: Option<Cow<'a, str>>,
+    mcp_namespaced_tool_name: Option<Text<'a>>,
     messages: Option<Value>,
     response: Option<Value>,
     proxy_server_request: Option<Value>,
@@ -154,7 +144,7 @@ fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> LoggedCall {
     let told = if logged.is_empty() { list_of(request.get("messages")) } else { logged };
     let response = object_of(record.response.as_ref());
     let (said, finish) = answer_of(&response);
-    let owned = |text: &Option<Cow<'_, str>>| {
+    let owned = |text: &Option<Text<'_>>| {
         text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned)
     };
     LoggedCall {

@@ -1,7 +1,5 @@
 //! Messages of OpenCode and their parts, wherever they are stored.
 
-use std::borrow::Cow;
-
 use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,26 +9,23 @@ use crate::builder::RunBuilder;
 use crate::call_charge::{ModelCall, as_anthropic};
 use crate::reading::Reading;
 use crate::step::{Failures, Full, Reply, Step};
-use crate::text::{compact, present, text_or_json, value_of};
+use crate::text::{Text, compact, present, text_or_json, value_of};
 use crate::time::Time;
 use crate::timeline::AgentTimeline;
 
 /// A message.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Info<'a> {
-    #[serde(borrow)]
-    role: Option<Cow<'a, str>>,
+    role: Option<Text<'a>>,
     time: Option<Times>,
     #[serde(rename = "modelID")]
     model_id: Option<String>,
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
     finish: Option<String>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -43,35 +38,29 @@ struct Times {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
+    #[serde(rename = "type")]
+    kind: Option<Text<'a>>,
+    text: Option<Text<'a>>,
     synthetic: Option<bool>,
     time: Option<Times>,
     tool: Option<String>,
     #[serde(rename = "callID")]
     call_id: Option<String>,
-    #[serde(borrow)]
     state: Option<State<'a>>,
     reason: Option<String>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
-    #[serde(borrow)]
     tokens: Option<&'a RawValue>,
 }
 
 /// How far a tool call is.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct State<'a> {
-    #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    status: Option<Text<'a>>,
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
     time: Option<Times>,
 }
@@ -89,7 +78,8 @@ struct Answer {
     created: Time,
     completed: Time,
     failed: bool,
-    /// The usage and the cost of the message as a whole, and why it ended: of its last call, if parts tell of calls.
+    /// The usage and the cost of the message as a whole, and why it ended: of its last call, if it has parts for
+    /// calls.
     usage: Option<Value>,
     finish: Option<String>,
     /// A call that no `step-finish` has ended.
@@ -176,7 +166,7 @@ impl<'s> Conversation<'s> {
         match part.kind.as_deref() {
             Some("step-start") => {
                 if answer.has_content {
-                    // Nothing told what the call before used: not the message either, which tells of its last call.
+                    // The usage of the previous call is not recorded: the message has only that of its last call.
                     self.answer(answer, None, None);
                 }
                 self.step(answer);
@@ -259,9 +249,9 @@ impl<'s> Conversation<'s> {
         self.check(added);
     }
 
-    /// Ends the open call, if nothing told that it ended.
+    /// Ends the open call, if no record of its end was found.
     fn settle(&mut self, answer: &mut Answer) {
-        // What the message used is what its last call used: told already, if parts told of calls.
+        // The usage of the message is that of its last call: counted already, if it has parts for calls.
         let usage = answer.usage.take_if(|_| !answer.was_answered);
         let finish = answer.finish.take_if(|_| !answer.was_answered);
         if answer.has_content || usage.is_some() {
@@ -299,7 +289,7 @@ impl<'s> Conversation<'s> {
         self.timeline.take().into_iter().for_each(|entry| run.own().push(entry));
     }
 
-    /// What a sub-agent did.
+    /// The acts of a sub-agent.
     pub(in super::super) fn into_timeline(mut self) -> AgentTimeline {
         self.finish();
         self.timeline.close();
@@ -318,8 +308,8 @@ fn of(time: Option<&Number>) -> Time {
     time.and_then(Number::as_u64)
 }
 
-/// Counts in the form of Anthropic's API, whose input excludes what was cached, as it does here, with the cost. `None`
-/// if nothing is told of a call, which zeros are, too.
+/// Counts in the form of Anthropic's API, whose input excludes cached tokens, as it does here, with the cost. `None`
+/// if nothing is recorded for a call, which includes zeros.
 fn usage_of(
     reading: Reading<'_>,
     tokens: Option<&RawValue>,

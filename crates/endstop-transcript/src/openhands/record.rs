@@ -1,7 +1,5 @@
 //! Lines of an evaluation, and events.
 
-use std::borrow::Cow;
-
 use endstop_core::units::Money;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,9 +8,9 @@ use serde_json::{Value, json};
 use endstop_price::billed_cost;
 
 use crate::openai_chat::ChatToolCall;
-use crate::text::{present, text_of, word};
+use crate::text::{Text, present, text_of, word};
 
-/// What an old action holds beside its arguments, and what a new one's arguments hold beside them.
+/// Keys of an old action that are not its arguments, and keys in a new one's arguments that are not.
 const NO_ARGUMENTS: [&str; 14] = [
     "action",
     "action_risk",
@@ -32,18 +30,13 @@ const NO_ARGUMENTS: [&str; 14] = [
 
 /// One run of an evaluation.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct EvaluationLine<'a> {
-    #[serde(borrow)]
     instance_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     issue: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) history: Option<Vec<&'a RawValue>>,
-    #[serde(borrow)]
     metrics: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) test_result: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) report: Option<&'a RawValue>,
 }
 
@@ -61,7 +54,7 @@ struct Metrics {
 }
 
 impl<'a> EvaluationLine<'a> {
-    /// The fields beside the events.
+    /// The fields next to the events.
     pub(super) const FIELDS: [&'static str; 5] =
         ["instance_id", "issue", "metrics", "test_result", "report"];
 
@@ -84,14 +77,14 @@ impl<'a> EvaluationLine<'a> {
     /// The instance, or `owner/repo#number` of the issue.
     pub(super) fn name(&self) -> Option<String> {
         let instance =
-            self.instance_id.map(|raw| word(Some(raw)).map_or(raw.get().into(), Cow::into_owned));
+            self.instance_id.map(|raw| word(Some(raw)).map_or(raw.get().into(), Text::into_owned));
         instance.or_else(|| {
             let issue: Issue = serde_json::from_str(self.issue?.get()).ok()?;
             Some(format!("{}/{}#{}", issue.owner, issue.repo, issue.number))
         })
     }
 
-    /// What OpenHands computed for each call; empty where one of them tells nothing.
+    /// The costs that OpenHands computed for each call; empty if one of them is missing.
     pub(super) fn costs(&self) -> Vec<Money> {
         let metrics = self.metrics.and_then(|raw| serde_json::from_str::<Metrics>(raw.get()).ok());
         let costs = metrics.and_then(|metrics| metrics.costs).unwrap_or_default();
@@ -106,74 +99,54 @@ impl<'a> EvaluationLine<'a> {
 
 /// An action or an observation.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct OpenHandsEvent<'a> {
-    #[serde(borrow)]
     pub(super) id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) timestamp: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) source: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) action: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) observation: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) timestamp: Option<Text<'a>>,
+    pub(super) source: Option<Text<'a>>,
+    pub(super) action: Option<Text<'a>>,
+    pub(super) observation: Option<Text<'a>>,
     pub(super) args: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) thought: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) cause: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) extras: Option<&'a RawValue>,
-    #[serde(borrow)]
     exit_code: Option<&'a RawValue>,
-    #[serde(borrow)]
     success: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_call_metadata: Option<CallMetadata<'a>>,
 }
 
 /// The call that an event is of.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct CallMetadata<'a> {
-    #[serde(borrow)]
-    pub(super) function_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) function_name: Option<Text<'a>>,
+    pub(super) tool_call_id: Option<Text<'a>>,
     pub(super) model_response: Option<&'a RawValue>,
 }
 
 /// The response of a model as LiteLLM gives it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct LlmResponse<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) service_tier: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    pub(super) model: Option<Text<'a>>,
+    pub(super) service_tier: Option<Text<'a>>,
     pub(super) choices: Option<Vec<LlmChoice<'a>>>,
-    #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct LlmChoice<'a> {
-    #[serde(borrow)]
-    pub(super) finish_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    pub(super) finish_reason: Option<Text<'a>>,
     pub(super) message: Option<LlmMessage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct LlmMessage<'a> {
-    #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
@@ -213,7 +186,7 @@ pub(super) fn words(raw: Option<&RawValue>) -> String {
     }
 }
 
-/// The arguments of an action, in one line: what it is to do, without what OpenHands notes about it.
+/// The arguments of an action, in one line: its task, without the notes of OpenHands about it.
 pub(super) fn arguments_of(raw: &RawValue) -> String {
     match serde_json::from_str::<serde_json::Map<String, Value>>(raw.get()) {
         Ok(mut arguments) => {
@@ -242,7 +215,7 @@ pub(super) fn asked_for(response: Option<&LlmResponse<'_>>, id: &str) -> Option<
     text_of(call.function.as_ref()?.arguments)
 }
 
-/// The words of the reply: those of the response, else the thought or the message.
+/// The text of the reply: that of the response, or the thought or the message.
 pub(super) fn said(event: &OpenHandsEvent<'_>, response: Option<&LlmResponse<'_>>) -> String {
     let choice = response.and_then(|response| response.choices.as_ref()?.first());
     if let Some(message) = choice.and_then(|choice| choice.message.as_ref()) {

@@ -1,6 +1,5 @@
 //! One span: what of it matters to a run.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -9,6 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use super::messages;
 use crate::messages::{RecordedInput, RecordedOutput, RequestedCall, text_of};
+use crate::text::Text;
 use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
@@ -42,12 +42,12 @@ pub(super) struct Span {
     pub(super) kind: SpanKind,
 }
 
-/// What a span is about.
+/// The subject of a span.
 #[derive(Debug)]
 pub(super) enum SpanKind {
     Model(Box<ModelSpan>),
     Tool(ToolSpan),
-    /// With the user turns that it was called with, where they are told.
+    /// With the user turns that it was called with, if they are recorded.
     Agent(usize),
     /// Only a link between its parent and its children.
     Other,
@@ -73,24 +73,21 @@ pub(super) struct ToolSpan {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow)]
-    span_id: Cow<'a, str>,
-    #[serde(borrow)]
-    parent_span_id: Option<Cow<'a, str>>,
+    span_id: Text<'a>,
+    parent_span_id: Option<Text<'a>>,
     start_time_unix_nano: Option<Value>,
     end_time_unix_nano: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(default)]
     attributes: Vec<Attribute<'a>>,
     status: Option<Status>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Attribute<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
+    key: Text<'a>,
     value: Option<&'a RawValue>,
 }
 
@@ -154,7 +151,7 @@ impl AnyValue {
 }
 
 impl Span {
-    /// Reads a span. `None` where it has no id, and so no place in a trace.
+    /// Reads a span. `None` if it has no id, and so no place in a trace.
     pub(super) fn read(raw: &RawValue) -> Result<Option<Self>, serde_json::Error> {
         let record: Record<'_> = serde_json::from_str(raw.get())?;
         if record.span_id.is_empty() {
@@ -173,7 +170,7 @@ impl Span {
         let is_failed = code.as_deref().is_some_and(|code| FAILED.contains(&code));
         Ok(Some(Self {
             id: record.span_id.into_owned(),
-            parent: record.parent_span_id.map(Cow::into_owned).filter(|id| !id.is_empty()),
+            parent: record.parent_span_id.map(Text::into_owned).filter(|id| !id.is_empty()),
             start: nanos(record.start_time_unix_nano.as_ref()),
             end: nanos(record.end_time_unix_nano.as_ref()),
             failed: is_failed || attributes.contains_key("error.type"),
@@ -230,7 +227,7 @@ fn older_kind(attributes: &Attributes) -> &'static str {
         Some(_) => return "other",
         None => {}
     }
-    // What wraps the calls of a whole loop tells their sums once more.
+    // A wrapper of the calls of a whole loop repeats their sums.
     match string(attributes, &["ai.operationId"]) {
         Some("ai.toolCall") => return "tool",
         Some(name) if name.ends_with(".doGenerate") || name.ends_with(".doStream") => {
