@@ -161,16 +161,13 @@ impl StoredKey {
 }
 
 impl KeyFile {
-    /// Reads a file. Warns if other users can read it.
+    /// Reads a file.
     ///
     /// # Errors
     /// If it cannot be read, or a line is wrong.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let shown = path.display();
         let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
-        if is_open_to_others(path) {
-            output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
-        }
         Self::parse(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
     }
 
@@ -311,7 +308,7 @@ pub(crate) struct FileKeys {
 }
 
 impl FileKeys {
-    /// The keys of a file, with the budgets that the gateway knows.
+    /// The keys of a file, with the budgets that the gateway knows. Warns if other users can read the file.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -321,6 +318,10 @@ impl FileKeys {
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Self, CliError> {
         KeyFile::read(path)?;
+        if is_open_to_others(path) {
+            let shown = path.display();
+            output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
+        }
         let (store, seen) = (Mutex::default(), Mutex::default());
         Ok(Self { path: path.to_owned(), budgets, warn, store, seen })
     }

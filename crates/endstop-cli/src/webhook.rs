@@ -4,6 +4,7 @@
 //! response or a key.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,7 +64,10 @@ impl Hook {
             let word = table.get(key).and_then(toml::Value::as_str);
             word.ok_or_else(|| failed(&format!("`{key}` is missing")))
         };
-        let secret = read_text(word("secret_file")?.as_ref(), "secret", MAX_SECRET_BYTES)?;
+        // Beside the configuration file, if its path is relative.
+        let directory = file.parent().unwrap_or(Path::new(""));
+        let secret = directory.join(word("secret_file")?);
+        let secret = read_text(&secret, "secret", MAX_SECRET_BYTES)?;
         let secret = secret.trim();
         if secret.is_empty() {
             return Err(failed("the secret is empty"));

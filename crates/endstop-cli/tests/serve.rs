@@ -175,15 +175,15 @@ fn a_refused_call_is_a_line_of_the_log_without_its_key() {
         .collect();
     let refused = |more: Value| {
         let mut line = json!({ "version": 1, "event": "refused", "run": null, "key": null,
-            "key_runs": null, "client": "127.0.0.1", "rule": null, "limit": null, "observed": null,
+            "key_name": null, "key_runs": null, "client": "127.0.0.1", "rule": null, "limit": null, "observed": null,
             "model": null, "api": "chat", "detail": null });
         line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         line
     };
     let expected = [
-        json!({ "run": "ci-7", "key": 2, "key_runs": "ci-*", "reason": "steps_limit",
+        json!({ "run": "ci-7", "key": 2, "key_name": "2", "key_runs": "ci-*", "reason": "steps_limit",
             "rule": "steps", "limit": "1", "observed": "1", "model": "gpt-4o-mini", "status": 200 }),
-        json!({ "run": "build", "key": 2, "key_runs": "ci-*", "reason": "other_run", "status": 403 }),
+        json!({ "run": "build", "key": 2, "key_name": "2", "key_runs": "ci-*", "reason": "other_run", "status": 403 }),
         json!({ "reason": "unknown_key", "status": 401 }),
         json!({ "reason": "foreign_request", "api": null, "status": 403 }),
     ];

@@ -103,10 +103,9 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
         file
     };
     let (url, taken, failed) = receiver(2);
-    let secret = file("secret", &format!("{SECRET}\n"));
+    file("secret", &format!("{SECRET}\n"));
     let config = format!(
-        "[webhook]\nurl = \"{url}\"\nsecret_file = \"{}\"\n[budget.me]\nlimit = \"100 steps\"\nwarn = \"1%\"\n",
-        secret.display()
+        "[webhook]\nurl = \"{url}\"\nsecret_file = \"secret\"\n[budget.me]\nlimit = \"100 steps\"\nwarn = \"1%\"\n"
     );
     let config = file("config.toml", &config);
     let policy = file("policy.toml", "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 3'\n");

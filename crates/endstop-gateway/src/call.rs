@@ -40,7 +40,7 @@ use http::{HeaderValue, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use crate::body::Body;
-use crate::config::Config;
+use crate::config::{Config, IssuedTo};
 use crate::limits::MAX_LOGGED_MODEL;
 use crate::refused_call::{CallRefusal, RefusedCall};
 use crate::route::{self, Endpoint, Route};
@@ -98,7 +98,7 @@ impl CallService {
                     run: run.cloned(),
                     client: peer.ip(),
                     api: endpoint.api_name(),
-                    ..RefusedCall::of_key(route::issued_to(config, target, &head.headers).as_ref())
+                    ..with_key(route::issued_to(config, target, &head.headers).as_ref())
                 });
                 return response;
             }
@@ -107,7 +107,7 @@ impl CallService {
             run: config.refusals.as_ref().map(|_| route.run.clone()),
             client: peer.ip(),
             api: route.endpoint.api_name(),
-            ..RefusedCall::of_key(route.issued.as_ref())
+            ..with_key(route.issued.as_ref())
         };
         let (response, model) = self.answer_for(route, peer, head, incoming).await;
         self.tell(&response, || RefusedCall { model, ..of_call });
@@ -231,4 +231,14 @@ fn model_refused(parsed: &ParsedCall) -> Option<Response<Body>> {
     let response =
         respond::error(parsed.dialect(), StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
     Some(respond::refusing(response, CallRefusal::new("model_not_allowed")))
+}
+
+/// A report of a call with an issued key.
+fn with_key(issued: Option<&IssuedTo>) -> RefusedCall {
+    RefusedCall {
+        key: issued.map(|issued| issued.place),
+        key_name: issued.map(|issued| issued.key.name.clone()),
+        key_runs: issued.map(|issued| issued.key.runs.to_string()),
+        ..RefusedCall::default()
+    }
 }

@@ -13,7 +13,7 @@ use endstop_core::condition::gauge::{GAUGES, Unit};
 use endstop_core::human;
 use endstop_core::run::Status;
 use endstop_core::run::raise::RaiseError;
-use endstop_core::units::Money;
+use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
@@ -100,9 +100,8 @@ impl Command {
     }
 
     /// The limits to raise, each with its amount.
-    fn raises(&self) -> Result<Vec<(GaugeId, u64)>, String> {
-        let usd = self.usd.as_deref().map(str::parse::<Money>).transpose();
-        let usd = usd.map_err(|error| format!("`usd` is no amount: {error}"))?.map(Money::picos);
+    fn raises(&self) -> Result<Vec<(GaugeId, u64)>, MoneyError> {
+        let usd = self.usd.as_deref().map(str::parse::<Money>).transpose()?.map(Money::picos);
         let all =
             [(GaugeId::Cost, usd), (GaugeId::Tokens, self.tokens), (GaugeId::Steps, self.steps)];
         Ok(all.into_iter().filter_map(|(gauge, by)| Some((gauge, by?))).collect())
@@ -374,8 +373,10 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
 
 /// Ends the pause from outside, and raises limits if the request has some.
 fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
-    let raises =
-        command.raises().map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error })))?;
+    let raises = command.raises().map_err(|error| {
+        let error = format!("`usd` is no amount: {error}");
+        (StatusCode::BAD_REQUEST, json!({ "error": error }))
+    })?;
     let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
     if !raises.is_empty() {
         let why = command.message.as_deref().unwrap_or_default();

@@ -214,17 +214,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id)
         .drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
-    let mut setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
-    setup.epoch.clone_from(&epoch);
-    let open = args.gateway.open(setup).await?;
-    let limits = in_words(chosen.policy.rules.iter());
-    let _live = live::enter(
-        "run",
-        &redact::command(&args.command).join(" "),
-        limits,
-        open.gateway.control_socket(),
-    );
-    epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
+    let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
+    let open = args.gateway.open(GatewaySetup { epoch: epoch.clone(), ..setup }).await?;
+    let _live = register(args, &chosen.policy, &open, epoch.as_deref())?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
@@ -273,6 +265,23 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         file.write(&outcome.to_json())?;
     }
     Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
+}
+
+/// Enters this process in the registry of live ones.
+///
+/// # Errors
+/// If everything was killed since its start.
+fn register(
+    args: &RunArgs,
+    policy: &Policy,
+    open: &Open,
+    epoch: Option<&KillEpoch>,
+) -> Result<Option<live::Registration>, CliError> {
+    let command = redact::command(&args.command).join(" ");
+    let limits = in_words(policy.rules.iter());
+    let live = live::enter("run", &command, limits, open.gateway.control_socket());
+    epoch.map_or(Ok(()), KillEpoch::check)?;
+    Ok(live)
 }
 
 /// The gateway of one command.

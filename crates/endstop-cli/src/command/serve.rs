@@ -144,8 +144,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
-    let is_nested = !args.gateway.has_upstream();
-    environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
+    environment.accounts = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
     let keys = issued_keys(args, budgets, &hook)?;
     check_directories(args)?;
     let setup = GatewaySetup {

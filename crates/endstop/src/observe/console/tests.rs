@@ -175,16 +175,8 @@ fn failures_and_refusals_have_kinds_of_their_own() {
     play.tell(0, EventKind::StepBegin, Detail::None);
     play.tell(0, EventKind::StepEnd, Detail::None);
     play.tell(0, EventKind::StepBegin, Detail::None);
-    play.tell(
-        0,
-        EventKind::Approved {
-            rule: "ask",
-            limit: Some(NewLimit::cost("2".parse().unwrap())),
-            by: "",
-            why: "",
-        },
-        Detail::None,
-    );
+    let limit = Some(NewLimit::cost("2".parse().unwrap()));
+    play.tell(0, EventKind::Approved { rule: "ask", limit, by: "", why: "" }, Detail::None);
     play.tell(0, EventKind::Kill { message: "" }, Detail::None);
     play.end();
     let text = shared.text();
