@@ -39,11 +39,13 @@ pub mod defaults;
 mod epoch;
 pub mod error;
 mod input;
+mod keys;
 mod limits;
 #[cfg(unix)]
 mod live;
 pub mod output;
 pub mod policy_source;
+mod webhook;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -317,6 +317,24 @@ fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
 }
 
 #[test]
+fn a_sweep_whose_limits_lose_more_than_they_save_does_not_say_that_they_save_nothing() {
+    let (won, failed) =
+        (session("s1", "claude-sonnet-4-5", 9), session("s2", "claude-sonnet-4-5", 1));
+    let directory = files("loses-more", &[("s1.jsonl", &won), ("s2.jsonl", &failed)]);
+    let outcomes = format!("{directory}/outcomes.txt");
+    std::fs::write(&outcomes, "{\"s1\": true, \"s2\": false}").unwrap();
+    let sweep = |values: &str| {
+        let arguments = ["replay", "--outcomes", &outcomes, "--sweep", values, &directory];
+        stdout(&endstop(&arguments))
+    };
+    // Of ten calls five limit to five of the nine: 40% for every success.
+    let said = sweep("steps=5,20");
+    assert!(said.contains("Every limit that saves anything loses as large a share"), "{said}");
+    let said = sweep("steps=20,30");
+    assert!(said.contains("None of these limits would have saved anything."), "{said}");
+}
+
+#[test]
 fn runs_of_equal_ids_are_told_apart_by_their_files() {
     let (short, long) =
         (session("s1", "claude-sonnet-4-5", 2), session("s1", "claude-sonnet-4-5", 9));

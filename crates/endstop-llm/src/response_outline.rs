@@ -1,7 +1,5 @@
 //! The common parts of the responses that the gateway writes, in all APIs.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
@@ -119,11 +117,6 @@ impl TextRoom {
             self.push(text, new);
         }
     }
-}
-
-/// A word that is not empty.
-pub(crate) fn word(raw: Raw<'_>) -> Option<String> {
-    raw.text().map(Cow::into_owned).filter(|word| !word.is_empty())
 }
 
 /// Counts bytes of output.

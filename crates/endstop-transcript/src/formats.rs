@@ -184,7 +184,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "opencode",
-            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`",
+            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`; the storage was not tried on real files",
             opencode::detect,
             opencode::read,
         )
@@ -367,7 +367,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "tau2",
-            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`",
+            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`; not those of voice agents",
             tau2::detect,
             tau2::read,
         )

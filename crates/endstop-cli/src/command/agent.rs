@@ -2,7 +2,7 @@
 
 mod approve;
 mod end;
-mod keep;
+pub(super) mod keep;
 mod model;
 mod record;
 mod setup;
@@ -23,11 +23,12 @@ use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use super::control_files::{ControlFiles, OutsideAct};
-use super::limits::{self, usd};
+use super::limits::{self, in_words, usd};
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
+use crate::webhook::Hook;
 use approve::AskTerminal;
 use record::Record;
 use setup::Setup;
@@ -199,7 +200,12 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
     let is_nested = !model::is_offline(&setup.model);
-    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open(is_nested)? {
+    let hook = Hook::open()?;
+    if let Some(observer) = hook.observer() {
+        builder = builder.shared_observer(observer);
+    }
+    let budgets = args.limits.budgets(&setup.policy)?;
+    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
     if let Some(store) = &store {
@@ -223,7 +229,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
-    let state = execute(&agent, state, &args.control).await.map_err(cannot_run)?;
+    let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
+    let state = execute(&agent, state, &args.control, live, epoch.as_deref()).await?;
+    hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();
     }
@@ -246,9 +254,16 @@ async fn execute(
     agent: &AgentLoop,
     state: AgentState,
     control: &ControlFiles,
-) -> Result<AgentState, ExecuteError> {
-    let mut run = agent.iterate(state).await?;
+    (command, limits): (String, String),
+    epoch: Option<&KillEpoch>,
+) -> Result<AgentState, CliError> {
+    let mut run = agent.iterate(state).await.map_err(cannot_run)?;
     let handle = run.handle();
+    #[cfg(unix)]
+    let live = crate::live::LiveAgent::enter(&command, limits, &handle).await;
+    #[cfg(not(unix))]
+    drop((command, limits));
+    epoch.map_or(Ok(()), KillEpoch::check)?;
     let outside = control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
         OutsideAct::Resume { by } => drop(handle.resume(by)),
@@ -260,6 +275,10 @@ async fn execute(
         biased;
         never = outside => match never {},
         () = driven => {}
+    }
+    #[cfg(unix)]
+    if let Some(live) = live {
+        live.end().await;
     }
     Ok(run.into_state())
 }

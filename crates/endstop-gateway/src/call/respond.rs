@@ -48,7 +48,27 @@ fn own(answer: WrittenResponse) -> Response<Body> {
 pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     StopText {
         reason: signal.reason.to_string(),
-        text: format!("Endstop stopped this run: {signal}."),
+        text: format!("Endstop stopped this run: {signal}.{}", next_step(signal.reason)),
+    }
+}
+
+/// What can be done about a stop, as sentences that begin with a space. Other signals say it themselves.
+const fn next_step(reason: StopReason) -> &'static str {
+    use StopReason as Reason;
+    match reason {
+        Reason::StepsLimitReached
+        | Reason::ToolCallsLimitReached
+        | Reason::MessagesLimitReached
+        | Reason::CostLimitReached
+        | Reason::TokenLimitReached
+        | Reason::TimeLimitReached
+        | Reason::RetryLimitReached => {
+            " This run makes no further model calls. To continue, raise the limit or start a new run."
+        }
+        Reason::UserRequested | Reason::ErrorForbade | Reason::NoProgress => {
+            " This run makes no further model calls. To continue, start a new run."
+        }
+        _ => "",
     }
 }
 
@@ -249,7 +269,8 @@ pub(super) fn paused(run: &RunEntry) -> StopSignal {
     let message = match run.handle().pause_request() {
         Some(pause) => format!("run `{id}` is {pause}; ask again once it is resumed"),
         None => format!(
-            "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
+            "run `{id}` is paused and waits for the approval of a person (`endstop approve {id}`); ask again once it is \
+             approved"
         ),
     };
     StopSignal::new(StopReason::StopRequested).with_message(message)

@@ -19,7 +19,7 @@ use crate::limits::MAX_LISTED_RUNS;
 use crate::output::{self, count, money};
 
 /// The store in a directory, or in the one for state of the user's programs.
-pub(super) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
+pub(in crate::command) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
     let directory = match directory {
         Some(directory) => directory.to_owned(),
         None => default_directory().ok_or_else(|| {
@@ -38,7 +38,7 @@ fn default_directory() -> Option<PathBuf> {
     state_directory().map(|directory| directory.join("runs"))
 }
 
-pub(super) fn failed(error: &StoreError) -> CliError {
+pub(in crate::command) fn failed(error: &StoreError) -> CliError {
     CliError::new(causes(error)).with_exit(ExitMeaning::AnswerIsNo)
 }
 

@@ -25,7 +25,7 @@ pub(super) enum Upstream {
 }
 
 /// Whether it is the model that is built in.
-pub(super) fn is_sim(text: &str) -> bool {
+pub(in crate::command) fn is_sim(text: &str) -> bool {
     text == "sim" || text.starts_with("sim:")
 }
 

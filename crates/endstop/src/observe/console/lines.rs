@@ -14,12 +14,9 @@ use endstop_core::{Run, Truth};
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
-use super::tool::{calling, tool_cost, tool_end, tool_refused};
+use super::tool::{NAME, calling, tool_cost, tool_end, tool_refused};
 use super::{Options, Time};
 use endstop_runtime::ledger::Budget;
-
-/// Columns of a name: a model, a tool, an agent.
-pub(super) const NAME: usize = 64;
 
 /// Columns of the words of a rule.
 const RULE_COLUMNS: usize = 120;
