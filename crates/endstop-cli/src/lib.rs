@@ -203,14 +203,6 @@ fn guessed(error: &clap::Error, args: &[OsString]) -> Option<String> {
     Some(format!("write `{right} {}`", value.unwrap_or(example)))
 }
 
-/// One action for an error of the argument parser, if its own text has none.
-fn hint_for(error: &clap::Error, args: &[OsString]) -> Option<String> {
-    if error.kind() == ErrorKind::MissingRequiredArgument && first_word(args) == Some("run") {
-        return Some("put the command last: `endstop run --usd 2 -- my-agent`".to_owned());
-    }
-    guessed(error, args)
-}
-
 /// Quotes input in backticks, as all other messages do. Apostrophes within words stay.
 fn in_backticks(text: &str) -> String {
     let mut before = ' ';
@@ -229,8 +221,13 @@ fn in_backticks(text: &str) -> String {
 fn usage_answer(answer: &clap::Error, misused: ExitMeaning, args: &[OsString]) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
+        if answer.kind() == ErrorKind::MissingRequiredArgument && first_word(args) == Some("run") {
+            let error = CliError::new("missing command");
+            error.with_hint("put it last: `endstop run --usd 2 -- my-agent`").print();
+            return ExitCode::from(misused.code());
+        }
         let text = in_backticks(&text);
-        let text = match hint_for(answer, args) {
+        let text = match guessed(answer, args) {
             // Its own suggestions are of similar letters, not of the same meaning.
             Some(hint) => format!("{}\nhint: {hint}\n", text.lines().next().unwrap_or_default()),
             None => text,

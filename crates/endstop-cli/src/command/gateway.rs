@@ -40,7 +40,7 @@ pub(super) struct GatewayArgs {
     /// the providers otherwise]
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
-    /// Stop with an answer or error [default: answer]
+    /// Stop with answer or error [default: answer]
     ///
     /// `answer`: a stopped client receives a normal response that ends its loop. `error`: it receives HTTP 402.
     #[arg(hide_possible_values = true, hide_default_value = true, long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
@@ -57,7 +57,7 @@ pub(super) struct GatewayArgs {
     /// [default: the policy's value, or auto]
     #[arg(hide_possible_values = true, long, value_name = "HOW", value_parser = client_gone())]
     on_client_gone: Option<OnClientGone>,
-    /// Calls without usage are charged: hold, estimate
+    /// Charge without usage data: hold or estimate
     ///
     /// The charge for a complete response without a usage report: the worst case (`hold`), or an `estimate`.
     /// [default: the policy's value, or hold]
@@ -69,17 +69,17 @@ pub(super) struct GatewayArgs {
     /// own API, and the worst case from others. `free`: nothing. [default: the policy's value, or auto]
     #[arg(hide_possible_values = true, long, value_name = "HOW", value_parser = server_errors())]
     server_errors: Option<OnServerError>,
-    /// Hold calls of a paused run at most
+    /// Time that a paused call waits
     ///
     /// A call that waits longer gets the stop response.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
-    /// Wait at most this long for a response
+    /// Time for an upstream to answer
     ///
     /// A call without the beginning of a response by then fails with 504.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1h")]
     answer_within: Duration,
-    /// Output cap if a call has none
+    /// Default output cap of a call
     ///
     /// It applies if money or tokens are limited.
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]

@@ -56,13 +56,13 @@ pub(super) struct Limits {
     /// Stop after this time: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
-    /// Unpriced calls: stop, ignore, or a price `3,15`
+    /// Unpriced calls: stop, ignore, or price `3,15`
     ///
     /// The effect of a cost limit on a call without a price: `stop` the run, `ignore` the call, or charge this price in
     /// US dollars per million tokens of input and output.
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,
-    /// Draw on a budget over time, such as `$5 per day`
+    /// Draw on a budget over time: `$5 per day`
     ///
     /// A limit is that of the budget `me`; a name is that of a defined budget. All runs that draw on a budget share
     /// it. Repeatable.

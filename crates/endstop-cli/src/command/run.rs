@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// A command that has not exited by then gets SIGTERM, and SIGKILL 5 seconds later.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
     grace: Duration,
-    /// Serve leftover processes this long
+    /// Time for leftover processes
     ///
     /// How long the gateway stays for processes that the command left behind, since their last call.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "30s")]

@@ -77,12 +77,14 @@ pub struct ServeArgs {
     listen: SocketAddr,
     #[command(flatten)]
     limits: Limits,
-    /// Stop all runs at this many US dollars in total
+    /// Stop all runs at this many US dollars
+    ///
+    /// The cost of all runs together counts.
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     total_usd: Option<Money>,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// Unnamed calls: refuse, shared [default: refuse]
+    /// Unnamed calls: refuse (default) or shared
     ///
     /// A call that names no run gets an error, or belongs to one run that all such calls share.
     #[arg(hide_possible_values = true, hide_default_value = true, long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
