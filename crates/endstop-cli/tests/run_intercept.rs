@@ -69,6 +69,18 @@ fn a_program_that_does_not_trust_the_certificate_is_said_and_ended() {
     assert!(run.told["guard"]["untrusted"]["api.openai.com"].as_u64().unwrap() >= 1, "{stderr}");
 }
 
+/// Its end and its last connection come at the same time.
+#[test]
+fn a_program_that_does_not_trust_the_certificate_and_ends_at_once_is_said() {
+    let (run, _) = run("distrust-end", &["-q"], "SSL_CERT_FILE=/dev/null client 1");
+    let stderr = run.stderr();
+    assert_eq!(run.told["upstream_calls"], 0);
+    for host in ["api.openai.com", "api.anthropic.com"] {
+        assert_eq!(run.told["guard"]["untrusted"][host], 1, "{stderr}");
+    }
+    assert!(stderr.contains("it does not trust the certificate of this run"), "{stderr}");
+}
+
 #[test]
 fn no_key_is_ever_on_disk_and_the_certificates_go_with_the_run() {
     let script = "client 1; stat -c %a \"$SSL_CERT_FILE\" \"$(dirname \"$SSL_CERT_FILE\")\"; \

@@ -1,4 +1,4 @@
-//! The common parts of the gateway's own responses in all APIs.
+//! The common parts of the responses that the gateway writes, in all APIs.
 
 use http::StatusCode;
 use serde_json::Value;

@@ -5,6 +5,7 @@
 //! root first; the ledger's lock is taken inside them, and nothing is awaited while they are held.
 
 mod approval;
+mod budget_use;
 mod chain;
 mod ends;
 mod environment;
@@ -14,6 +15,7 @@ mod pause;
 mod reset;
 mod wait;
 
+pub use budget_use::BudgetUse;
 pub(crate) use chain::LockedChain;
 pub use environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 pub use handle::RunHandle;

@@ -1,7 +1,7 @@
 //! Chat histories of aider, `.aider.chat.history.md`: Markdown, one run for each `# aider chat started at`.
 //!
 //! - The user's input is in lines that begin with `####`, and aider's own output is quoted (`>`). The rest is the
-//!   text of the model.
+//!   text of the model. Aider ends both with a line break of Markdown, two spaces: a heading of the model has none.
 //! - A quoted line `Tokens: .. sent, .. received` ends a model call. Its counts have two or three digits, and so do the
 //!   dollars of `Cost: .. message`: sums are close, not exact. Without a cost the price table computes one.
 //! - Words after a user turn that no such line follows are a call whose usage is unknown. Other words are what aider
@@ -24,6 +24,9 @@ use super::{Head, RunSink};
 
 const STARTED: &str = "# aider chat started at ";
 
+/// What Markdown ends a line with that it is not to join with the next.
+const BREAK: &str = "  ";
+
 /// Commands of the user that ask the model. Others are for aider itself.
 const ASKING: [&str; 4] = ["/ask", "/code", "/architect", "/context"];
 
@@ -43,8 +46,14 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     while let Some(time) = started.take() {
         let mut run = RunBuilder::new(reading, &mut *sink).named(Some(time.as_str()));
         run.note(parse_civil(&time));
-        let mut chat =
-            Chat { run, words: String::new(), is_typed: false, is_asked: false, counts: None };
+        let mut chat = Chat {
+            run,
+            words: String::new(),
+            has_breaks: false,
+            is_typed: false,
+            is_asked: false,
+            counts: None,
+        };
         while started.is_none() {
             let Some(line) = next(&mut lines) else { break };
             started = start_in(&line);
@@ -58,7 +67,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     }
 }
 
-/// The next line that is not blank, as it is written.
+/// The next line that is not blank, as it is written but for its end of line.
 fn next(lines: &mut JsonLines<'_>) -> Option<String> {
     lines.advance().then(|| {
         if !lines.is_whole() {
@@ -66,7 +75,7 @@ fn next(lines: &mut JsonLines<'_>) -> Option<String> {
                 "the file ends in the middle of this line".to_owned()
             });
         }
-        String::from_utf8_lossy(lines.as_written()).trim_end().to_owned()
+        String::from_utf8_lossy(lines.as_written()).trim_end_matches(['\r', '\n']).to_owned()
     })
 }
 
@@ -80,6 +89,8 @@ struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The model's text since its last call ended.
     words: String,
+    /// The lines of aider end with line breaks. Where an editor removed them, every `####` is the user's.
+    has_breaks: bool,
     /// The user typed the line before.
     is_typed: bool,
     /// The user asked something that no call has answered.
@@ -90,7 +101,10 @@ struct Chat<'s, 'w> {
 
 impl Chat<'_, '_> {
     fn line(&mut self, line: &str) -> Result<(), Full> {
-        let is_typed = line.starts_with("####");
+        let has_break = line.ends_with(BREAK);
+        let line = line.trim_end();
+        self.has_breaks |= has_break && line.starts_with('>');
+        let is_typed = line.starts_with("####") && (has_break || !self.has_breaks);
         let was_typed = std::mem::replace(&mut self.is_typed, is_typed);
         let counts = self.counts.take();
         if is_typed {

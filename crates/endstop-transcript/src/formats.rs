@@ -142,7 +142,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "cline",
-            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` with the conversation beside it",
+            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` and the conversation next to it",
             cline::detect,
             cline::read,
         )
@@ -184,7 +184,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "opencode",
-            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`",
+            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`; the storage was not tried on real files",
             opencode::detect,
             opencode::read,
         )
@@ -367,7 +367,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "tau2",
-            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`",
+            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`; not those of voice agents",
             tau2::detect,
             tau2::read,
         )
@@ -421,7 +421,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "anthropic-responses",
-            "lists of Anthropic messages with API responses, as JSON or one a line",
+            "lists of Anthropic messages with API responses, as JSON or one per line",
             anthropic::detect_responses,
             anthropic::read,
         )

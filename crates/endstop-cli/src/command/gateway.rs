@@ -23,6 +23,7 @@ use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
+pub(super) use self::upstream::is_sim;
 use super::limits::span;
 use super::replay::input::{prices, with_prices};
 use crate::epoch::{self, KillEpoch};
@@ -93,6 +94,12 @@ pub(super) struct GatewayArgs {
     /// Parallel calls whose output caps do not fit together wait for each other. By default Endstop lowers the caps.
     #[arg(long)]
     no_fair_shares: bool,
+    /// Tell the model what is left: 80%,95%
+    ///
+    /// Once so much of the budget is used, the next request tells the model how much is left, in one line. Each
+    /// percentage is told once.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
+    tell_model: Vec<u64>,
     /// Stop and abort everything while FILE exists
     ///
     /// A kill switch: while this file exists no call begins, and calls in flight are aborted.
@@ -129,6 +136,14 @@ fn server_errors() -> impl TypedValueParser<Value = OnServerError> {
 fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, name: &str) -> T {
     let found = all.iter().copied().find(|it| name_of(*it) == name);
     found.unwrap_or_else(|| unreachable!("`{name}` was checked"))
+}
+
+/// Reads a part of a budget: `80%`, `80`.
+fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_end_matches('%').parse().ok();
+    number
+        .filter(|percent| (1..=99).contains(percent))
+        .ok_or_else(|| "write a percentage from 1% to 99%, such as `80%`".to_owned())
 }
 
 /// The script of a name; none is the usual one.
@@ -176,7 +191,7 @@ pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
 impl GatewayArgs {
     /// Whether the scripted model is the upstream.
     pub(super) fn is_sim(&self) -> bool {
-        self.upstream.as_deref().is_some_and(upstream::is_sim)
+        self.upstream.as_deref().is_some_and(is_sim)
     }
 
     /// Whether an upstream is given.
@@ -222,6 +237,7 @@ impl GatewayArgs {
         config.pause = PauseLimit(self.pause_limit);
         config.default_output = self.max_output;
         config.fair_shares = !self.no_fair_shares;
+        config.tell_model.clone_from(&self.tell_model);
         config.prices = prices;
         config.bounds.answer_within = self.answer_within;
         config.control = setup.control;
@@ -294,7 +310,7 @@ fn not_started(error: &StartError) -> CliError {
 /// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
 pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
     asked_to_end().await;
-    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    output::note("endstop: ending after the calls in flight; Ctrl-C again ends it immediately");
     tokio::select! {
         () = ending => ExitCode::SUCCESS,
         () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),

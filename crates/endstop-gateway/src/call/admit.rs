@@ -32,8 +32,8 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, ConversationPermit, ConversationState, ConversationStep, RequestBound, RunEntry,
-    stop_of,
+    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep,
+    RequestBound, RunEntry, stop_of,
 };
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
@@ -235,7 +235,7 @@ fn refuse_unreported(
         return Some(respond::error(dialect, status, kind, text));
     }
     (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
-        let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+        let text = "the request runs in the background (`background`), so its cost is not reported here \
             here: send it without";
         respond::refused(run, dialect, BACKGROUND, text)
     })
@@ -322,7 +322,18 @@ impl Admission<'_> {
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
-        let open = begin_call(&mut state, &mut call, parsed.body_digest(), &blocked)?;
+        let digest = parsed.body_digest();
+        let is_attempt = matches!(state.step(), ConversationStep::AwaitingResponse { .. });
+        let percents = &context.config().tell_model;
+        let note = entry.budget_notes().next(entry.handle(), percents, digest, is_attempt);
+        let more = note.as_ref().map_or(0, BudgetNote::tokens);
+        call.input.tokens = call.input.tokens.saturating_add(more);
+        call.tool_input = call.tool_input.saturating_add(request.added_by_more_reads(more));
+        let open = begin_call(&mut state, &mut call, digest, &blocked)?;
+        if let Some(note) = note {
+            entry.budget_notes().told(&note);
+            parsed.set_note(&note.text);
+        }
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);

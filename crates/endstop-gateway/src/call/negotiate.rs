@@ -190,7 +190,7 @@ impl Negotiation {
             finish: self.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: self.tools_off,
             provider_tools: self.provider_tools,
-            note: None,
+            note: parsed.note(),
             request: Some(parsed.request()),
         }
     }

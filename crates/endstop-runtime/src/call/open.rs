@@ -17,7 +17,7 @@ use super::input::InputBound;
 use super::plan::{CallPlan, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
@@ -214,7 +214,7 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_accounts = self.node().accounts().is_some_and(|accounts| accounts.is_metered());
         let has_budget = room.tokens.is_some() || room.cost.is_some();
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }

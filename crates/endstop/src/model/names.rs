@@ -35,7 +35,7 @@ const OPENAI: KnownProvider = KnownProvider {
     keys: &["OPENAI_API_KEY"],
     base_url: Some("OPENAI_BASE_URL"),
     provider: "openai",
-    about: "OpenAI: responses for the models that need them, else chat; with a base URL, chat",
+    about: "OpenAI: responses for the models that need them, and chat otherwise; with a base URL, chat",
 };
 
 /// A provider that speaks the chat protocol of OpenAI on its own server.

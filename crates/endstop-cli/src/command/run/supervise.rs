@@ -79,9 +79,11 @@ pub(super) struct State {
 struct Said {
     warnings: usize,
     stopped: bool,
+    /// The stop gave the command time to end by itself.
+    grace: bool,
     killed: bool,
     paused: bool,
-    /// The pause that was told ends with the reset of a window.
+    /// The pause that was printed ends with the reset of a window.
     waits: bool,
     held: bool,
     lingering: bool,
@@ -143,7 +145,7 @@ impl Supervisor<'_> {
             Heard::Child => {}
             Heard::Continue => self.resume(),
             Heard::Approve => match self.gateway.approve(self.id, None) {
-                true => self.note("endstop: approved; the run goes on"),
+                true => self.note("endstop: approved; the run continues"),
                 false => self.note("endstop: nothing waits for an approval"),
             },
             Heard::Forward(signal) => {
@@ -269,6 +271,13 @@ impl Supervisor<'_> {
         }
         match self.shutdown.act(Instant::now()) {
             Some(ShutdownAction::Terminate) => {
+                if self.state.said.grace {
+                    // Before the signal: a command that it ends may leave no screen to write to.
+                    let who = self.who();
+                    self.announce(&format!(
+                        "endstop: {who} has not ended by itself and is ended now"
+                    ));
+                }
                 tell_all(self.main, Signal::SIGTERM);
                 // One that is stopped hears nothing else.
                 tell_all(self.main, Signal::SIGCONT);
@@ -324,12 +333,18 @@ impl Supervisor<'_> {
         let is_kill = signal.source == kill_signal("").source;
         let grace = if is_kill { Duration::ZERO } else { self.grace };
         self.shutdown.stop(Instant::now(), grace);
-        let who = if self.state.ended.is_none() { "the command" } else { "what it left behind" };
+        self.state.said.grace = !grace.is_zero();
+        let who = self.who();
         let text = match duration(millis(grace)) {
             _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
             time => format!("endstop: stopped: {signal}; {who} has {time} to end"),
         };
         self.announce(&text);
+    }
+
+    /// What a stop ends.
+    const fn who(&self) -> &'static str {
+        if self.state.ended.is_none() { "the command" } else { "what it left behind" }
     }
 
     /// The command has ended after a stop, and others continue for the rest of the grace period.
@@ -351,11 +366,11 @@ impl Supervisor<'_> {
         let pid = getpid();
         self.announce(&match reset {
             Some(reset) => format!(
-                "endstop: calls wait, and the run continues by itself once {}; `kill -USR1 {pid}` continues it now",
+                "endstop: calls wait, and the run continues when {}; `kill -USR1 {pid}` continues it now",
                 trip::reset_text(reset)
             ),
             None => format!(
-                "endstop: go on with `kill -USR1 {pid}`; calls wait for {}, then they are answered with a stop",
+                "endstop: continue with `kill -USR1 {pid}`; calls wait for {}, then they get a stop response",
                 duration(limit)
             ),
         });
