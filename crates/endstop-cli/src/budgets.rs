@@ -15,7 +15,7 @@ use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
 
-/// The variable that tells a command of `endstop run` which budgets count its calls.
+/// The variable that lists for a command of `endstop run` the budgets that count its calls.
 pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 
 /// The budgets that are defined, and those that runs draw on.

@@ -137,7 +137,7 @@ impl Defaults {
     /// an option of the command line, or a default of higher precedence, is left out.
     #[must_use]
     pub fn apply(&self, command: Command, args: &[OsString]) -> Command {
-        // What cannot be parsed yet is reported by the parser that has the defaults.
+        // Errors are ignored here: the parser that has the defaults reports them.
         let given = command.clone().ignore_errors(true).try_get_matches_from(args).ok();
         self.apply_at(command, given.as_ref(), &mut Vec::new())
     }
@@ -270,7 +270,7 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
     }
 }
 
-/// The configuration file of the user: that of `ENDSTOP_CONFIG`, else the one below the configuration directory.
+/// The configuration file of the user: that of `ENDSTOP_CONFIG`, or the one in the configuration directory.
 pub(crate) fn file_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(named) = variable(FILE_VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));

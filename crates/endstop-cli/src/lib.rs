@@ -17,8 +17,8 @@
 //! assert!(subcommands.find_subcommand("replay").is_some());
 //! ```
 //!
-//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
-//! is said by color alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Color alone never
+//! carries information. To add a subcommand: one file in `command/` and its rows in `command.rs`.
 //!
 //! # Features
 //!
@@ -27,7 +27,7 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/guide/coding-agent.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
@@ -61,6 +61,7 @@ const EXAMPLES: &str = "\
 Examples:
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop demo
+  endstop serve --usd 2 --total-usd 100
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
@@ -80,7 +81,7 @@ Systems: Linux and macOS. On Windows `run` and `demo` are refused, and the rest 
 #[command(
     name = "endstop",
     version,
-    about = "Stop conditions for LLM agents: check them, price them, replay them over transcripts",
+    about = "Stop LLM agents before they overspend or loop",
     after_help = "See `endstop --help` for examples and exit codes.",
     arg_required_else_help = true,
     disable_help_subcommand = false
@@ -96,10 +97,12 @@ struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct GlobalArgs {
-    /// When to color; NO_COLOR in the environment counts as `never` under `auto`
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    /// Color: auto, always or never
+    ///
+    /// NO_COLOR in the environment counts as `never` under `auto`.
+    #[arg(hide_possible_values = true, long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
-    /// Print no progress, notes or warnings on standard error; errors stay
+    /// Print only errors on standard error
     #[arg(short, long, global = true)]
     quiet: bool,
 }
@@ -112,12 +115,12 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line `args` (the program's name first) and says how the process ends.
 ///
-/// A reader of standard output that goes away ends the command quietly with success.
+/// A reader of standard output that disconnects ends the command quietly with code 0.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Errors about the arguments themselves are colored too, so the choice is needed before parsing.
     output::set_color(color_asked_for(&args));
-    // A command that is run may end with any code, so wrong arguments have one of their own there.
+    // A command that is run may exit with any code, so invalid arguments have a separate one there.
     let misused = match first_word(&args) {
         Some("run") => ExitMeaning::OwnFailure,
         _ => ExitMeaning::Usage,
@@ -181,7 +184,7 @@ const GUESSES: &[(&[&str], &str)] = &[
     (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout 10m"),
 ];
 
-/// What to write instead of an option that is not there.
+/// The replacement for an unknown option.
 fn guessed(error: &clap::Error) -> Option<&'static str> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     let is_unknown = error.kind() == ErrorKind::UnknownArgument;

@@ -1,7 +1,7 @@
 //! The registry of live processes: a file and a unix socket for each `endstop run` and `endstop serve` of the user.
 //!
 //! Both are in a directory that only the user can open. A process that was killed leaves its file behind; the next
-//! look at the registry finds its socket dead and removes both.
+//! read of the registry finds its socket dead and removes both.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -37,7 +37,7 @@ pub(crate) struct LiveProcess {
     pub(crate) socket: PathBuf,
 }
 
-/// What was found in the registry.
+/// The contents of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// In order of their process ids.
@@ -54,12 +54,12 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // The next look at the registry removes what stays.
+        // The next read of the registry removes the rest.
         let _ = fs::remove_file(&self.file);
     }
 }
 
-/// The user's directory: in the runtime directory, else one for temporary files.
+/// The user's directory: in the runtime directory, or one for temporary files.
 fn directory() -> PathBuf {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match of_user.filter(|path| path.is_absolute() && path.is_dir()) {
@@ -148,7 +148,7 @@ fn register(process: &LiveProcess) -> io::Result<Registration> {
     Ok(Registration { file })
 }
 
-/// Looks at every process of the registry, and removes those that have died.
+/// Checks every process of the registry, and removes those that have died.
 pub(crate) fn look() -> Found {
     let mut found = Found::default();
     for directory in directories() {

@@ -6,14 +6,14 @@
 //! 2. [`admit`]: the run records tool results, and admits the call: its worst case is reserved. Where the
 //!    bytes of its input do not fit, the upstream counts them first ([`count`]).
 //!    [`AdmittedCall`](admit::AdmittedCall)
-//! 3. [`send`]: the request is sent with its output cap. What the upstream refuses of the gateway's additions is
+//! 3. [`send`]: the request is sent with its output cap. Additions of the gateway that the upstream refuses are
 //!    negotiated ([`negotiate`]). [`InFlightCall`](settle::InFlightCall)
-//! 4. [`relay`]: the response is passed on, as a whole or while it comes.
+//! 4. [`relay`]: the response is passed on, complete or streamed.
 //! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
 //!
 //! A client may disconnect at any time; [`outliving`] decides how its call ends then.
 //!
-//! Requests that are no model calls pass through ([`pass_through`]).
+//! Requests other than model calls pass through ([`pass_through`]).
 
 mod admit;
 mod context;

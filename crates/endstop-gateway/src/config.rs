@@ -69,6 +69,9 @@ pub struct Config {
     /// other ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A call is repeated once without a share
     /// if a share cuts its response off, unless that is streamed.
     pub fair_shares: bool,
+    /// Percentages of the budget at which the model is told how much is left: with the next request of the run, as one line
+    /// after the last words of the user. Each is told once. Nothing else of the request changes.
+    pub tell_model: Vec<u64>,
     /// The price table.
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
@@ -77,9 +80,10 @@ pub struct Config {
     pub control: Control,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
-    /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
-    /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
-    /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
+    /// The directory of stored runs, each in a separate file (`<run>.jsonl`, an Endstop trace). A run that was
+    /// evicted, or whose gateway has died, continues from its file when it is named again. One process uses a
+    /// directory at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the
+    /// process.
     ///
     /// The gateway logs each call before sending it, and logs its cost before the client can send another. The log
     /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
@@ -112,6 +116,7 @@ impl Config {
             pause: PauseLimit::default(),
             default_output: DEFAULT_OUTPUT,
             fair_shares: true,
+            tell_model: Vec::new(),
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control: Control::default(),
@@ -286,7 +291,7 @@ pub struct Bounds {
     pub connections_per_client: usize,
     /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
-    /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
+    /// Runs in memory. The longest idle one that has ended is evicted first. One that has not ended is evicted only
     /// if runs are stored ([`Config::stored_runs`]); otherwise new ones get 503.
     pub runs: usize,
     /// Runs in memory that one client has begun; further ones get 429. A client is the same as for

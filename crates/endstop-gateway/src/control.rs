@@ -144,10 +144,10 @@ impl ControlService {
         answer(self, request).await
     }
 
-    /// Stops every run, and admits no call any more. What is in flight is aborted.
+    /// Stops every run, and refuses every further call. Calls in flight are aborted.
     fn kill_all(&self, message: &str) -> Response<Body> {
-        // Admission looks at the switch under the locks of its run. A call that was admitted before is in a run that is
-        // cut here, or began while this went on, and the switch stops that one.
+        // Admission checks the switch under the locks of its run. A call that was admitted earlier is in a run that
+        // is aborted here, or began while this was running, and the switch stops that one.
         self.kill.turn_on(message);
         let mut killed = 0u64;
         for run in self.registry.all() {

@@ -197,8 +197,8 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
-    /// Returns the fields of the requests of a run that Endstop does not know, each once. They passed, and may have changed
-    /// the price. None for an unknown run, and for one without a limit of tokens or cost.
+    /// Returns the fields of the requests of a run that Endstop does not know, each once. They passed, and may have
+    /// changed the price. Empty for an unknown run, and for one without a token or cost limit.
     #[must_use]
     pub fn unknown_fields(&self, id: &RunId) -> Vec<String> {
         self.registry.get(id).map(|entry| entry.unknown_fields().all()).unwrap_or_default()
@@ -217,8 +217,8 @@ impl Gateway {
         self.registry.all().iter().map(|entry| entry.handle().clone()).collect()
     }
 
-    /// Begins a run before its first request, or reads a stored one to go on with it. Returns `None` if there are too many
-    /// runs, or the file cannot be read.
+    /// Begins a run before its first request, or reads a stored one to continue it. Returns `None` if there are too
+    /// many runs, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
         let entry = self.registry.get_or_begin(id, RunOrigin::default()).ok();
@@ -288,8 +288,8 @@ impl Gateway {
         })
     }
 
-    /// Waits until a run has stopped or is paused, and returns its status; at once if it is so already. A run that ended by
-    /// itself may go on, so this waits for it. Waits forever if there is no such run.
+    /// Waits until a run has stopped or is paused, and returns its status. Returns immediately if it is so already. A
+    /// run that ended naturally may continue, so this waits for it. Waits forever if there is no such run.
     ///
     /// # Cancel safety
     /// It can be dropped and called again.
@@ -500,7 +500,7 @@ impl Service {
     }
 }
 
-/// Cuts what is in flight once the kill switch is on. Calls that begin check it themselves.
+/// Aborts calls in flight when the kill switch turns on. Calls that begin check it themselves.
 async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
     poll_kill_switch(kill, KILL_SWITCH_INTERVAL, |signal| {
         for entry in registry.all() {

@@ -3,9 +3,9 @@
 //! No request can choose a host: the gateway uses only the path of its target, and the host always comes from
 //! [`Upstreams`](crate::Upstreams).
 //!
-//! The run, by the first of these that is there: a key that the gateway has issued, the path (`/r/{run}/…`),
-//! the header `x-endstop-run`, the session of Claude Code. Children stand in the path after the run
-//! (`/r/{run}/{child}/…`, nested by more segments) or in the header `x-endstop-child` (`a/b`).
+//! The run, by the first of these that is present: a key that the gateway has issued, the path (`/r/{run}/…`), the
+//! header `x-endstop-run`, the session of Claude Code. Children follow the run in the path (`/r/{run}/{child}/…`,
+//! nested by more segments) or are in the header `x-endstop-child` (`a/b`).
 
 mod key;
 mod path;
@@ -45,7 +45,7 @@ pub(crate) enum ApiFamily {
     Gemini,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     /// A model call.
@@ -56,7 +56,7 @@ pub(crate) enum Endpoint {
     Models,
     /// A model call of a cloud platform, in a form that is not read here.
     Cloud(CloudPlatform),
-    /// Known to be no model call, on an intercepted host: passes untouched and uncounted, and in a stopped run too.
+    /// Known to be harmless, on an intercepted host: passes untouched and uncounted, and in a stopped run too.
     Free,
     /// Anything else of the upstream: passes untouched, counted as a request.
     Other,
@@ -175,9 +175,9 @@ pub(crate) enum RouteError {
     /// A name of a run or child that cannot be one.
     #[error("`{name}` is no name of a run: {why}")]
     Name {
-        /// What stands there, cut.
+        /// The invalid name, truncated.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }

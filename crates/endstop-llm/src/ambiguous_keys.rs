@@ -56,10 +56,10 @@ fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> 
     check_members(&members, keys)
 }
 
-/// Refuses an object where a key that decides is ambiguous. What is no object has no keys.
+/// Refuses an object with an ambiguous key that decides. A value that is not an object has no keys.
 ///
 /// # Errors
-/// Where one stands twice, or in letters of another case.
+/// If one appears twice, or in letters of another case.
 pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],

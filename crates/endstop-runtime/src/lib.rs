@@ -62,5 +62,7 @@ pub use call::{
 };
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
 pub use provider_api::{PROVIDER_APIS, ProviderApi};
-pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};
+pub use run::{
+    BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited,
+};
 pub use tool_call::{ToolCall, ToolOutcome};

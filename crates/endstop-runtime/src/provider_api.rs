@@ -10,7 +10,7 @@
 
 use crate::model_error::{ErrorBilling, FAILED_STATUSES};
 
-/// What a provider's own API is known by, and which of its error responses are free.
+/// The signs of a provider's own API, and which of its error responses are free.
 ///
 /// ```
 /// use endstop_runtime::{ErrorBilling, ProviderApi};
@@ -28,7 +28,7 @@ pub struct ProviderApi {
     pub host: &'static str,
     /// The provider, as prices name it.
     pub provider: &'static str,
-    /// Statuses of error responses in the shape of the API that are free, beside those of refused requests.
+    /// Statuses of error responses in the shape of the API that are free, other than those of refused requests.
     pub free: &'static [u16],
     /// Statuses of refused requests that are charged if the response has the text.
     pub charged: Option<(u16, &'static str)>,
@@ -36,7 +36,7 @@ pub struct ProviderApi {
     pub source: &'static str,
 }
 
-/// What an error without a status is taken for.
+/// The status assumed for an error without one.
 const FAILED_STATUS: u16 = 500;
 
 const fn own(host: &'static str, provider: &'static str) -> ProviderApi {
@@ -92,7 +92,7 @@ impl ProviderApi {
         PROVIDER_APIS.iter().find(|api| api.provider == provider)
     }
 
-    /// What is known of the charge for an error response. `is_in_shape` says whether it is in the shape of the API.
+    /// The charge for an error response, if known. `is_in_shape` says whether it is in the shape of the API.
     #[must_use]
     pub fn billing(&self, status: u16, is_in_shape: bool, body: &[u8]) -> ErrorBilling {
         let has = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
@@ -103,7 +103,7 @@ impl ProviderApi {
         }
     }
 
-    /// What is known of the charge for an error response of `api`, or of an upstream that is nobody's own API.
+    /// The charge for an error response of `api`, or of an upstream that is not a known provider's API.
     #[must_use]
     pub fn billing_of(
         api: Option<&Self>,
@@ -118,8 +118,8 @@ impl ProviderApi {
         }
     }
 
-    /// What is known of the charge for an error that a response of `api` carries instead of output. `status` is the one that
-    /// the error names.
+    /// The charge for an error that a response of `api` carries instead of output. `status` is the one that the error
+    /// names.
     #[must_use]
     pub fn billing_inside(api: Option<&Self>, status: Option<u16>) -> ErrorBilling {
         match Self::billing_of(api, status.unwrap_or(FAILED_STATUS), true, &[]) {

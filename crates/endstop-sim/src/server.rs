@@ -40,7 +40,7 @@ const BEFORE_CUT: Duration = Duration::from_millis(20);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct Shared {
     script: Script,

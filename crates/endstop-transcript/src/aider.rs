@@ -1,13 +1,13 @@
 //! Chat histories of aider, `.aider.chat.history.md`: Markdown, one run for each `# aider chat started at`.
 //!
-//! - What the user typed is in lines that begin with `####`, and what aider said is quoted (`>`). The rest are the
-//!   model's words. Aider ends both with a line break of Markdown, two spaces: a heading of the model has none.
+//! - The user's input is in lines that begin with `####`, and aider's own output is quoted (`>`). The rest is the
+//!   text of the model. Aider ends both with a line break of Markdown, two spaces: a heading of the model has none.
 //! - A quoted line `Tokens: .. sent, .. received` ends a model call. Its counts have two or three digits, and so do the
 //!   dollars of `Cost: .. message`: sums are close, not exact. Without a cost the price table computes one.
 //! - Words after a user turn that no such line follows are a call whose usage is unknown. Other words are what aider
 //!   said in several lines, of which it quotes only the first.
-//! - Calls of an editor model are told as those of the main model.
-//! - Only the time at which a chat started is told, in the user's own zone.
+//! - Calls of an editor model are recorded as those of the main model.
+//! - The only recorded time is the start of a chat, in the user's own zone.
 
 use endstop_price::UsageShape;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn start_in(line: &str) -> Option<String> {
 
 struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// What the model said since its last call ended.
+    /// The model's text since its last call ended.
     words: String,
     /// The lines of aider end with line breaks. Where an editor removed them, every `####` is the user's.
     has_breaks: bool,
@@ -174,7 +174,7 @@ impl Chat<'_, '_> {
         if words.trim().is_empty() { Ok(()) } else { step.say(None, words.trim().to_owned()) }
     }
 
-    /// Words that nothing told the end of are a call, too.
+    /// Text without a recorded end is a call, too.
     fn give_up(&mut self) -> Result<(), Full> {
         if self.words.trim().is_empty() || !self.is_asked {
             self.words.clear();
@@ -220,7 +220,7 @@ fn counts_in(tokens: &str) -> Value {
     let cached = |name: &str| count(name).unwrap_or_else(|| json!(0));
     let (read, written) = (cached("cache hit"), cached("cache write"));
     let mut sent = count("sent").unwrap_or(Value::Null);
-    // What was cached is a part of what was sent, but for some versions.
+    // Cached input is a part of the sent input, except in some versions.
     if let (Some(all), Some(read), Some(written)) = (sent.as_u64(), read.as_u64(), written.as_u64())
         && let Some(rest) = all.checked_sub(read.saturating_add(written))
     {

@@ -2,10 +2,10 @@
 //!
 //! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id; a call that no response
 //!   lists begins with `tool.execution_start`.
-//! - What a call used is told by an `assistant.usage` event, which only the output of `copilot --output-format json` has.
-//!   A session's file has sums: `session.shutdown` tells what each model used since the session began or was resumed.
-//!   The sum of the model in use is put on the last call before it, and that of each other model is one more call: the
-//!   run's tokens and cost are right at its end, and those of its parts are unknown.
+//! - The usage of a call is in an `assistant.usage` event, which only the output of `copilot --output-format json`
+//!   has. A session's file has sums: `session.shutdown` has the usage of each model since the session began or was
+//!   resumed. The sum of the model in use is put on the last call before it, and that of each other model is a
+//!   separate call: the run's tokens and cost are right at its end, and those of its parts are unknown.
 //! - The input includes what was cached. Premium requests are no money; the price table computes what tokens cost.
 //! - An event with an `agentId` is of a sub-agent.
 
@@ -56,7 +56,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     session.end();
 }
 
-/// What has to be known of a file before its events are.
+/// The facts about a file that its events depend on.
 #[derive(Clone, Copy, Default)]
 struct Outline {
     /// Events tell what each call used.
@@ -93,7 +93,7 @@ struct Event<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// What the event tells, of all kinds that are read.
+/// The data of the event, for all kinds that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Data<'a> {
@@ -122,7 +122,7 @@ struct ToolRequest<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// What a tool gave, or why it failed.
+/// The result of a tool, or the reason why it failed.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Outcome<'a> {
@@ -139,7 +139,7 @@ struct Session<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     outline: Outline,
     model: Option<String>,
-    /// When the last call of the run itself was answered, if no sum has been told since.
+    /// When the last call of the run itself was answered, if no sum has been recorded since.
     call: Option<Time>,
     /// Sub-agents that have not ended.
     agents: BTreeMap<String, AgentTimeline>,
@@ -277,7 +277,7 @@ impl Session<'_, '_> {
         step.result_of(&id, time, text_or_json(text), failed).map(drop)
     }
 
-    /// What the call that was answered last used.
+    /// The usage of the call that was answered last.
     fn used(&mut self, raw: &RawValue, model: Option<&str>, agent: Option<&str>, time: Time) {
         let reading = self.run.reading;
         let Some(usage) = reading.usage::<Value>(Some(raw), USAGE) else { return };
@@ -287,7 +287,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// What each model used since the session began or was resumed.
+    /// The usage of each model since the session began or was resumed.
     fn sums(&mut self, metrics: Option<&RawValue>) -> Result<(), Full> {
         let reading = self.run.reading;
         let metrics = reading.usage::<BTreeMap<String, ModelMetrics>>(metrics, "modelMetrics");

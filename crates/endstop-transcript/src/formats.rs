@@ -7,7 +7,7 @@
 //! | `inspect-ai` | 620 | archives or documents, whose events refer to each other by spans, and samples that have messages alone |
 //! | `opencode`, `opencode-db` | 650 | three homes of the same messages (files, an export, a database), and calls that only parts report |
 //! | `otlp` | 580 | spans in any order under four naming conventions, put together to agents by their parents |
-//! | `openhands` | 560 | two layouts, and old files without sources, responses or usage of their own |
+//! | `openhands` | 560 | two layouts, and old files without sources, responses or usage |
 //! | `endstop` | 550 | pieces of one file are read by several threads, and lines are read without a parser if they are as written |
 //! | `atif` | 480 | eight versions, embedded sub-agents, and what `convert` keeps under `extra` |
 //! | `claude-code` | 450 | a stream that writes responses again as they grow, and files of sub-agents that repeat lines of it |
@@ -533,7 +533,7 @@ impl Format {
         self.kept
     }
 
-    /// What the format can tell.
+    /// The data that the format has.
     #[must_use]
     pub const fn supplies(&self) -> Supplies {
         self.supplies
@@ -581,15 +581,15 @@ impl Format {
         self.attended
     }
 
-    /// Whether a part of a run brings the whole along where only the part is named. Otherwise it is a run of its own then,
+    /// Whether a part of a run stands for the whole if only the part is named. Otherwise it is a separate run then,
     /// as a sub-agent is.
     pub(super) const fn joins(&self) -> bool {
         self.joins
     }
 
-    /// The file in pieces of about this many bytes or more, to be read on several threads: read one after
-    /// the other they give the runs of the whole, and warnings whose lines count from the piece's first.
-    /// Empty if it is best read as a whole.
+    /// The file in pieces of about this many bytes or more, for several threads: read one after the other they give
+    /// the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be read
+    /// in one go.
     #[must_use]
     pub fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
         self.pieces.map(|pieces| pieces(part, about)).unwrap_or_default()

@@ -2,13 +2,13 @@
 //!
 //! - A message of type `gemini` with a model, tokens or tool calls is one model call. In lines it is written
 //!   again whenever it grows; the last writing counts.
-//! - `$rewindTo` takes messages out of the conversation; their calls were made and paid for all the same.
-//!   `$set` repeats what is known. Neither is an event.
+//! - `$rewindTo` takes messages out of the conversation; their calls were made and paid for anyway. `$set` repeats
+//!   known values. Neither is an event.
 //! - `tokens.input` includes the cached ones, `output` excludes the thoughts.
-//! - A message is stamped when it is first written, which without words is when its tools are done: the time
-//!   of a reply is then the latest that it can be.
+//! - A message is stamped when it is first written. For a message without text that is when its tools are done: the
+//!   time of a reply is then the latest possible.
 //! - A tool failed if its status is `error` or `cancelled`.
-//! - A sub-agent has a file of its own, in a directory named by its parent's session.
+//! - A sub-agent has a separate file, in a directory named by its parent's session.
 
 mod record;
 
@@ -70,7 +70,7 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
 }
 
 pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
-    // A session that is taken up again is copied to lines and goes on there.
+    // A session that is resumed is copied to lines and continues there.
     path.extension().filter(|ending| *ending == "json").map(|_| path.with_extension("jsonl"))
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     run.end();
 }
 
-/// What the sub-agent of a file did.
+/// The timeline of the sub-agent of a file.
 fn child_of(file: Reading<'_>) -> AgentTimeline {
     let mut agent = Session::new(file, true).read(&mut |_| {});
     agent.seen(agent.entries().iter().rev().find_map(TimelineEntry::last_time));
@@ -151,7 +151,7 @@ impl<'s> Session<'s> {
         Self { reading, id: None, seen, open: None, is_child, agent }
     }
 
-    /// Reads the file. What it did so far may be taken after each record.
+    /// Reads the file. Its entries so far may be taken after each record.
     fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
         let reading = self.reading;
         if Layout::of(reading.part) == Layout::Lines {
@@ -241,7 +241,7 @@ impl<'s> Session<'s> {
     fn close(&mut self) {
         let Some(OpenMessage { begun, message, .. }) = self.open.take() else { return };
         let answered = message.calls.iter().filter_map(|call| call.answer.as_ref()?.time);
-        // A message without words is written when its tools are done.
+        // A message with no text is written when its tools are done.
         let time = answered.clone().min().into_iter().chain(message.time).min();
         self.agent.seen(answered.max().max(self.agent.last()));
         let mut reply = Reply::unpriced(message.model);

@@ -6,7 +6,7 @@
 //!   make the total, the thoughts are in the output.
 //! - A line of type `tool_result` answers a call by its id; it failed if its status is `error` or `cancelled`.
 //! - `system` lines are telemetry. An API error among them is a failed attempt of the next call.
-//! - What a person typed for the tool itself, such as `/compress`, is no turn.
+//! - Input for the tool itself, such as `/compress`, does not count as a turn.
 
 use std::path::{Path, PathBuf};
 
@@ -141,7 +141,7 @@ impl<'s> QwenFile<'s> {
         Self { reading, id: None, is_child, failures, agent }
     }
 
-    /// Reads the file. What it did so far may be taken after each line.
+    /// Reads the file. Its entries so far may be taken after each line.
     fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
         let mut lines = self.reading.lines();
         while lines.advance() {
@@ -192,7 +192,7 @@ impl<'s> QwenFile<'s> {
     fn reply(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
         const USAGE: &str = "usageMetadata";
         let parts = line.message.and_then(|message| message.parts).unwrap_or_default();
-        // A turn that was given up before the model said anything has no usage either.
+        // A turn that was abandoned before the model said anything has no usage either.
         if parts.is_empty() && line.usage_metadata.is_none() {
             return Ok(());
         }
@@ -259,7 +259,7 @@ fn without_counted_thoughts(mut usage: Value) -> Value {
     usage
 }
 
-/// What a tool answered, without the keys around it, so that equal results compare equal.
+/// The result of a tool, without the keys around it, so that equal results compare equal.
 fn answer_of(response: Option<Value>) -> String {
     let Some(response) = response else { return String::new() };
     let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());

@@ -43,7 +43,7 @@ impl Failures {
     }
 }
 
-/// The model's response, besides its words.
+/// The model's response, without its text.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) model: Option<String>,
@@ -87,12 +87,12 @@ pub(crate) struct ToolAnswer {
 pub(crate) struct Full;
 
 impl Reply {
-    /// A reply whose cost is unknown until a report tells it.
+    /// A reply whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<String>) -> Self {
         Self { model, cost: Some(Cost::Unpriced), ..Self::default() }
     }
 
-    /// A reply of a format that tells nothing of tokens and money.
+    /// A reply of a format without tokens and money.
     pub(crate) fn of_model(model: Option<&str>) -> Self {
         Self { model: model.map(str::to_owned), ..Self::default() }
     }
@@ -137,7 +137,7 @@ impl Step {
         push(&mut self.calls, ToolCall::new(id, tool, arguments, time))
     }
 
-    /// Adds a tool call that was asked for and not made.
+    /// Adds a tool call that was requested and not made.
     pub(crate) fn refuse(&mut self, time: Time, tool: String) -> Result<(), Full> {
         self.weigh(tool.len())?;
         let call = ToolCall::new(None, tool, String::new(), time);
@@ -182,8 +182,8 @@ impl Step {
         self.settle(place, ToolAnswer { result, failed, time })
     }
 
-    /// What is known late of the first call with this id that has no result: when it began, and whether it was
-    /// made at all. False if there is none.
+    /// Late facts about the first call with this id that has no result: when it began, and whether it was made at
+    /// all. Returns `false` if there is none.
     pub(crate) fn set_call(&mut self, id: &str, begun: Time, refused: bool) -> bool {
         let place = self.unanswered(id);
         let Some(call) = place.and_then(|place| self.calls.get_mut(place)) else { return false };
@@ -196,7 +196,7 @@ impl Step {
         self.settle(self.unanswered(id), answer)
     }
 
-    /// Ends calls without a result by what is known of them elsewhere.
+    /// Ends calls without a result by the facts recorded elsewhere.
     pub(crate) fn end_calls(
         &mut self,
         elsewhere: &BTreeMap<String, ToolAnswer>,
@@ -212,7 +212,7 @@ impl Step {
         Ok(())
     }
 
-    /// A tool ran: what its own record tells of a call wins. One that nobody asked for is a call too.
+    /// A tool ran: its own record of a call wins. A record without a request is a call too.
     pub(crate) fn ran(
         &mut self,
         asked: &RequestedCall,
@@ -237,7 +237,7 @@ impl Step {
         self.settle_in_time(place, answer)
     }
 
-    /// A result that stands in what a later call was told, of a call without a result and a record.
+    /// A result in the input of a later call, for a call without a result and a record.
     pub(crate) fn told_result(&mut self, id: &str, time: Time, result: &str) -> Result<(), Full> {
         let is_it = |call: &ToolCall| call.id.as_deref() == Some(id) && !call.has_record;
         let place = self.calls.iter().position(is_it);
@@ -285,7 +285,7 @@ impl Step {
         self.calls.iter().any(ToolCall::waits)
     }
 
-    /// Whether a call was asked for and not made.
+    /// Whether a call was requested and not made.
     pub(crate) fn has_refused(&self) -> bool {
         self.calls.iter().any(|call| call.refused)
     }
@@ -361,7 +361,7 @@ impl Step {
         Some(match event {
             EntryEvent::StepBegin => EventKind::StepBegin,
             EntryEvent::AttemptBegin => EventKind::AttemptBegin { next_cost: None },
-            // What a failed request cost is not in any of the formats.
+            // None of the formats has the cost of a failed request.
             EntryEvent::AttemptFailed => EventKind::AttemptFailed { usage: None, cost: None },
             EntryEvent::Piece(index) => EventKind::Piece { text: &self.pieces.get(index)?.1 },
             EntryEvent::Reply => {

@@ -43,80 +43,100 @@ Examples:
   endstop agent --runs
   endstop agent --resume last --approve=5.00
 
-The answer goes to standard output, everything else to standard error. All limits hold together:
+The answer goes to standard output, everything else to standard error. All limits apply together:
 those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
-limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
-in flight, a second one cuts that, a third ends the process. --resume continues such a run, and
-one whose limit was raised, with its counters.
+limits apply too, unless --policy or --stop replaces them. The first Ctrl-C stops the run after
+the calls in flight, the second aborts them, the third ends the process. --resume continues a
+run that was stopped so, or whose limit was raised, with its counters.
 
-A cost limit needs a price. Under the default limits a model without one goes on, with a
-warning; under others its call stops the run, unless --unpriced says something else.
+A cost limit needs a price. Under the default limits a model without one continues, with a
+warning; under others its call stops the run, unless --unpriced says otherwise.
 
 Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
-tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
-`replay:FILE` gives the answers of a recorded run.
+tools forever, `scripted:fail` refuses. `@MODEL` after one of them sets its price to that of MODEL.
+`replay:FILE` repeats the responses of a recorded run.
 
 Exit codes: 0 completed, 124 stopped or paused by a rule, 130 interrupted or killed, 1 failed,
-2 wrong arguments or unusable input.";
+2 invalid arguments or unusable input.";
 
 /// Arguments of `endstop agent`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct AgentArgs {
-    /// What to do; `-` reads it from standard input
+    /// The task; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// The model: `provider/model`, `scripted` or `replay:FILE` (docs/models.md)
+    /// The model, such as `anthropic/claude-sonnet-4-5`
+    ///
+    /// `provider/model`, `scripted`, or `replay:FILE`. docs/models.md lists them.
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     limits: limits::Limits,
-    /// Tools, with commas between them: read, list, search, write, bash; `bash` is not confined, and has the
-    /// environment of this command, API keys in it included
+    /// Tools: read, list, search, write, bash
+    ///
+    /// With commas between them. `bash` is not confined, and has the environment of this command, API keys included.
     #[arg(long, value_name = "TOOLS", value_parser = builtins)]
     tools: Option<Builtins>,
-    /// The directory that the tools for files do not leave, and in which `bash` begins [default: .]
+    /// Directory of the tools [default: .]
+    ///
+    /// The file tools do not leave it, and `bash` begins in it.
     #[arg(long = "folder", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Let the agent give tasks to agents like itself, within the same limits
+    /// Let the agent start sub-agents
+    ///
+    /// They are agents like itself, within the same limits.
     #[arg(long)]
     sub_agents: bool,
-    /// With --sub-agents: how deep they may nest [default: 2]
+    /// With --sub-agents: nesting depth [default: 2]
     #[arg(long, value_name = "N", requires = "sub_agents", value_parser = clap::value_parser!(u8).range(1..=8))]
     depth: Option<u8>,
-    /// Let parallel sub-agents wait for each other if their output caps do not fit together, instead of lowering the caps
+    /// Make parallel sub-agents wait, not smaller
+    ///
+    /// Parallel sub-agents whose output caps do not fit together wait for each other. By default Endstop lowers the
+    /// caps.
     #[arg(long)]
     no_fair_shares: bool,
-    /// Instructions before the conversation
+    /// System instructions
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Go on with a stored run (`last` is the newest); without a value, list them
+    /// Resume a stored run; `last` is the newest
+    ///
+    /// Without a value, list them.
     #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// List the stored runs
     #[arg(long, conflicts_with = "resume")]
     runs: bool,
-    /// With --resume: approve what a pause rule asks, for good or, if it asks about money, up to an amount
+    /// With --resume: approve the pause, or up to USD
+    ///
+    /// Without a value the rule no longer pauses this run.
     #[arg(long, value_name = "USD", num_args = 0..=1, require_equals = true, default_missing_value = "", requires = "resume")]
     approve: Option<String>,
-    /// Where runs are kept [default: endstop/runs below $XDG_STATE_HOME or ~/.local/state]
+    /// Store runs in this directory
+    ///
+    /// [default: endstop/runs in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     store: Option<PathBuf>,
-    /// Keep nothing; the run cannot be resumed
+    /// Store nothing; the run cannot be resumed
     #[arg(long, conflicts_with = "resume")]
     no_store: bool,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Write an Endstop trace of the whole run, for `endstop replay` and `endstop explain`
+    /// Write a trace for `endstop replay`
+    ///
+    /// `endstop explain` reads it too.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// A kill switch: while this file exists nothing begins, and what is in flight is aborted
+    /// Stop and abort everything while FILE exists
+    ///
+    /// A kill switch: while this file exists nothing begins, and calls in flight are aborted.
     #[arg(long, value_name = "FILE")]
     kill_file: Option<PathBuf>,
     #[command(flatten)]
     control: ControlFiles,
-    /// Print what happens, one line an event; twice: with the model's words
+    /// Print events; twice: with the model's text
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Print one JSON object instead of the answer
@@ -151,7 +171,7 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         }
         drive(args, out).await
     });
-    // Somebody may still be asked something on a thread of its own.
+    // A person may still be asked something on another thread.
     runtime.shutdown_background();
     result
 }
@@ -221,7 +241,7 @@ fn answered(state: &AgentState) -> usize {
     state.messages.iter().filter(is_response).count()
 }
 
-/// Drives the run to its end, or to a pause that is not resolved now.
+/// Drives the run until it ends, or to a pause that is not resolved now.
 async fn execute(
     agent: &AgentLoop,
     state: AgentState,
@@ -252,7 +272,7 @@ fn record(args: &AgentArgs, setup: &Setup) -> Result<Option<Record>, CliError> {
     Record::new(path, &sources, setup.table).map(Some)
 }
 
-/// Says that a first Ctrl-C was heard: the end may take as long as a model call.
+/// Reports that a first Ctrl-C was received: the end may take as long as a model call.
 async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
@@ -261,7 +281,7 @@ async fn tell_of_interrupt(token: CancelToken) {
     }
 }
 
-/// The prompt, which only a run that goes on may lack.
+/// The prompt, which only a resumed run may lack.
 fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliError> {
     let text = match given {
         Some("-") => {
@@ -351,7 +371,7 @@ impl Setup {
     }
 }
 
-/// A stored run as it goes on.
+/// A stored run as it resumes.
 async fn resumed(
     args: &AgentArgs,
     agent: &AgentLoop,

@@ -24,7 +24,7 @@ Examples:
   endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
 
 It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
-`endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+`endstop approve`, `resume`, `cancel` and `kill` take a run's name or its beginning.";
 
 const RESUME_HELP: &str = "\
 Examples:
@@ -48,10 +48,12 @@ fn more_steps(text: &str) -> Result<u64, String> {
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// Ask the control API of a gateway at this address, instead of the processes of this machine
+    /// Ask the control API at this address
+    ///
+    /// Instead of the processes of this machine.
     #[arg(long, value_name = "URL", requires = "token_env")]
     server: Option<String>,
-    /// With --server: the environment variable that holds its token
+    /// With --server: variable with its token
     #[arg(long, value_name = "VAR")]
     token_env: Option<String>,
 }
@@ -62,7 +64,7 @@ struct Where {
 pub struct PsArgs {
     #[command(flatten)]
     at: Where,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -98,7 +100,9 @@ pub struct KillArgs {
     /// The run, or the beginning of its name
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     run: Option<String>,
-    /// Stop every run of every live process, and let no other begin in these
+    /// Stop every run of every live process
+    ///
+    /// They start no further run.
     #[arg(long)]
     all: bool,
     /// The reason, for the run's trace
@@ -137,7 +141,9 @@ pub struct ApproveArgs {
     run: String,
     /// The pause rule; without it, every rule that is met
     rule: Option<String>,
-    /// Pause again at this many US dollars, if the rule compares money
+    /// Pause again at this many US dollars
+    ///
+    /// If the rule compares money.
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
     /// The reason, for the run's trace
@@ -252,7 +258,7 @@ impl Fleet {
     }
 }
 
-/// A text of a JSON value; empty if it is not there.
+/// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -333,7 +339,7 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
     })
 }
 
-/// What a run waits for: a pause from outside, or rules that pause it.
+/// The reason why a run waits: a pause from outside, or rules that pause it.
 fn waits_for(detail: &Value) -> Option<String> {
     if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
         let by = text(detail, "/pause/by");
@@ -380,7 +386,7 @@ fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops a run; its calls in flight end by themselves.
+/// Stops a run; its calls in flight finish.
 ///
 /// # Errors
 /// If there is no such run.
@@ -406,7 +412,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
-    // All at once: one that does not answer holds up no other.
+    // In parallel: one that does not answer blocks no other.
     let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
         let body = &body;
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));

@@ -1,7 +1,7 @@
 //! `endstop demo-agent`: the agent of `endstop demo`, a program that knows of no limit.
 //!
-//! It plans in a loop with a limit, and every iteration gives the work to a sub-agent with a loop of its own.
-//! It speaks Anthropic messages to where ANTHROPIC_BASE_URL says, over plain HTTP, as any agent does.
+//! It plans in a loop with a limit, and every iteration gives the work to a sub-agent with a separate loop. It sends
+//! Anthropic messages to the address in ANTHROPIC_BASE_URL, over plain HTTP, as any agent does.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use crate::output;
 
 /// The model whose prices are paid.
 pub(super) const MODEL: &str = "claude-sonnet-4-5";
-/// Instructions and a search result, in bytes: some 6,000 and 4,000 tokens.
+/// Instructions and a search result, in bytes: about 6,000 and 4,000 tokens.
 const INSTRUCTIONS_BYTES: usize = 24_000;
 const RESULT_BYTES: usize = 16_000;
 /// The output cap of its calls.
@@ -41,7 +41,7 @@ pub struct DemoAgentArgs {
     /// The limit of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]
     iterations: u64,
-    /// Searches after which a sub-agent gives up by itself
+    /// Searches after which a sub-agent stops
     #[arg(long, value_name = "N", default_value_t = 22)]
     searches: u64,
     /// Time before each call, which is then printed, for people to watch
@@ -82,7 +82,7 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => call,
         };
-        // A sub-agent has a name in the path, so that it has a line of its own in the summary.
+        // A sub-agent has a name in the path, so that it has a separate line in the summary.
         let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
         let place = place.unwrap_or_default();
         let found = research(args, &mut model, &place, iteration).await?;
@@ -219,7 +219,7 @@ impl Model {
     }
 }
 
-/// The first tool call of a response, otherwise its words.
+/// The first tool call of a response, otherwise its text.
 fn reply(response: CallResponse) -> Reply {
     let Some(call) = response.tool_calls.into_iter().next() else {
         return Reply::Said(response.text);

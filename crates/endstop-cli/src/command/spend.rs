@@ -30,23 +30,27 @@ Examples:
   endstop spend --by project --since 2026-01-01 --json
   endstop spend --by tool ~/.claude/projects
 
-It reads what the known tools left on this machine, or the paths that are named. A call that a resumed session copied from \
-an earlier one counts once. Days begin at midnight UTC, or in the zone of --timezone.";
+It reads the transcripts of the known tools on this machine, or the given paths. A call that a resumed session copied \
+from an earlier one counts once. Days begin at midnight UTC, or in the zone of --timezone.";
 
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct SpendArgs {
-    /// Transcripts, directories of them, or `-` for standard input; by default where the known tools keep theirs
+    /// Transcripts, directories, or `-` for stdin
+    ///
+    /// By default Endstop reads the directories of the known tools.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The rows of the table
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
+    /// Rows: day, model, project, run or tool
+    #[arg(hide_possible_values = true, long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
     by: By,
-    /// Count calls from this day on: a date such as `2026-01-31`, or days until today such as `7d`
+    /// Count from this day: `2026-01-31`, `7d`
+    ///
+    /// A date, or days until today.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Since>,
-    /// The zone of days, as an offset from UTC: `+02:00`
+    /// UTC offset of days: `+02:00`
     #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = offset,
         allow_hyphen_values = true)]
     timezone: Offset,
@@ -56,7 +60,7 @@ pub struct SpendArgs {
     /// Draw a bar for each row's cost
     #[arg(long)]
     chart: bool,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -164,7 +168,7 @@ fn tell_of_unpriced(bill: &Bill) {
     ));
 }
 
-/// The calls of each transcript, in the order of the transcripts, read on every core.
+/// The calls of each transcript, in the order of the transcripts. All cores read in parallel.
 fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(transcripts.len()));

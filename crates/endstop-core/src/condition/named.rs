@@ -37,7 +37,7 @@ impl Named {
         self.spelling
     }
 
-    /// What it means.
+    /// The condition that it means.
     #[must_use]
     pub const fn expansion(&self) -> &Condition {
         &self.expansion
@@ -302,8 +302,7 @@ counted! {
     max_tool_calls ToolCalls;
     /// Stops the run after `n` tokens. Example: `max_tokens(50_000)`. Trips as `token_limit`.
     max_tokens Tokens;
-    /// Stops a run that brought nothing new for `n` steps. Example: `no_progress(3)`. Trips as
-    /// `no_progress`.
+    /// Stops a run without new results for `n` steps. Example: `no_progress(3)`. Trips as `no_progress`.
     no_progress NoProgress;
     /// Stops the run after `n` failed attempts and tool calls. Example: `max_errors(3)`. Trips as
     /// `retry_limit`.
@@ -343,7 +342,7 @@ pub fn deadline(at: WallTime) -> Condition {
     from_rust("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
 }
 
-/// Stops a run in which nothing happened for so long, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
+/// Stops a run without any event for this time, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
 /// `idle(30s)`. Trips as `time_limit`.
 #[must_use]
 pub fn idle(after: impl Into<Millis>) -> Condition {
@@ -381,8 +380,8 @@ texted! {
     external_signal Fact::Signal;
 }
 
-/// Stops a run that goes in circles, by limits that were measured: `no_progress()` without a number. What it
-/// stands for, and how often it errs, is in `docs/detection.md`. Trips as `no_progress`.
+/// Stops a run that is in a loop, by limits that were measured: `no_progress()` without a number. Its expansion and
+/// its error rates are in `docs/detection.md`. Trips as `no_progress`.
 #[must_use]
 pub fn no_progress_measured() -> Condition {
     from_rust("no_progress", Vec::new(), going_in_circles())
@@ -407,7 +406,7 @@ const CYCLES: u64 = 3;
 /// replies that could not be carried out.
 const PATIENCE: u64 = 12;
 
-/// What `no_progress()` stands for.
+/// The expansion of `no_progress()`.
 fn going_in_circles() -> Condition {
     let at_least = |id, value| {
         Condition::Compare(Comparison { gauge: Gauge::of(id), op: CompareOp::Ge, value })

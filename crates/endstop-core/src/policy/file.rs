@@ -52,7 +52,7 @@ pub struct PolicyFile {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, RuleDetails>"))]
     rule: BTreeMap<String, Spanned<RuleDetails>>,
-    /// What a money rule does with a call whose price is unknown: "stop" (default), "ignore", or rates.
+    /// The treatment by a money rule of a call whose price is unknown: "stop" (default), "ignore", or rates.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<Unpriced>"))]
     on_unpriced: Option<Spanned<Unpriced>>,
@@ -104,7 +104,7 @@ struct RuleDetails {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     reason: Option<Spanned<String>>,
-    /// What the stop signal says.
+    /// The message of the stop signal.
     #[serde(default)]
     message: Option<String>,
     /// Whether no continuation can override it; true by default for money and tokens.
@@ -113,7 +113,7 @@ struct RuleDetails {
     /// How often in a row it may be overridden; 3 by default.
     #[serde(default)]
     overrides: Option<u32>,
-    /// What each override adds to the limit.
+    /// The amount that each override adds to the limit.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<GrantText>"))]
     grant: Option<Spanned<GrantText>>,
@@ -123,7 +123,7 @@ struct RuleDetails {
     resume: Option<Spanned<String>>,
 }
 
-/// What an override adds, in the language's amounts.
+/// The amount that an override adds, in the language's amounts.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -228,8 +228,8 @@ fn rule(
     Ok(Rule::new(id, action, condition))
 }
 
-/// An expression's error at its place in the file: exact where the string is written plainly, else the
-/// whole string.
+/// An expression's error at its place in the file: exact if the string is written plainly, and otherwise the whole
+/// string.
 fn in_file(text: &str, expression: &Spanned<String>, error: Diagnostic) -> Diagnostic {
     let span = expression.span();
     let raw = text.get(span.clone()).unwrap_or("");

@@ -162,7 +162,7 @@ impl CallContext {
         }
     }
 
-    /// What is known of the charge for an error response.
+    /// The charge for an error response, if known.
     pub(super) fn billing(
         &self,
         route: &Route,
@@ -176,7 +176,7 @@ impl CallContext {
         ProviderApi::billing_of(self.api(route), status.as_u16(), is_in_shape, body)
     }
 
-    /// What is known of the charge for an error that a success carries instead of output.
+    /// The charge for an error that a success carries instead of output, if known.
     pub(super) fn inner_error(&self, route: &Route) -> ErrorBilling {
         match self.config.upstreams.is_scripted {
             true => ErrorBilling::Free,

@@ -1,5 +1,5 @@
-//! Secrets of a request: the keys that its client sent, and the key that the gateway put in their place. No response of
-//! an error shows them, nor does anything that the gateway writes.
+//! Secrets of a request: the keys that its client sent, and the key that the gateway put in their place. Responses of
+//! errors and everything that the gateway writes leave them out.
 //!
 //! Exactly these values are replaced, as they are, escaped in a URL or escaped in JSON. In bodies, so are values of keys in
 //! URLs, also of other owners; in headers these pass, because a client may have to follow a signed URL. The text of a model

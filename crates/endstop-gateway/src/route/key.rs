@@ -46,7 +46,7 @@ pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> O
     found
 }
 
-/// What a pair of a query says if it is the key.
+/// The value of a pair of a query if it is the key.
 fn key_of_pair(pair: &str) -> Option<Cow<'_, [u8]>> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     (*unescaped(name) == *b"key").then(|| unescaped(value))
@@ -136,7 +136,8 @@ fn has(value: &[u8], key: &Key) -> bool {
     !key.expose().is_empty() && memchr::memmem::find(value, key.expose().as_bytes()).is_some()
 }
 
-/// Takes out every key that a client can send, the issued one wherever it stands, and what belongs to an account of its own.
+/// Removes every key that a client can send, the issued one in any place, and the headers that belong to a client's
+/// own account.
 pub(crate) fn strip(headers: &mut HeaderMap, issued: &Key) {
     let is_of_account =
         |name: &HeaderName| matches!(name.as_str(), "openai-organization" | "openai-project");

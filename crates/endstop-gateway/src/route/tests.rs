@@ -44,7 +44,7 @@ fn post(
 use ApiFamily::{Anthropic, Gemini, OpenAi};
 use Endpoint::{CountTokens, Models, Other};
 
-/// Method, target; whose, what it speaks, and what is sent below the base.
+/// Method, target, run, API family, purpose, and the path sent to the upstream.
 type Row = (&'static str, &'static str, ApiFamily, Endpoint, &'static str);
 
 const CHAT: Endpoint = Endpoint::ModelCall(Api::Chat);

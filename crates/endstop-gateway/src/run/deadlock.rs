@@ -13,9 +13,9 @@ pub(crate) struct CallTraffic {
     calls: AtomicUsize,
     /// Calls that wait for others.
     waiting: AtomicUsize,
-    /// Streams whose client does not read what it was given.
+    /// Streams with data that the client does not read.
     unread: AtomicUsize,
-    /// Rises whenever a client reads on.
+    /// Increases whenever a client reads further data.
     reads: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl CallTraffic {
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     traffic: Arc<CallTraffic>,
-    /// Since when nothing has moved, and how often clients had read on by then.
+    /// The time since nothing has moved, and how often clients had read by then.
     since: Option<(Instant, u64)>,
 }
 
@@ -57,7 +57,7 @@ impl WaitingCall {
     pub(crate) fn stuck_for(&mut self) -> Duration {
         let of = |counter: &AtomicUsize| counter.load(Ordering::Acquire);
         let unread = of(&self.traffic.unread);
-        // Other runs settle what they reserved by themselves.
+        // Other runs settle their reservations without help.
         let is_stuck = unread > 0 && self.traffic.calls() <= of(&self.traffic.waiting) + unread;
         let reads = self.traffic.reads.load(Ordering::Acquire);
         match self.since {
@@ -88,7 +88,7 @@ impl ReadProgress {
         Self { traffic: Arc::clone(traffic), is_unread: false }
     }
 
-    /// The client reads on.
+    /// The client reads further data.
     pub(crate) fn reads_on(&mut self) {
         if std::mem::take(&mut self.is_unread) {
             self.traffic.unread.fetch_sub(1, Ordering::AcqRel);

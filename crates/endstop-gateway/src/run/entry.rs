@@ -19,6 +19,7 @@ use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
 
+use super::budget_notes::BudgetNotes;
 use super::conversation::stop_of;
 use super::conversation_match::Conversations;
 use super::counters::{Counts, RunCounters};
@@ -41,6 +42,7 @@ pub(crate) struct RunEntry {
     responses: ResponseHistory,
     unknown_fields: UnknownFields,
     quotas: Quotas,
+    budget_notes: BudgetNotes,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogFile>>,
     is_log_failure_raised: AtomicBool,
@@ -48,18 +50,18 @@ pub(crate) struct RunEntry {
     traffic: Arc<CallTraffic>,
     pause: Pause,
     is_end_reported: AtomicBool,
-    /// Somebody has paused it, approved a rule or set a signal.
+    /// A user has paused it, approved a rule or set a signal.
     is_controlled: AtomicBool,
     last_used: AtomicU64,
     share: Option<ClientShare>,
 }
 
-/// How easily a run can be forgotten; see [`RunEntry::eviction`].
+/// How easily a run can be evicted; see [`RunEntry::eviction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// Nothing was spent in it, and it waits for nothing: it begins anew as it was.
+    /// Nothing was spent in it, and it waits for nothing: it begins again as it was.
     Untouched,
-    /// It ended by itself.
+    /// It ended naturally.
     Ended,
     /// It was stopped, or failed.
     Stopped,
@@ -68,7 +70,7 @@ pub(super) enum Eviction {
 }
 
 impl RunEntry {
-    /// Begins a run, or goes on with one that is stored.
+    /// Begins a run, or continues a stored one.
     pub(super) fn open(
         id: RunId,
         config: &Config,
@@ -104,12 +106,14 @@ impl RunEntry {
             handle.begin();
         }
         let conversations = Conversations::new(handle.clone());
+        let budget_notes = BudgetNotes::of(&handle);
         Ok(Self {
             handle,
             counters,
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
             quotas: Quotas::default(),
+            budget_notes,
             log,
             is_log_failure_raised: AtomicBool::new(false),
             conversations,
@@ -140,6 +144,10 @@ impl RunEntry {
 
     pub(crate) const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    pub(crate) const fn budget_notes(&self) -> &BudgetNotes {
+        &self.budget_notes
     }
 
     /// The run, counted in the share of the client that has begun it as long as it is in memory.
@@ -182,14 +190,14 @@ impl RunEntry {
         &self.conversations
     }
 
-    /// Returns why every further call of the run gets a stop response. `None` if it ended by itself, goes on or is
+    /// Returns why every further call of the run gets a stop response. `None` if it ended naturally, continues or is
     /// paused.
     pub(crate) fn stop(&self) -> Option<StopSignal> {
         stop_of(&self.handle).or_else(|| self.log.as_ref()?.problem().map(|why| not_logged(&why)))
     }
 
-    /// Writes what is not written yet of a stored run. Returns `false` if that fails. The run has then stopped: a call
-    /// that is not logged must not be sent.
+    /// Writes the buffered part of a stored run. Returns `false` if that fails. The run has then stopped: a call that
+    /// is not logged must not be sent.
     pub(crate) fn flush_log(&self) -> bool {
         let Some(log) = &self.log else { return true };
         let Err(why) = log.flush() else { return true };
@@ -199,7 +207,7 @@ impl RunEntry {
         false
     }
 
-    /// Lets waiting calls look at the run again, and reports its end to observers if nothing is in flight.
+    /// Lets waiting calls check the run again, and reports its end to observers if nothing is in flight.
     pub(crate) fn notify(&self) {
         self.flush_log();
         self.pause.notify();
@@ -299,7 +307,7 @@ impl RunEntry {
         }
     }
 
-    /// Waits until the run has stopped or is paused. One that ended by itself may go on.
+    /// Waits until the run has stopped or is paused. One that ended naturally may continue.
     pub(crate) async fn wait_for_hold_up(&self) -> Status {
         self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
     }
@@ -364,7 +372,7 @@ impl RunEntry {
         self.notify();
     }
 
-    /// Cancels the run for a user: what is in flight ends by itself, or is cut.
+    /// Cancels the run for a user: calls in flight finish, or are aborted.
     pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
         let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
         self.cancel_with(signal, urgency);
@@ -405,14 +413,14 @@ impl RunEntry {
         self.log.as_ref().is_none_or(|log| log.flush().is_ok())
     }
 
-    /// Nothing more is written: the run is forgotten, and may go on from its log.
+    /// Nothing more is written: the run is evicted, and may continue from its log.
     pub(super) fn close_log(&self) {
         if let Some(log) = &self.log {
             log.close();
         }
     }
 
-    /// Stops a run that was forgotten and is named again. Its end was reported before.
+    /// Stops a run that was evicted and is named again. Its end was reported before.
     pub(super) fn stop_again(&self, signal: &StopSignal) {
         self.handle.raise(signal);
         self.is_end_reported.store(true, Ordering::Release);
@@ -431,7 +439,7 @@ impl RunEntry {
         self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
     }
 
-    /// Whether it has used nothing that a limit counts, and nobody has set or paused anything.
+    /// Whether it has used nothing that a limit counts, and no user has set or paused anything.
     fn is_untouched(&self) -> bool {
         let budget = self.handle.budget();
         let is_unspent = budget.settled() == Amounts::ZERO && budget.held() == Amounts::ZERO;

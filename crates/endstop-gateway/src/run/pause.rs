@@ -23,7 +23,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Lets every waiter look at the run again.
+    /// Lets every waiter check the run again.
     pub(super) fn notify(&self) {
         self.changed.notify_waiters();
     }

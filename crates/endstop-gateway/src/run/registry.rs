@@ -21,10 +21,10 @@ use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 pub(crate) struct Registry {
     config: Arc<Config>,
     logs: Option<RunLogDir>,
-    /// Locked while a run is begun or read back, before any other lock: two requests never open the same run twice.
+    /// Locked while a run is started or read back, before any other lock: two requests never open the same run twice.
     opening: Mutex<()>,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
-    /// Why runs stopped that are forgotten and not stored: they get no new budget when they are named again.
+    /// Stop reasons of runs that are evicted and not stored: they get no new budget when they are named again.
     stopped: Mutex<HashMap<RunId, StopSignal>>,
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
@@ -46,13 +46,13 @@ pub(crate) struct RunOrigin<'o> {
 /// Why there is no run for a call.
 #[derive(Debug, Error)]
 pub(crate) enum NoRun {
-    /// There are too many, and none of them can be forgotten.
+    /// There are too many, and none of them can be evicted.
     #[error("there are too many runs, and those that have not ended are not forgotten")]
     Full,
     /// The client has too many, and none of them can be evicted.
     #[error("too many runs of this client have not ended")]
     FullOfClient,
-    /// Its log cannot be read. Its spend is not known, so it does not begin anew.
+    /// Its log cannot be read. Its spend is unknown, so it does not begin again.
     #[error("{0}")]
     ReadError(OpenLogError),
 }
@@ -166,7 +166,7 @@ impl Registry {
         opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.into())))
     }
 
-    /// Returns the run of this id. Goes on with it if it is stored, and begins it if it is new.
+    /// Returns the run of this id. Continues it if it is stored, and begins it if it is new.
     pub(crate) fn get_or_begin(
         &self,
         id: &RunId,
@@ -286,20 +286,20 @@ impl Registry {
     }
 }
 
-/// Which runs that are not stored may be forgotten.
+/// The runs that are not stored and may be evicted.
 #[derive(Clone, Copy)]
 struct Room<'c> {
     /// Only those of this client.
     of: Option<ClientId>,
     /// Those that are the only run of an issued key never.
     keys: &'c [(Key, KeyRuns)],
-    /// Those that were stopped, as long as it can be remembered that they were.
+    /// Stopped runs, as long as their stop can be recorded.
     for_stopped: bool,
 }
 
-/// Returns the run that can be forgotten: the longest idle one of those in which nothing was spent, otherwise of those that
-/// ended by themselves, otherwise of those that were stopped, which stay stopped. A run that is named again begins anew if it is not stored, so another one that has not
-/// ended is forgotten only if it is stored.
+/// Returns the run to evict: the longest idle one of those in which nothing was spent, otherwise of those that ended
+/// naturally, otherwise of those that were stopped, which stay stopped. A run that is named again begins again if it
+/// is not stored, so another one that has not ended is evicted only if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
         if run.has_log_problem() || room.of.is_some() && run.client() != room.of {

@@ -10,7 +10,7 @@ use crate::config::Key;
 use crate::limits::PROXY_PASSWORD_BYTES;
 use crate::secret::is_same;
 
-/// The user that clients name. Their proxy needs one beside the password.
+/// The user that clients name. Their proxy needs one in addition to the password.
 const USER: &str = "endstop";
 
 /// A password that is made for one gateway.
@@ -32,7 +32,7 @@ impl ProxyPassword {
         Self { password: Key::new(password), encoded: Key::new(encoded) }
     }
 
-    /// What clients put into `HTTPS_PROXY`.
+    /// The value that clients put into `HTTPS_PROXY`.
     pub(super) fn address(&self, at: SocketAddr) -> String {
         format!("http://{USER}:{}@{at}", self.password.expose())
     }

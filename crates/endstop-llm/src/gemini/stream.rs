@@ -31,13 +31,13 @@ impl GeminiStream {
         }
     }
 
-    /// Takes in the pieces of a stream that came as one list.
+    /// Records the pieces of a stream in the form of one list.
     pub(super) fn pieces(mut self, pieces: &[Answer<'_>]) -> CallResponse {
         pieces.iter().for_each(|piece| drop(self.answer(piece)));
         self.progress.response
     }
 
-    /// Takes in a response that came as a whole.
+    /// Records a non-streaming response.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.answer(answer);
         self.progress.response.is_whole = self.progress.response.error.is_none();
@@ -97,7 +97,7 @@ impl GeminiStream {
         }
     }
 
-    /// A call comes whole, or, if the request asks for one, in pieces that say whether more follows.
+    /// A call arrives complete, or, if the request asks for one, in pieces that say whether more follows.
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventContent) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {
@@ -167,7 +167,7 @@ impl StreamReader for GeminiStream {
 }
 
 impl GeminiStream {
-    /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
+    /// The text of the last event: empty if there are calls, so that the client makes them and returns.
     fn last_words(&self, stop: &StopText) -> String {
         if !self.progress.response.tool_calls.is_empty() {
             return String::new();

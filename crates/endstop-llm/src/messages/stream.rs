@@ -51,7 +51,7 @@ impl Event<'_> {
     }
 }
 
-/// What an open block is.
+/// The kind of an open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Text,
@@ -88,7 +88,7 @@ impl MessagesStream {
         }
     }
 
-    /// Takes in a response that came as a whole.
+    /// Records a non-streaming response.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.message(answer);
         for block in &answer.content.0 {

@@ -1,4 +1,4 @@
-//! Responses: the records of an output, and those that come as a whole.
+//! Responses: the records of an output, and non-streaming ones.
 
 use std::borrow::Cow;
 
@@ -71,8 +71,8 @@ impl Output<'_> {
         arguments_of(if self.arguments.is_some() { self.arguments } else { self.action })
     }
 
-    /// What the run of a tool at the provider costs by, and how often. Pages that a search opens are free; several
-    /// queries of one search are billed as several.
+    /// The unit of the cost of a tool's run at the provider, and how many. Pages that a search opens are free;
+    /// several queries of one search are billed as several.
     fn runs(&self) -> Option<(&'static str, u64)> {
         match self.kind.text().as_deref()? {
             "web_search_call" => {
@@ -88,7 +88,7 @@ impl Output<'_> {
     }
 }
 
-/// Takes in what a response says of itself, without its output.
+/// Records a response's data about itself, without its output.
 pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<'_>) {
     progress.names(response.id, response.model);
     progress.usage(response.usage, response.service_tier);
@@ -104,7 +104,7 @@ pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<
     }
 }
 
-/// Counts an item that is whole, where it costs by itself.
+/// Counts a complete item, if it has a separate cost.
 pub(crate) fn count_runs(progress: &mut ResponseBuilder, item: &Output<'_>) {
     if let Some((unit, more)) = item.runs() {
         progress.runs(unit, |runs| runs.saturating_add(more));
@@ -141,7 +141,7 @@ fn is_end(status: &str) -> bool {
     matches!(status, "completed" | "incomplete" | "failed" | "cancelled")
 }
 
-/// Reads a response that is whole.
+/// Reads a complete response.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let response: Response<'_> = read_object(body)?;
     let is_one = response.kind.json() == "\"response\"" || response.usage.is_some();

@@ -12,13 +12,13 @@ use crate::limits::{MAX_ACCOUNT_LIMITS, MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNTS};
 /// The account that every run of a user draws on, if it is defined.
 pub const DEFAULT_ACCOUNT: &str = "me";
 
-/// What a run does whose account is full.
+/// The reaction of a run to a full account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
     /// It stops.
     #[default]
     Refuse,
-    /// It waits until a window resets, and continues by itself.
+    /// It waits until a window resets, and then continues.
     Pause,
 }
 
@@ -41,7 +41,7 @@ pub struct Account {
     pub warn: Option<u8>,
     /// The account that each charge counts in as well.
     pub parent: Option<String>,
-    /// What a run does if the account is full.
+    /// The reaction of a run if the account is full.
     pub on_full: OnFull,
     /// Patterns of model names, with `*`: calls of such models draw on it, whichever account their run has.
     pub models: Vec<String>,
@@ -176,7 +176,8 @@ fn percent(text: &str) -> Result<u8, AccountProblem> {
     number.ok_or_else(|| AccountProblem::Warn(text.to_owned()))
 }
 
-/// What two accounts of one name do not agree on, so that the limits of one would not be those of the other.
+/// The difference between two accounts of one name, which would make the limits of one differ from those of the
+/// other.
 fn difference(first: &Account, second: &Account) -> Option<&'static str> {
     let is_other_zone =
         first.zone != second.zone && ![&first.zone, &second.zone].contains(&&TimeZone::UTC);

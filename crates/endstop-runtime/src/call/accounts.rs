@@ -22,7 +22,7 @@ impl RunHandle {
         self.node().accounts().is_some_and(|own| own.covers(accounts))
     }
 
-    /// Holds the worst case of a call on its accounts, as far as they leave room. `None` if it draws on none.
+    /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
         plan: &PlannedCall<'_>,
@@ -52,7 +52,7 @@ impl RunHandle {
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
-    /// Whether an account refuses even the least of a call: then nothing is to begin of it, its step neither.
+    /// Whether an account refuses even the smallest form of a call: then neither the call nor its step should begin.
     pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
         let Some(accounts) = self.node().accounts() else { return Ok(()) };
         // The run's own rules come first.
@@ -101,7 +101,7 @@ impl RunHandle {
     }
 }
 
-/// Whether an account limits money that nobody can tell.
+/// Whether an account limits money and the cost of the call cannot be known.
 fn is_untold_money(accounts: &RunAccounts, plan: &PlannedCall<'_>) -> bool {
     plan.unpriced() == OnUnpriced::Stop
         && accounts.limits_money(plan.provider(), plan.model())

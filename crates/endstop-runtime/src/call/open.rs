@@ -103,12 +103,12 @@ pub struct Charge {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
-    /// What the provider reported of it.
+    /// The usage that the provider reported.
     pub usage: Option<TokenUsage>,
     /// Bytes of its output.
     pub output_bytes: u64,
-    /// Whether the provider has stopped making it: a stream that was closed. Otherwise it is made to its end, whoever
-    /// reads it.
+    /// Whether the provider has stopped producing it because a stream was closed. Otherwise it is produced in full,
+    /// even if the client does not read it.
     pub is_stream: bool,
     /// How many choices are made at the same time; 0 counts as 1.
     pub choices: u64,
@@ -148,8 +148,9 @@ pub struct ResponseReport<'r> {
 /// Why a call does not begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
-    /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
-    /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
+    /// The call would fit if other calls in flight were settled, of the run or of a run that shares its budget.
+    /// Nothing was recorded: try again when one of them is settled. None blocks it forever, because each is settled
+    /// once.
     OthersHold,
     /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
     /// failed and are charged. End the step: the next one begins as the wrap-up.
@@ -238,7 +239,7 @@ impl RunHandle {
         CallCounts { in_flight, settled }
     }
 
-    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    /// Reserves the worst case of a call, its output cap lowered to fit, and starts the attempt.
     ///
     /// # Errors
     ///
@@ -337,8 +338,8 @@ impl OpenCall {
         (self.is_by_others || self.is_by_accounts) && is_cut_off(finish)
     }
 
-    /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
-    /// others. Not if calls in flight on its accounts are what lowered it: then nobody knows yet.
+    /// Whether the same call fits a second time now with a larger output cap, next to all holds of this one and of
+    /// others. `false` if calls in flight on its accounts lowered it, because that is not yet known.
     #[must_use]
     pub fn can_be_repeated(&self) -> bool {
         if self.is_by_accounts {
@@ -370,7 +371,7 @@ impl OpenCall {
         self.estimated_input
     }
 
-    /// The cost of so many tokens.
+    /// The cost of `usage`.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Cost {
         self.pricing.cost(usage, self.at)
@@ -548,7 +549,8 @@ impl OpenCall {
     /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
-        // An error response came instead of a stream, so nothing was closed: behind a proxy, the provider may go on.
+        // An error response arrived instead of a stream, so nothing was closed: behind a proxy, the provider may
+        // continue.
         let is_stream = received.is_stream && (has_come || error.status.is_none());
         let arrived =
             Arrived { received: Received { is_stream, ..*received }, is_output_final: false };

@@ -145,7 +145,7 @@ impl<'p> PlannedCall<'p> {
         Self { granted, ..self }
     }
 
-    /// What accounts hold for it.
+    /// The amounts that accounts hold for it.
     pub(super) const fn granted(&self) -> &Limits {
         &self.granted
     }
@@ -224,18 +224,18 @@ impl<'p> PlannedCall<'p> {
         counted.saturating_add(estimate_tokens(tokens.saturating_sub(counted)))
     }
 
-    /// The worst case with an output cap, without what is kept for a wrap-up.
+    /// The worst case with an output cap, without the reserve for a wrap-up.
     pub(crate) fn worst(&self, output: u64) -> Worst {
         let input = self.most_input();
         Worst { input, output, cost: self.cost(input, output) }
     }
 
-    /// As [`CallPlan::worst`], with what is kept.
+    /// Like [`CallPlan::worst`], including the reserve for a wrap-up.
     fn worst_with_wrap_up(&self, output: u64) -> Worst {
         self.with_wrap_up(self.worst(output))
     }
 
-    /// A worst case, and what is kept for a wrap-up after it.
+    /// A worst case plus the reserve for a wrap-up after it.
     pub(super) fn with_wrap_up(&self, worst: Worst) -> Worst {
         if !self.keeps_wrap_up {
             return worst;
@@ -249,7 +249,7 @@ impl<'p> PlannedCall<'p> {
         }
     }
 
-    /// What the ledger holds for the call.
+    /// The amounts that the ledger holds for the call.
     pub(super) fn amounts(&self, worst: Worst) -> Amounts {
         let Worst { input, output, cost } = worst;
         settled(&TokenUsage { input, output, ..TokenUsage::default() }, cost, self.unpriced)
@@ -292,13 +292,13 @@ fn plus(a: Cost, b: Cost) -> Cost {
 }
 
 impl Worst {
-    /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
-    /// without a price costs what the run's policy says.
+    /// As an event for the run of a budget: the budget's holds for other calls in flight are added. A call without a
+    /// price costs what the run's policy says.
     pub(crate) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
         self.beside_held(budget.held(), unpriced)
     }
 
-    /// As [`Worst::beside`], beside so much.
+    /// Like [`Worst::beside`], with given amounts as the holds of other calls.
     pub(super) fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
         let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
         let cost = match (self.cost, unpriced) {
@@ -339,7 +339,7 @@ pub(crate) enum NotAdmitted {
     Unpriced,
     /// An account said so, or its store failed.
     Account(AccountBlock),
-    /// It would fit if other calls in flight were settled; nobody was told anything.
+    /// It would fit if other calls in flight were settled; no core or observer has seen it.
     OthersHold,
     /// It does not fit together with the wrap-up after it, and the next step would be that wrap-up.
     WrapUpDue,
@@ -380,8 +380,8 @@ impl LockedChain<'_> {
         said.max_by_key(|it| *it == OnServerError::Auto) == Some(OnServerError::Free)
     }
 
-    /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest
-    /// rates of the runs concerned, else what the outermost one says.
+    /// The charge in the ledger for a call without a price. All nodes get the same amount: the most expensive rates
+    /// of the runs concerned, or what the outermost one says.
     pub(crate) fn unpriced(&self) -> OnUnpriced {
         let mut all = self.cores().map(RunCore::unpriced);
         let first = all.next().unwrap_or_default();
@@ -395,14 +395,14 @@ impl LockedChain<'_> {
         })
     }
 
-    /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
+    /// Whether a budget beyond the runs' own rules limits money and the cost of the call cannot be known.
     fn is_untold_money(&self, plan: &PlannedCall<'_>) -> bool {
         let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
         plan.unpriced == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
 
-    /// Whether the budget above the outermost run refuses even the least of a call, and not only for what others
-    /// hold now: then nothing is to begin of it, its step neither.
+    /// Whether the budget above the outermost run refuses even the smallest form of a call, and not only because of
+    /// the current holds of others: then neither the call nor its step should begin.
     ///
     /// # Errors
     /// The refusal.
@@ -420,8 +420,8 @@ impl LockedChain<'_> {
         }
     }
 
-    /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
-    /// core begins the wrap-up early enough.
+    /// Reports how much the next ordinary step and the wrap-up after it may spend, before the step begins: the core
+    /// begins the wrap-up early enough.
     pub(crate) fn look_ahead(&mut self, plan: &PlannedCall<'_>) {
         self.look_ahead_beside(plan, self.own_budget().held());
     }
@@ -431,7 +431,7 @@ impl LockedChain<'_> {
         self.record_own(&kind, Detail::None);
     }
 
-    /// What the next ordinary step and the wrap-up after it may spend, beside what is held.
+    /// The most that the next ordinary step and the wrap-up after it may spend, with other holds added.
     fn ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) -> EventKind<'static> {
         let CallPlan { min_output, max_output, .. } = plan.plan;
         let output = max_output.min(min_output.max(WRAP_UP_OUTPUT_TOKENS));
@@ -439,15 +439,15 @@ impl LockedChain<'_> {
         plan.worst_with_wrap_up(output).beside_held(held, unpriced)
     }
 
-    /// Whether a step that begins now would be the wrap-up. So it is for a further attempt if the first ones have spent what
-    /// was kept for it.
+    /// Whether a step that begins now would be the wrap-up. The same applies to a further attempt if the first ones
+    /// have spent the reserve for it.
     fn is_wrap_up_due(&mut self, plan: &PlannedCall<'_>) -> bool {
         let held = self.own_budget().held();
         let reserve = self.ahead_beside(plan, held);
         self.would_finish(&reserve)
     }
 
-    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    /// Reserves the worst case of a call, its output cap lowered to fit, and starts the attempt.
     pub(crate) fn begin_call(
         &mut self,
         plan: &PlannedCall<'_>,
@@ -490,7 +490,7 @@ impl LockedChain<'_> {
                 return Err(NotAdmitted::Both);
             }
         };
-        // What is held already is not counted beside itself.
+        // The call's own hold is not counted twice.
         let held = hold.amounts();
         let detail = Detail::Request {
             model,

@@ -49,7 +49,7 @@ use crate::limits::{ADMISSION_RECHECK, LOOK_AGAIN};
 pub enum Waited<T> {
     /// The future is ready.
     Done(T),
-    /// The run is to stop now.
+    /// The run must stop now.
     Aborted,
 }
 
@@ -58,7 +58,7 @@ pub enum Waited<T> {
 /// See the example of [`Waited`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOn {
-    /// An abort only: what is in flight may end by itself.
+    /// An abort only: work in flight may finish.
     Abort,
     /// Any cancellation: nothing is in flight.
     Any,
@@ -104,8 +104,8 @@ impl RunHandle {
         }
     }
 
-    /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
-    /// future, such as a stream that is read part by part.
+    /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for work that is
+    /// not a single future, such as a stream that is read part by part.
     ///
     /// # Panics
     ///
@@ -128,7 +128,7 @@ impl RunHandle {
         cancel_on: CancelOn,
     ) -> Result<F::Output, Directive> {
         loop {
-            // What is ready needs no timers.
+            // A future that is ready needs no timers.
             let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
             if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
                 return Ok(output);
@@ -189,7 +189,7 @@ impl RunHandle {
         }
     }
 
-    /// Lets the time that has passed count: a rule that trips by time alone trips, and aborts what is in flight.
+    /// Counts the time that has passed: a rule that trips by time alone trips, and aborts calls in flight.
     pub fn tick(&self) -> Directive {
         let directive = self.node().record_plain(&EventKind::Tick);
         if directive.stops() {
@@ -214,7 +214,7 @@ impl RunHandle {
         least.map(Millis)
     }
 
-    /// Sleeps until the next time limit can trip; for ever if none can.
+    /// Sleeps until the next time limit can trip; forever if none can.
     async fn next_tick(&self) {
         let next = match self.node().tree.reach {
             StopReach::Tree => self.next_limit_in_time().map(|left| left.0),

@@ -30,13 +30,13 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) enum LineFilter {
     /// All: the file of one agent.
     All,
-    /// Those of the session itself.
+    /// Lines of the session itself.
     Main,
-    /// Those of its sub-agents, which old versions kept in the session's file.
+    /// Lines of its sub-agents, which old versions kept in the session's file.
     Side,
 }
 
-/// What a stream is of.
+/// The agent of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentRole {
     /// The run itself.
@@ -251,7 +251,7 @@ impl ClaudeAgent<'_> {
     }
 }
 
-/// Why a line is not taken in.
+/// The reason why a line is not read.
 enum Refused {
     Json(serde_json::Error),
     Late,

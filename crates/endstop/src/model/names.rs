@@ -17,7 +17,7 @@ pub struct KnownProvider {
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// The environment variables that may hold its key, in this order; none where it needs no key.
+    /// The environment variables that may hold its key, in this order; empty if it needs no key.
     pub keys: &'static [&'static str],
     /// The environment variable that moves it elsewhere.
     pub base_url: Option<&'static str>,
@@ -122,7 +122,7 @@ pub(super) fn environment(name: &str) -> Option<String> {
 
 /// How many letters have to be changed, added or left out to make `to` of `from`.
 fn distance(from: &str, to: &str) -> usize {
-    // A name is an argument of a command: longer ones are no name of a provider.
+    // A name is an argument of a command: longer texts are not names of providers.
     let to: Vec<char> = to.chars().take(MAX_PROVIDER_NAME_CHARS).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (index, letter) in from.chars().take(MAX_PROVIDER_NAME_CHARS).enumerate() {

@@ -1,4 +1,4 @@
-//! Asking on the terminal whether a run that a pause rule holds up goes on.
+//! Asking on the terminal whether a run that a pause rule pauses should continue.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 
 use super::super::limits::{take_an_amount, usd};
 
-/// What may be answered.
+/// The possible answers.
 const QUESTION: &str = "Go on? [y] yes, [n] stop, [enter] decide later";
 /// The same where every rule that asks compares money.
 const QUESTION_OF_MONEY: &str =

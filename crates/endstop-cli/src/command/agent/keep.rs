@@ -1,4 +1,4 @@
-//! The store of runs: where it is, what is in it, what goes on.
+//! The store of runs: its place, its contents, and the run to continue.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -59,10 +59,10 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
     AgentState::from_json(&stored.text).map_err(|error| CliError::new(causes(&error)))
 }
 
-/// Whether a run has ended for good, so that only its conversation can go on, in a new run.
+/// Whether a run has ended permanently, so that only its conversation can continue, in a new run.
 ///
 /// # Errors
-/// If there is nothing to go on with.
+/// If it has nothing to continue with.
 pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
     let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
     let has_ended = is_final || state.status() == Status::Completed;
@@ -80,7 +80,7 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
     Err(CliError::new(problem).with_hint(hint))
 }
 
-/// Keeps a run that is about to begin, so that it can go on even if the process dies in its first step.
+/// Stores a run that is about to begin, so that it can continue even if the process dies in its first step.
 ///
 /// # Errors
 /// If the store does not take it.

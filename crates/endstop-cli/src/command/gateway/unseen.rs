@@ -4,10 +4,10 @@
 
 use endstop::core::policy::{Action, Policy};
 
-/// What rests on calls of tools having failed.
+/// The conditions that depend on failed tool calls.
 const FAILURES: [&str; 2] = ["tool_errors", "tool_failed("];
 
-/// What is said of a policy's rules where it begins to hold.
+/// The warnings about a policy's rules when it takes effect.
 pub(in crate::command) fn unseen(policy: &Policy) -> Vec<String> {
     let of = |is_it: &dyn Fn(&str, Action) -> bool, what: &str| {
         let rules =

@@ -1,4 +1,4 @@
-//! What `--upstream` says.
+//! The value of `--upstream`.
 
 use endstop_gateway::{Upstreams, UpstreamsError};
 
@@ -75,7 +75,7 @@ fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
     Ok((variable, base.to_owned()))
 }
 
-/// Whether an address can be used, in words about what was written.
+/// Whether an address can be used; the error explains the written text.
 fn address(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("there is no address; is a variable unset?".to_owned());

@@ -68,7 +68,7 @@ pub(super) fn run(
 
 fn text(before: &Baseline, now: &Baseline, figures: &[Figure], tolerance: f64) -> String {
     let worst = figures.iter().filter(|figure| figure.is_drift);
-    // What matters most is what the spend is made of: a kind of run before a model before a tool.
+    // The composition of the spend matters most: a kind of run before a model before a tool.
     let worst = worst.min_by(|one, other| {
         let rank = |figure: &Figure| (figure.group, figure.unit != Unit::Dollars);
         rank(one).cmp(&rank(other)).then(growth(other).total_cmp(&growth(one)))

@@ -197,7 +197,7 @@ fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
     Some(format!("# {}, {condition}: {why}{}", rule.id, not_told_by(rule)))
 }
 
-/// Which formats of these runs do not tell what the rule looks at; a line of comment, or nothing.
+/// A comment line with the formats of these runs that lack the data of the rule, or nothing.
 fn not_told_by(rule: &SuggestedRule) -> String {
     if rule.not_told_by.is_empty() {
         return String::new();

@@ -75,7 +75,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policies of the sweeps, each with what tells it from the others.
+/// The policies of the sweeps, each with its difference from the others.
 fn policies(
     args: &ReplayArgs,
     inputs: &Inputs,
@@ -163,7 +163,7 @@ fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
             let _ = write!(text, "\n{NOTHING_SAVED}");
             return text;
         }
-        // The tightest limit saves most whatever the runs were: that is no answer.
+        // The tightest limit saves most for any runs, which does not help.
         let told = |row: &Row| {
             let effect = &row.effect;
             let stopped = counted(effect.stopped, "run");

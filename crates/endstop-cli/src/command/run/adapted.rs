@@ -40,7 +40,7 @@ impl<'a> AdaptedCommand<'a> {
         Self { command, invocation, directory, is_sim, drawn: String::new() }
     }
 
-    /// The same command, told which budgets count its calls.
+    /// The same command, with the budgets that count its calls in its environment.
     pub(super) fn drawing_on(self, accounts: Option<&RunAccounts>) -> Self {
         Self { drawn: accounts.map(|it| it.drawn_names().join(",")).unwrap_or_default(), ..self }
     }

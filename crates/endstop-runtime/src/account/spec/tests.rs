@@ -1,4 +1,4 @@
-//! Tables: what is accepted, and what is refused by name.
+//! Tables: accepted specifications, and the names of errors in refused ones.
 
 use super::*;
 

@@ -15,7 +15,7 @@ fn names_are_unique_and_found_in_any_case() {
     assert_eq!(known_provider("gem"), None);
 }
 
-/// The hosts of these servers stand in [`ProviderApi`] too, by which errors are charged.
+/// [`ProviderApi`] also lists the hosts of these servers, by which errors are charged.
 #[test]
 fn each_server_is_the_providers_own_api() {
     for row in PROVIDERS.iter().filter(|row| row.name != "ollama") {

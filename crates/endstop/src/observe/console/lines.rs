@@ -1,4 +1,4 @@
-//! What the console says of each event.
+//! The lines of the console for each event.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const NAME: usize = 64;
 /// Columns of the words of a rule.
 const RULE_COLUMNS: usize = 120;
 
-/// What is remembered of a run between its events.
+/// The state of a run between its events.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) time: Time,
@@ -156,7 +156,7 @@ impl Seen {
         Line::new(Kind::Step, message)
     }
 
-    /// What comes from outside the model and its tools.
+    /// Signals from outside the model and its tools.
     fn intervention(&mut self, options: &Options, observation: &Observation<'_>) -> Option<Line> {
         let name = |text: &str| clean_to(text, NAME);
         let words = |text: &str| clean_to(text, options.max_width);
@@ -233,7 +233,7 @@ impl Seen {
     }
 }
 
-/// What a reply tells of itself.
+/// The facts about a reply.
 struct ReplyFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
@@ -353,6 +353,6 @@ fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     if node.state != Truth::True {
         return None;
     }
-    // What stands under a `not` is false where the whole is true.
+    // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
 }

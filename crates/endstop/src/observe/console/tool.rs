@@ -1,4 +1,4 @@
-//! What the console says of tool calls.
+//! The lines of the console for tool calls.
 
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation};

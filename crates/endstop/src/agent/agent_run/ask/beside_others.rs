@@ -91,7 +91,8 @@ impl AgentRun {
         CallPlan { is_final: !wait.has_given_up, takes_share, ..plan }
     }
 
-    /// Waits a moment for calls in flight, and gives up if that has not helped for long, or if what others hold is no call.
+    /// Waits a moment for calls in flight. Stops waiting if that has not helped for long, or if the holds of others
+    /// do not belong to calls.
     async fn look_at_others(&mut self, wait: &mut OthersWait) -> Flow {
         let calls = self.run().calls_at_root();
         let is_alone = calls.in_flight == 0;
