@@ -16,9 +16,11 @@ pub mod demo_agent;
 pub mod doctor;
 pub mod explain;
 mod gateway;
+pub mod key;
 mod limits;
 pub mod man;
 pub mod price;
+pub mod prune;
 mod redact;
 pub mod replay;
 #[cfg(unix)]
@@ -73,6 +75,9 @@ pub enum Command {
     /// Print a live run with its report, as JSON
     #[cfg(unix)]
     Show(control::ShowArgs),
+    /// Follow a live run: steps, cost, warnings, pauses and its end
+    #[cfg(unix)]
+    Tail(control::tail::TailArgs),
     /// Stop a live run; its calls in flight finish
     #[cfg(unix)]
     #[command(after_help = "Examples:\n  endstop cancel nightly-17 --why \"done early\"")]
@@ -95,6 +100,8 @@ pub enum Command {
     Signal(control::SignalArgs),
     /// Show budgets over time: limit, spent, held, left, reset
     Budget(budget::BudgetArgs),
+    /// Issue, list, revoke and rotate keys of clients
+    Key(key::KeyArgs),
     /// Replay a policy over recorded runs: savings and losses
     Replay(replay::ReplayArgs),
     /// Print the cost of recorded runs by day, model, project or tool
@@ -107,6 +114,8 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print the cost of a model call: tokens, rates, exact total
     Price(price::PriceArgs),
+    /// Remove old stored runs of `endstop agent`
+    Prune(prune::PruneArgs),
     /// Print the defaults from the configuration and the environment
     Config(config::ConfigArgs),
     /// Print the completion script of a shell
@@ -144,6 +153,8 @@ impl Command {
             #[cfg(unix)]
             Self::Show(args) => control::show(args, out),
             #[cfg(unix)]
+            Self::Tail(args) => control::tail::run(args, out),
+            #[cfg(unix)]
             Self::Cancel(args) => control::cancel(args, out),
             #[cfg(unix)]
             Self::Kill(args) => control::kill(args, out),
@@ -156,12 +167,14 @@ impl Command {
             #[cfg(unix)]
             Self::Signal(args) => control::signal(args, out),
             Self::Budget(args) => budget::run(args, out),
+            Self::Key(args) => key::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Spend(args) => spend::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Prune(args) => prune::run(args, out),
             Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),

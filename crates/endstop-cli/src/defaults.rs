@@ -28,9 +28,9 @@ const FILE_VARIABLE: &str = "ENDSTOP_CONFIG";
 const RESERVED: [&str; 4] =
     ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", crate::budgets::DRAWN_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
-const ACTING: [&str; 6] = ["approve", "cancel", "kill", "pause", "resume", "signal"];
+const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
 /// Tables of the file that are no defaults of options.
-const OTHER_TABLES: [&str; 1] = ["budget"];
+const OTHER_TABLES: [&str; 2] = ["budget", "webhook"];
 
 /// The default of one option of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,11 +39,13 @@ pub mod defaults;
 mod epoch;
 pub mod error;
 mod input;
+mod keys;
 mod limits;
 #[cfg(unix)]
 mod live;
 pub mod output;
 pub mod policy_source;
+mod webhook;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -137,12 +139,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(misused.code());
         }
     };
-    let parsed = with_defaults.try_get_matches_from(args).and_then(|matches| {
+    let parsed = with_defaults.try_get_matches_from(args.clone()).and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
     });
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return usage_answer(&error, misused),
+        Err(error) => return usage_answer(&error, misused, &args),
     };
     output::set_color(cli.global.color);
     output::init(Settings { quiet: cli.global.quiet });
@@ -163,11 +165,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 /// Commands that work with a configuration file that cannot be read.
 const WITHOUT_DEFAULTS: [&str; 6] = ["ps", "show", "cancel", "kill", "pause", "help"];
 
-/// Options of other programs, and what they are called here.
-const GUESSES: &[(&[&str], &str)] = &[
+/// Options of other programs, and their names and example values here.
+const GUESSES: &[(&[&str], &str, &str)] = &[
     (
         &["--max-usd", "--max-cost", "--cost", "--max-budget", "--max-budget-usd", "--dollars"],
-        "--usd 2",
+        "--usd",
+        "2",
     ),
     (
         &[
@@ -178,26 +181,58 @@ const GUESSES: &[(&[&str], &str)] = &[
             "--recursion-limit",
             "--turns",
         ],
-        "--steps 50",
+        "--steps",
+        "50",
     ),
-    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens 200k"),
-    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout 10m"),
+    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens", "200k"),
+    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout", "10m"),
 ];
 
-/// The replacement for an unknown option.
-fn guessed(error: &clap::Error) -> Option<&'static str> {
+/// The replacement for an unknown option, with the value that the user gave it, or an example.
+fn guessed(error: &clap::Error, args: &[OsString]) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-    let mut known = GUESSES.iter().filter(|_| is_unknown);
-    known.find(|(names, _)| names.contains(&option.as_str())).map(|(_, right)| *right)
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let (_, right, example) =
+        GUESSES.iter().find(|(names, _, _)| names.contains(&option.as_str()))?;
+    let mut words = args.iter().map_while(|word| word.to_str());
+    let word = words.find(|word| word.split('=').next() == Some(option))?;
+    let value = word.split_once('=').map(|(_, value)| value).or_else(|| words.next());
+    let value = value.filter(|value| value.starts_with(|first: char| first.is_ascii_digit()));
+    Some(format!("write `{right} {}`", value.unwrap_or(example)))
+}
+
+/// One action for an error of the argument parser, if its own text has none.
+fn hint_for(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    if error.kind() == ErrorKind::MissingRequiredArgument && first_word(args) == Some("run") {
+        return Some("put the command last: `endstop run --usd 2 -- my-agent`".to_owned());
+    }
+    guessed(error, args)
+}
+
+/// Quotes input in backticks, as all other messages do. Apostrophes within words stay.
+fn in_backticks(text: &str) -> String {
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    let mut quoted = String::with_capacity(text.len());
+    while let Some(character) = rest.next() {
+        let is_within =
+            before.is_alphabetic() && rest.peek().is_some_and(|next| next.is_alphabetic());
+        quoted.push(if character == '\'' && !is_within { '`' } else { character });
+        before = character;
+    }
+    quoted
 }
 
 /// Prints what the argument parser answers: help and version on standard output, errors on standard error.
-fn usage_answer(answer: &clap::Error, misused: ExitMeaning) -> ExitCode {
+fn usage_answer(answer: &clap::Error, misused: ExitMeaning, args: &[OsString]) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
-        let text = match guessed(answer) {
-            Some(right) => format!("{}\nhint: write `{right}`\n", text.trim_end()),
+        let text = in_backticks(&text);
+        let text = match hint_for(answer, args) {
+            // Its own suggestions are of similar letters, not of the same meaning.
+            Some(hint) => format!("{}\nhint: {hint}\n", text.lines().next().unwrap_or_default()),
             None => text,
         };
         // There is nowhere left to report a standard error that cannot be written.

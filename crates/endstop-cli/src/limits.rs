@@ -17,6 +17,9 @@ pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 /// The longest configuration file that is read, in bytes: a line for each option has some kilobytes.
 pub(crate) const MAX_CONFIG_BYTES: usize = 1 << 20;
 
+/// The longest secret of a webhook that is read, in bytes.
+pub(crate) const MAX_SECRET_BYTES: usize = 4 << 10;
+
 /// The longest file of the kill epoch that is read, in bytes: a number and a reason.
 pub(crate) const MAX_EPOCH_BYTES: usize = 64 << 10;
 

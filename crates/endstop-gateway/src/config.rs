@@ -1,6 +1,7 @@
 //! The configuration of a gateway.
 
 mod control;
+mod issued;
 mod keys;
 
 use std::fmt;
@@ -22,6 +23,8 @@ use crate::limits::{
 };
 use crate::refused_call::RefusalObserver;
 pub use control::Control;
+pub use issued::{IssuedKey, IssuedKeys, KEY_PREFIX, KeyChange, KeyHash, KeySource, new_key};
+pub(crate) use issued::{IssuedTo, KeyTable};
 pub use keys::{Key, KeyRuns, UpstreamKeys};
 
 /// The configuration of a gateway.
@@ -158,7 +161,7 @@ impl KillSwitch for EitherSwitch {
 ///     (Key::new("client-key-1"), "alice".parse()?),
 ///     (Key::new("client-key-2"), "bob-*".parse()?),
 /// ];
-/// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+/// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
 /// assert!(!format!("{runs:?}").contains("client-key-1"));
 /// # Ok::<(), endstop_runtime::store::RunIdError>(())
 /// ```
@@ -172,8 +175,18 @@ pub enum Runs {
         unnamed: Unnamed,
         /// Keys issued by the gateway, each with its runs. A client sends its key as its API key. A run of several keys
         /// belongs to those that say most of its name.
-        keys: Vec<(Key, KeyRuns)>,
+        keys: IssuedKeys,
     },
+}
+
+impl Runs {
+    /// The issued keys as they are now. `None` if there is one run.
+    pub(crate) fn keys(&self) -> Option<Arc<KeyTable>> {
+        match self {
+            Self::One(_) => None,
+            Self::Many { keys, .. } => Some(keys.now()),
+        }
+    }
 }
 
 impl fmt::Debug for Runs {
@@ -182,7 +195,7 @@ impl fmt::Debug for Runs {
         match self {
             Self::One(run) => f.debug_tuple("One").field(run).finish(),
             Self::Many { unnamed, keys } => {
-                f.debug_struct("Many").field("unnamed", unnamed).field("keys", &keys.len()).finish()
+                f.debug_struct("Many").field("unnamed", unnamed).field("keys", keys).finish()
             }
         }
     }
@@ -354,11 +367,25 @@ pub struct Upstreams {
     pub is_scripted: bool,
 }
 
+impl Upstreams {
+    /// No upstream: for what never sends a call.
+    pub(crate) fn none() -> Self {
+        let nowhere = || Uri::from_static("http://localhost:1");
+        Self {
+            openai: nowhere(),
+            anthropic: nowhere(),
+            gemini: nowhere(),
+            endstop: None,
+            is_scripted: false,
+        }
+    }
+}
+
 /// Why an upstream cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamsError {
     /// It is no valid address.
-    #[error("`{text}` is no address of an upstream: {why}")]
+    #[error("`{text}` is not an address of an upstream: {why}")]
     Address {
         /// The given text, without secrets.
         text: String,

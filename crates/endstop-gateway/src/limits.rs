@@ -148,6 +148,20 @@ pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long a call continues without its client. Most responses are complete by then, and its hold should not outlast
 /// its use for longer.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
+/// The longest wait of a client of the control API for a change of a run: clients give up after 30 s.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
+/// How often a run is checked for such a client: a person sees no delay.
+pub(crate) const WAIT_RECHECK: Duration = Duration::from_millis(100);
+/// How long requests to the control API may take to end when the gateway ends.
+pub(crate) const CONTROL_GRACE: Duration = Duration::from_secs(1);
+/// The messages that wait for a webhook; a receiver that is away must not use up memory.
+pub(crate) const MAX_WEBHOOK_QUEUE: usize = 256;
+/// How often a message is sent until it is taken: with the pauses between them half a minute.
+pub(crate) const WEBHOOK_ATTEMPTS: u32 = 6;
+/// The first pause between two attempts. Each is twice the one before.
+pub(crate) const WEBHOOK_BACKOFF: Duration = Duration::from_secs(1);
+/// How long a receiver may take to answer.
+pub(crate) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes of new input from which on the upstream is asked to count them, where a request does not fit by its bytes: for

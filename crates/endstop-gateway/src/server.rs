@@ -73,7 +73,7 @@ impl PeerInfo {
 
     /// Counts the connection as one with an issued key, until it ends or brings another. Returns `false` if there are too
     /// many with this key.
-    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: usize, bounds: &Bounds) -> bool {
+    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: u64, bounds: &Bounds) -> bool {
         let client = ClientId::Key(key);
         let mut of_key = self.of_key.lock().unwrap_or_else(PoisonError::into_inner);
         if of_key.as_ref().is_some_and(|share| share.client() == client) {

@@ -9,21 +9,6 @@ use crate::request::{CallRequest, CountRequest, Edits};
 use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
 
-/// A model API.
-///
-/// See the example of [the crate](crate).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// OpenAI chat completions.
-    Chat,
-    /// OpenAI responses.
-    Responses,
-    /// Anthropic messages.
-    Messages,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-}
-
 /// The response of the gateway itself to a call.
 ///
 /// See the example of [`StopText`].

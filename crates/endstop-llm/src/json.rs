@@ -59,6 +59,11 @@ impl<'j> Raw<'j> {
         text.ok().map(|text| Cow::Owned(text.into_owned()))
     }
 
+    /// The characters of a string that is not empty.
+    pub(crate) fn word(self) -> Option<String> {
+        self.text().map(Cow::into_owned).filter(|word| !word.is_empty())
+    }
+
     /// A number that is a count: whole, or written with a fraction of zero. Strings of digits are none.
     pub(crate) fn count(self) -> Option<u64> {
         let json = self.json();

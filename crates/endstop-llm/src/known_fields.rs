@@ -1,6 +1,6 @@
 //! Fields of requests that do not change the price, so that unknown ones can be reported.
 
-use crate::dialect::Api;
+use crate::api::Api;
 use crate::json::{Key, Raw};
 use crate::limits::MAX_UNKNOWN_KINDS;
 use crate::price_fields::{PRICE_FIELDS, with_underscores};

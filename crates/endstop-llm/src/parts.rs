@@ -230,11 +230,14 @@ pub(crate) fn turn_tools_off(
     offers: &[(&str, &str)],
     none: &str,
 ) {
+    if edits.finish.is_none() {
+        return;
+    }
     let has_any =
         |key: &str| root.get(key).is_some_and(|place| !changes.value(&place).items().is_empty());
     let offered: Vec<_> = offers.iter().filter(|(tools, _)| has_any(tools)).collect();
     match edits.tools_off {
-        _ if edits.finish.is_none() || offered.is_empty() => {}
+        _ if offered.is_empty() => {}
         ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
         ToolsOff::Remove => {
             let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);

@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::ambiguous_keys::whole;
-use crate::dialect::Api;
+use crate::api::Api;
 use crate::json::{Entry, Key, List, Raw, parse};
 use crate::limits::MAX_FALLBACKS;
 use crate::output_kinds::OutputKinds;
-use crate::response_outline::word;
 use crate::{CallRequest, ReadError, Thread};
 
 /// The name in `allow_unmetered` of a conversation that the upstream keeps.
@@ -359,7 +358,7 @@ impl PriceField {
         known: &[&str],
         request: &mut CallRequest,
     ) -> Option<String> {
-        let lower = word(value).map(|word| word.to_ascii_lowercase());
+        let lower = value.word().map(|word| word.to_ascii_lowercase());
         let is_known = lower.as_deref().is_some_and(|word| known.contains(&word));
         if value.json() != "null" && !is_known {
             self.refuse_value(value, request);

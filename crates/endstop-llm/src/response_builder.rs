@@ -5,7 +5,7 @@ use endstop_price::UsageShape;
 
 use crate::json::Raw;
 use crate::limits::MAX_CALLS;
-use crate::response_outline::{TextRoom, count_bytes, error_words, word};
+use crate::response_outline::{TextRoom, count_bytes, error_words};
 use crate::usage::UsageTally;
 use crate::{CallResponse, EventContent};
 
@@ -29,8 +29,8 @@ impl ResponseBuilder {
     /// Records the id and model of a response; the first names stay.
     pub(crate) fn names(&mut self, id: Raw<'_>, model: Raw<'_>) {
         let response = &mut self.response;
-        response.id = response.id.take().or_else(|| word(id));
-        response.model = response.model.take().or_else(|| word(model));
+        response.id = response.id.take().or_else(|| id.word());
+        response.model = response.model.take().or_else(|| model.word());
     }
 
     /// Records a report of usage, and the tier next to it.

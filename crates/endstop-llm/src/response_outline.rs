@@ -1,6 +1,4 @@
-//! The common parts of the gateway's own responses in all APIs.
-
-use std::borrow::Cow;
+//! The common parts of the responses that the gateway writes, in all APIs.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -119,11 +117,6 @@ impl TextRoom {
             self.push(text, new);
         }
     }
-}
-
-/// A word that is not empty.
-pub(crate) fn word(raw: Raw<'_>) -> Option<String> {
-    raw.text().map(Cow::into_owned).filter(|word| !word.is_empty())
 }
 
 /// Counts bytes of output.

@@ -32,7 +32,7 @@ pub struct Baseline {
     pub usage: Usage,
 }
 
-/// Why a file is no baseline.
+/// Why a file is not a baseline.
 #[derive(Debug, Error)]
 pub enum BaselineError {
     /// It is not JSON, or not of this form.

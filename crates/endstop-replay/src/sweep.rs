@@ -118,7 +118,7 @@ fn range(name: &str, parts: [Option<&str>; 3]) -> Result<Vec<String>, SweepError
     });
     let Some(unit) = unit else {
         let hint = "write the ends as amounts: `3`, `200k`, `$0.25` (in single quotes), `90s`";
-        return Err(error(format!("`{from}` is no amount"), hint));
+        return Err(error(format!("`{from}` is not an amount"), hint));
     };
     let amount = |text: &str| {
         parse_amount(text, unit).map_err(|bad| {

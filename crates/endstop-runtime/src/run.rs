@@ -20,4 +20,4 @@ pub(crate) use chain::LockedChain;
 pub use environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 pub use handle::RunHandle;
 pub(crate) use node::{RunCore, RunNode};
-pub use wait::{CancelOn, Waited};
+pub use wait::{CancelOn, Standstill, Waited};

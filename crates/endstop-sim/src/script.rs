@@ -41,7 +41,7 @@ pub enum Script {
 /// A text that names no script.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no script: one of loop, loop:N, answer, delegate, slow, fail, cut, repeat, long is"
+    "unknown script `{0}`: write loop, loop:N, answer, delegate, slow, fail, cut, repeat or long"
 )]
 pub struct ScriptError(String);
 

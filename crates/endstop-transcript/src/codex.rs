@@ -346,7 +346,7 @@ impl Totals {
         let used = difference(&total, before.as_ref());
         if used.is_none() {
             lines.warn(WarningKind::BadNumber, || {
-                format!("totals of tokens are no counts: `{total}`")
+                format!("totals of tokens are not counts: `{total}`")
             });
         }
         used

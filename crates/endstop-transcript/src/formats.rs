@@ -142,7 +142,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "cline",
-            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` with the conversation beside it",
+            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` and the conversation next to it",
             cline::detect,
             cline::read,
         )
@@ -421,7 +421,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "anthropic-responses",
-            "lists of Anthropic messages with API responses, as JSON or one a line",
+            "lists of Anthropic messages with API responses, as JSON or one per line",
             anthropic::detect_responses,
             anthropic::read,
         )

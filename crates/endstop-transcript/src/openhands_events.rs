@@ -88,8 +88,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let left = !chat.state.usage.is_empty();
     if left {
         reading.warn(WarningKind::LowerBound, || {
-            "calls that no event tells of are not counted: tokens and cost are lower bounds"
-                .to_owned()
+            "calls without an event are not counted: tokens and cost are lower bounds".to_owned()
         });
     }
     chat.run.is_lower_bound(left);

@@ -139,7 +139,7 @@ impl fmt::Debug for AgentLoop {
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The saved decision core cannot be restored under this agent's policy.
-    #[error("the run `{run}` cannot go on: {error}")]
+    #[error("the run `{run}` cannot continue: {error}")]
     Restore {
         /// The run.
         run: RunId,
@@ -147,7 +147,7 @@ pub enum ExecuteError {
         error: endstop_core::run::RestoreError,
     },
     /// A line of the stored trace cannot be read, so what the run has spent is not known.
-    #[error("the run `{run}` cannot go on: line {line} of its trace is damaged: {error}")]
+    #[error("the run `{run}` cannot continue: line {line} of its trace is damaged: {error}")]
     Damaged {
         /// The run.
         run: RunId,
@@ -173,7 +173,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no such run.
-    #[error("there is no stored run `{0}`")]
+    #[error("no stored run `{0}`")]
     NoRun(RunId),
     /// The store knows more of the run than the saved state: the run continued after that, or its process died.
     #[error(

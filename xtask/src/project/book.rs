@@ -52,7 +52,7 @@ runnable = false
 "#;
 /// Tables and lines of code here are wider than mdBook's column.
 const CSS: &str = "\
-:root { --content-max-width: 60rem; }
+:root { --content-max-width: 88rem; }
 .content main { font-size: 1.6rem; line-height: 1.55; }
 .content td, .content th { vertical-align: top; text-align: left; }
 .content img { max-width: 100%; }

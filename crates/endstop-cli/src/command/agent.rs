@@ -2,7 +2,7 @@
 
 mod approve;
 mod end;
-mod keep;
+pub(super) mod keep;
 mod model;
 mod record;
 mod setup;
@@ -23,11 +23,12 @@ use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use super::control_files::{ControlFiles, OutsideAct};
-use super::limits::{self, usd};
+use super::limits::{self, in_words, usd};
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
+use crate::webhook::Hook;
 use approve::AskTerminal;
 use record::Record;
 use setup::Setup;
@@ -164,7 +165,7 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         if args.runs || args.resume.as_deref() == Some("") {
             return keep::list(args.store.as_deref(), args.json, out).await;
@@ -199,7 +200,12 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
     let is_nested = !model::is_offline(&setup.model);
-    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open(is_nested)? {
+    let hook = Hook::open()?;
+    if let Some(observer) = hook.observer() {
+        builder = builder.shared_observer(observer);
+    }
+    let budgets = args.limits.budgets(&setup.policy)?;
+    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
     if let Some(store) = &store {
@@ -223,7 +229,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
-    let state = execute(&agent, state, &args.control).await.map_err(cannot_run)?;
+    let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
+    let state = execute(&agent, state, &args.control, live, epoch.as_deref()).await?;
+    hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();
     }
@@ -246,9 +254,16 @@ async fn execute(
     agent: &AgentLoop,
     state: AgentState,
     control: &ControlFiles,
-) -> Result<AgentState, ExecuteError> {
-    let mut run = agent.iterate(state).await?;
+    (command, limits): (String, String),
+    epoch: Option<&KillEpoch>,
+) -> Result<AgentState, CliError> {
+    let mut run = agent.iterate(state).await.map_err(cannot_run)?;
     let handle = run.handle();
+    #[cfg(unix)]
+    let live = crate::live::LiveAgent::enter(&command, limits, &handle).await;
+    #[cfg(not(unix))]
+    drop((command, limits));
+    epoch.map_or(Ok(()), KillEpoch::check)?;
     let outside = control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
         OutsideAct::Resume { by } => drop(handle.resume(by)),
@@ -260,6 +275,10 @@ async fn execute(
         biased;
         never = outside => match never {},
         () = driven => {}
+    }
+    #[cfg(unix)]
+    if let Some(live) = live {
+        live.end().await;
     }
     Ok(run.into_state())
 }
@@ -277,7 +296,7 @@ async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
     if token.signal().is_some_and(|signal| is_ours(signal.source.as_deref())) {
-        output::note("stopping after what is in flight; Ctrl-C again cuts it");
+        output::note("stopping after the calls in flight; Ctrl-C again aborts them");
     }
 }
 
@@ -348,7 +367,7 @@ fn build(
 
 fn delegate(agent: &AgentLoop) -> Arc<dyn endstop::tool::Tool> {
     agent.as_tool(
-        "Gives a task to another agent with the same tools. It knows nothing of this conversation, and what \
+        "Give a task to another agent with the same tools. It knows nothing of this conversation, and what \
          it spends counts in the limits of this run.",
     )
 }
@@ -402,7 +421,7 @@ async fn resumed(
 fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentState, CliError> {
     let held = end::held(&state);
     if held.is_empty() {
-        output::warn("no pause rule holds this run up: there is nothing to approve");
+        output::warn("no pause rule pauses this run, so --approve has no effect");
         return Ok(state);
     }
     if approval.is_empty() {
@@ -417,7 +436,8 @@ fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentSta
     let rule = rules.find(|id| !limits::take_an_amount(&setup.policy, std::iter::once(*id)));
     let rule = rule.unwrap_or_default();
     let problem = format!("rule `{rule}` does not ask about money, so no amount can be approved");
-    Err(CliError::new(problem).with_hint("--approve without an amount lets the run go on past it"))
+    Err(CliError::new(problem)
+        .with_hint("pass --approve without an amount to let the run continue"))
 }
 
 fn cannot_run(error: ExecuteError) -> CliError {

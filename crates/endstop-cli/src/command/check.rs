@@ -66,7 +66,7 @@ fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<St
         let priced = Policy { on_unpriced: None, ..policy.clone() };
         if ignores && priced.bounds().cost.is_some() {
             problems.push(
-                "money is the only bound, and calls without a price count nothing: add a limit of steps, \
+                "money is the only bound, and calls without a price count nothing: add a limit on steps, \
                  tokens or time, or set on_unpriced = \"stop\""
                     .to_owned(),
             );

@@ -1,6 +1,7 @@
 //! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
 
 mod client;
+pub mod tail;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -94,17 +95,23 @@ pub struct ActArgs {
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(required_unless_present_any = ["all", "key", "budget"], conflicts_with_all = ["all", "key", "budget"])]
     run: Option<String>,
     /// Stop every run of every live process
     ///
     /// They start no further run.
     #[arg(long)]
     all: bool,
+    /// Stop every run of the key of this name, and admit no further one in the live processes
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
+    key: Option<String>,
+    /// The same for every run that draws on this budget
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    budget: Option<String>,
     /// The reason, for the run's trace
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
@@ -187,7 +194,7 @@ impl Where {
             let variable = self.token_env.as_deref().unwrap_or_default();
             let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
             let token = token.ok_or_else(|| {
-                CliError::new(format!("the environment variable `{variable}` holds no token"))
+                CliError::new(format!("environment variable `{variable}` is empty or not set"))
             })?;
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
@@ -251,7 +258,7 @@ impl Fleet {
             }
             several => {
                 let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
                     .with_hint(format!("write more of it: {}", names.join(", "))))
             }
         }
@@ -399,12 +406,14 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// If there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = signed(args.why.as_deref());
+    let mut body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
     // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
-    let lock = if args.at.server.is_none() { lock_starts() } else { None };
+    let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
+    body["key"] = json!(args.key);
+    body["budget"] = json!(args.budget);
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
         begin_epoch(lock, args.why.as_deref())?;
@@ -418,7 +427,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
         let asked: Vec<_> = gateways.iter().map(ask).collect();
         let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
         };
         asked.into_iter().map(answer).collect()
     });
@@ -429,13 +438,15 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     for error in answers.into_iter().filter_map(Result::err) {
         output::warn(&error.message);
     }
+    let begun = begin_epoch(lock, args.why.as_deref());
     writeln!(
         out,
-        "killed {} in {}; no call is admitted there",
+        "killed {} in {}; no call {}is admitted there",
         output::counted(runs, "run"),
-        processes(stopped)
+        processes(stopped),
+        if args.all { "" } else { "of them " }
     )?;
-    begin_epoch(lock, args.why.as_deref())?;
+    begun?;
     if failed > 0 {
         let text = format!("{} did not confirm", processes(failed));
         return Err(CliError::new(text)

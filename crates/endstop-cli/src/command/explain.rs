@@ -87,10 +87,8 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     out.flush()?;
     warn_folded(&warnings);
     match (&args.run, shown) {
-        (Some(id), 0) => {
-            Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))
-                .with_hint("`endstop replay --per-run PATH` lists the runs"))
-        }
+        (Some(id), 0) => Err(CliError::new(format!("no run `{id}` in `{}`", args.path.display()))
+            .with_hint("`endstop replay --per-run PATH` lists the runs")),
         (None, 0) => Err(nothing_read(paths)),
         _ => Ok(ExitCode::SUCCESS),
     }

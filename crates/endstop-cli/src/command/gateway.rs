@@ -23,6 +23,7 @@ use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
+pub(super) use self::upstream::is_sim;
 use super::limits::span;
 use super::replay::input::{prices, with_prices};
 use crate::epoch::{self, KillEpoch};
@@ -190,7 +191,7 @@ pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
 impl GatewayArgs {
     /// Whether the scripted model is the upstream.
     pub(super) fn is_sim(&self) -> bool {
-        self.upstream.as_deref().is_some_and(upstream::is_sim)
+        self.upstream.as_deref().is_some_and(is_sim)
     }
 
     /// Whether an upstream is given.
@@ -309,7 +310,7 @@ fn not_started(error: &StartError) -> CliError {
 /// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
 pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
     asked_to_end().await;
-    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    output::note("endstop: ending after the calls in flight; Ctrl-C again ends it immediately");
     tokio::select! {
         () = ending => ExitCode::SUCCESS,
         () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),

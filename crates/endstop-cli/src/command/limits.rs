@@ -58,7 +58,7 @@ pub(super) struct Limits {
     timeout: Option<String>,
     /// Unpriced calls: stop, ignore, or a price `3,15`
     ///
-    /// What a cost limit does with a call without a price: `stop` the run, `ignore` the call, or charge this price in
+    /// The effect of a cost limit on a call without a price: `stop` the run, `ignore` the call, or charge this price in
     /// US dollars per million tokens of input and output.
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,

@@ -147,7 +147,7 @@ fn question(args: &PriceArgs, table: &PriceTable) -> Result<Question, CliError> 
     let billed = body.as_ref().and_then(|body| billed_cost(usage_of(body).unwrap_or(body)));
     let model = args.model.clone().or_else(|| body.as_ref().and_then(model_of));
     let model = model.ok_or_else(|| CliError {
-        message: "no model is named".to_owned(),
+        message: "missing model".to_owned(),
         hint: Some("name it as the first argument: `endstop price MODEL`".to_owned()),
         code: BAD_INPUT,
         details: None,

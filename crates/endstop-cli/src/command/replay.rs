@@ -293,7 +293,7 @@ fn one_policy(
 fn has_read(args: &ReplayArgs, runs: u64) -> Result<ExitCode, CliError> {
     match runs {
         0 if !args.paths.is_empty() => Err(nothing_read(&args.paths)),
-        0 => Err(CliError::new("there is no run where the known tools keep their transcripts")
+        0 => Err(CliError::new("no run in the directories of the known tools")
             .with_hint("name files or directories of transcripts")),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -39,11 +39,12 @@ use super::redact;
 use super::replay::input::with_prices;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
+use crate::webhook::Hook;
 use crate::{live, output};
 use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
-use guard::{Guard, GuardArgs, GuardOutcome};
+use guard::{Guard, GuardArgs};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
 use shutdown::ShutdownPhase;
@@ -160,7 +161,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
     if let Ok((_, Some(signal))) = &result {
@@ -201,9 +202,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     args.check_intercept()?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let hook = Hook::open()?;
+    environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
     if !args.dry_run {
-        environment.accounts = budgets.open(!args.gateway.has_upstream())?;
+        let is_nested = !args.gateway.has_upstream();
+        environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
     }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
@@ -214,8 +218,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     setup.epoch.clone_from(&epoch);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
-    let _live =
-        live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
+    let _live = live::enter(
+        "run",
+        &redact::command(&args.command).join(" "),
+        limits,
+        open.gateway.control_socket(),
+    );
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
@@ -234,6 +242,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
+    hook.end().await;
+    // The last connection of the command may have been read after its end.
+    let guard = guard.outcome(&args.guard);
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
@@ -347,14 +358,14 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<(Ended, GuardOutcome), CliError> {
+) -> Result<(Ended, Guard), CliError> {
     let has_guard = args.guard.is_on();
     let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
-    let signals =
-        Signals::new().map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
+    let signals = Signals::new()
+        .map_err(|error| CliError::new(format!("cannot receive signals: {error}")))?;
     let main = child::begin(&start.command, &start.variables)?;
     let mut terminal = Terminal::of_process();
     terminal::write_from_the_background();
@@ -388,9 +399,7 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => {
-            Ok((ended, supervisor.guard.outcome(&args.guard)))
-        }
+        ended = supervisor.watch() => Ok((ended, supervisor.guard)),
     }
 }
 

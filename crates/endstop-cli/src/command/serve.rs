@@ -1,7 +1,6 @@
 //! `endstop serve`: one gateway for many runs.
 
 mod control;
-mod keys;
 mod log;
 mod waiting;
 
@@ -18,14 +17,17 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{RefusalObserver, Runs, Tunnels, Unnamed};
+use endstop_gateway::{IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
+use crate::budgets::Budgets;
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
+use crate::keys::{self, FileKeys};
 use crate::output::{self, counted, duration, tokens};
+use crate::webhook::Hook;
 use control::ControlArgs;
 use log::{LogFormat, RefusalLog};
 use waiting::Waiting;
@@ -87,10 +89,10 @@ pub struct ServeArgs {
     unnamed: UnnamedCalls,
     /// Accept the client keys in this file
     ///
-    /// Lines of `KEY RUN`, or `KEY PREFIX*` for all runs whose names begin with PREFIX. The gateway sends the
-    /// upstream's key in their place.
+    /// Clients send them in place of the upstream's: keys of `endstop key`, and lines of `KEY RUN`, or `KEY PREFIX*` for all
+    /// runs whose names begin with PREFIX. Without FILE it is keys.jsonl in the state directory.
     #[arg(long, value_name = "FILE")]
-    keys: Option<PathBuf>,
+    keys: Option<Option<PathBuf>>,
     #[command(flatten)]
     control: ControlArgs,
     /// Write traces of all runs into DIR
@@ -125,25 +127,26 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args, out))
 }
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let epoch = KillEpoch::at_start()?;
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
-    let refusals = args
-        .log
-        .map(|LogFormat::Json| Arc::new(RefusalLog::new(&keys)) as Arc<dyn RefusalObserver>);
+    let refusals = args.log.map(|LogFormat::Json| Arc::new(RefusalLog) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
-    environment.accounts =
-        args.limits.budgets(&chosen.policy)?.open(!args.gateway.has_upstream())?;
+    let hook = Hook::open()?;
+    environment.observers.extend(hook.observer());
+    let budgets = args.limits.budgets(&chosen.policy)?;
+    let is_nested = !args.gateway.has_upstream();
+    environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
+    let keys = issued_keys(args, budgets, &hook)?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -162,7 +165,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     #[cfg(unix)]
     let _live = {
         let command = format!("serve on {}", open.gateway.addr());
-        crate::live::enter("serve", &command, limits.clone(), &open.gateway)
+        crate::live::enter("serve", &command, limits.clone(), open.gateway.control_socket())
     };
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     let addr = open.gateway.addr();
@@ -195,8 +198,23 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     out.flush()?;
     tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
+    hook.end().await;
     drop(open.sim);
     Ok(code)
+}
+
+/// The keys of `--keys`; they are read again when the file changes.
+fn issued_keys(args: &ServeArgs, budgets: Budgets, hook: &Hook) -> Result<IssuedKeys, CliError> {
+    let path = match &args.keys {
+        None => return Ok(IssuedKeys::default()),
+        Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
+    };
+    let opened = FileKeys::open(&path, budgets, hook.budget_warnings());
+    let opened = opened.map_err(|error| match path.exists() {
+        true => error,
+        false => error.with_hint("`endstop key new NAME` issues the first key"),
+    });
+    opened.map(IssuedKeys::from_source)
 }
 
 /// Refuses one directory for two kinds of files with the same names.

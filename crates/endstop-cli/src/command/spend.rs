@@ -31,7 +31,7 @@ Examples:
   endstop spend --by tool ~/.claude/projects
 
 It reads the transcripts of the known tools on this machine, or the given paths. A call that a resumed session copied \
-from an earlier one counts once. Days begin at midnight UTC, or in the zone of --timezone.";
+from an earlier one counts once. Days begin at midnight UTC, or in the time zone of --timezone.";
 
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]
@@ -50,10 +50,12 @@ pub struct SpendArgs {
     /// A date, or days until today.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Since>,
-    /// UTC offset of days: `+02:00`
-    #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = offset,
+    /// Time zone of days
+    ///
+    /// A name such as `Europe/Berlin`, an offset such as `+02:00`, or `local`.
+    #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone,
         allow_hyphen_values = true)]
-    timezone: Offset,
+    timezone: TimeZone,
     /// Print JSON with exact amounts
     #[arg(long)]
     json: bool,
@@ -98,6 +100,20 @@ fn since(text: &str) -> Result<Since, String> {
     }
 }
 
+fn zone(text: &str) -> Result<TimeZone, String> {
+    if text == "local" {
+        return TimeZone::try_system().map_err(|_| {
+            "the system names no time zone; write an offset such as `+02:00`".to_owned()
+        });
+    }
+    if text.starts_with(['+', '-']) {
+        return offset(text).map(TimeZone::fixed);
+    }
+    TimeZone::get(text).map_err(|_| {
+        "write a zone such as `Europe/Berlin`, an offset such as `+02:00`, or `local`".to_owned()
+    })
+}
+
 fn offset(text: &str) -> Result<Offset, String> {
     let wrong = || "write an offset such as `+02:00`".to_owned();
     let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
@@ -139,7 +155,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         warn_folded(&warnings);
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
-            true => Err(CliError::new("no transcripts where the known tools keep theirs")
+            true => Err(CliError::new("no transcripts in the directories of the known tools")
                 .with_hint("name files or directories of transcripts")),
         };
     }
@@ -195,10 +211,6 @@ fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
 }
 
 impl SpendArgs {
-    fn zone(&self) -> TimeZone {
-        TimeZone::fixed(self.timezone)
-    }
-
     /// The first millisecond that counts.
     fn begin(&self) -> Option<u64> {
         let date = match self.since? {
@@ -206,13 +218,13 @@ impl SpendArgs {
             Since::Days(days) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
                 let now = Timestamp::from_second(i64::try_from(now.as_secs()).ok()?).ok()?;
-                let today = now.to_zoned(self.zone()).date();
+                let today = now.to_zoned(self.timezone.clone()).date();
                 // Today is one of the days.
                 let back = days.saturating_sub(1).max(0);
                 today.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?
             }
         };
-        let begin = date.to_zoned(self.zone()).ok()?.timestamp().as_millisecond();
+        let begin = date.to_zoned(self.timezone.clone()).ok()?.timestamp().as_millisecond();
         Some(u64::try_from(begin).unwrap_or(0))
     }
 
@@ -230,7 +242,7 @@ impl SpendArgs {
     fn day(&self, wall: u64) -> String {
         let time = i64::try_from(wall).ok().filter(|wall| *wall > 0);
         let time = time.and_then(|wall| Timestamp::from_millisecond(wall).ok());
-        let day = time.map(|time| time.to_zoned(self.zone()).date().to_string());
+        let day = time.map(|time| time.to_zoned(self.timezone.clone()).date().to_string());
         day.unwrap_or_else(|| "(no time)".to_owned())
     }
 

@@ -75,9 +75,9 @@ pub const FACTS: &[FactRow] = &[
         "said",
         "\"text\", from=\"agent\"",
         Same,
-        "the model's words contain the text; pieces are joined"
+        "the model response contains the text; pieces are joined"
     ),
-    row!("matches", "/regex/", Same, "the model's words match the pattern (linear time)"),
+    row!("matches", "/regex/", Same, "the model response matches the pattern (linear time)"),
     row!(
         "finished",
         "\"stop\", \"length\"",

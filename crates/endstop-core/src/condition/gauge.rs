@@ -153,11 +153,11 @@ gauges! {
     Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None ToolNames
         "hand-offs made";
     Repeats "repeats" Count Always NoProgress false false None Same
-        "equal (tool, arguments, result) in a row beyond the first; a user message starts afresh";
+        "equal (tool, arguments, result) in a row beyond the first; a user message starts over";
     Cycles "cycles" Count Always NoProgress false false None Same
-        "repetitions of a period of 2 to 4 tool results; a user message starts afresh";
+        "repetitions of a period of 2 to 4 tool results; a user message starts over";
     NoProgress "no_progress" Count Always NoProgress false false None Same
-        "steps in a row that brought no new tool result and no user message";
+        "steps in a row without a new tool result or a user message";
     Stale "stale" Count Always NoProgress false false None Same
         "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps, and unless the last three steps were such";
     Quota "quota" Percent Always CostLimitReached false false Required Plan

@@ -143,8 +143,7 @@ fn whole_number(
         .with_help("write for example `25` or `1.5k`"));
     }
     u64::try_from(thousandths / 1_000).map_err(|_| {
-        Diagnostic::new("the number is too large", span)
-            .with_help("leave the limit out if there is to be none")
+        Diagnostic::new("the number is too large", span).with_help("leave the key out for no limit")
     })
 }
 

@@ -101,21 +101,21 @@ macro_rules! named {
 
 named! {
     ["max_steps", "MaxSteps", "MaxIters", "max_iters"] steps, "max_steps(25)",
-        StepsLimitReached, "the run after so many steps";
+        StepsLimitReached, "the run after this many steps";
     ["max_messages", "MaxMessages"] messages, "max_messages(50)",
-        MessagesLimitReached, "the run after so many messages";
+        MessagesLimitReached, "the run after this many messages";
     ["max_tool_calls", "MaxToolCalls", "FirstN"] tool_calls, "max_tool_calls(5)",
-        ToolCallsLimitReached, "the run after so many tool calls, of one tool with `tool=\"name\"`";
+        ToolCallsLimitReached, "the run after this many tool calls, of one tool with `tool=\"name\"`";
     ["max_tokens", "MaxTokens", "token_budget", "TokenBudget"] tokens, "max_tokens(50k)",
-        TokenLimitReached, "the run after so many tokens, input and output";
+        TokenLimitReached, "the run after this many tokens, input and output";
     ["max_usd", "MaxUsd"] usd, "max_usd(2.00)",
         CostLimitReached, "the run at this much money; a bare number is dollars; `model=\"gpt-4o\"` prices calls without a price as that model";
     ["timeout", "Timeout", "MaxSeconds"] timeout, "timeout(60s)",
-        TimeLimitReached, "the run after so much active time";
+        TimeLimitReached, "the run after this much active time";
     ["deadline", "Deadline"] deadline, "deadline(\"2026-11-30T12:00Z\")",
         TimeLimitReached, "the run at this wall time";
     ["idle", "Idle"] idle, "idle(30s)",
-        TimeLimitReached, "a run in which nothing happened for so long";
+        TimeLimitReached, "a run without an event for this time";
     ["text_mention", "TextMention"] text_mention, "text_mention(\"DONE\")",
         ConditionMet, "the run once the model says it";
     ["function_call", "FunctionCall"] function_call, "function_call(\"submit\")",
@@ -129,13 +129,13 @@ named! {
     ["cancellation", "Cancellation"] cancellation, "cancellation()",
         UserRequested, "the run once a person cancels it";
     ["no_progress", "NoProgress"] no_progress, "no_progress(3)",
-        NoProgress, "a run that brought nothing new for so many steps; also `patience=3`; without a number, the limits of detection.md";
+        NoProgress, "a run without new results for this many steps; also `patience=3`; without a number, the limits of detection.md";
     ["max_errors", "MaxErrors"] errors, "max_errors(3)",
-        RetryLimitReached, "the run after so many failed model attempts and tool calls";
+        RetryLimitReached, "the run after this many failed model attempts and tool calls";
     ["max_retries", "MaxRetries"] retries, "max_retries(5)",
-        RetryLimitReached, "the run after so many model requests beyond a step's first";
+        RetryLimitReached, "the run after this many model requests beyond a step's first";
     ["max_depth", "MaxDepth"] depth, "max_depth(3)",
-        StepsLimitReached, "a sub-agent deeper than this; the run itself goes on";
+        StepsLimitReached, "a sub-agent deeper than this; the run itself continues";
 }
 
 /// The spelling and row of a name, if it is one.

@@ -254,7 +254,7 @@ fn add_details(
 ) -> Result<(), Diagnostic> {
     let names: Vec<String> = policy.rules.iter().map(|rule| rule.id.clone()).collect();
     let Some(rule) = policy.rules.iter_mut().find(|rule| rule.id == id) else {
-        let error = Diagnostic::new(format!("there is no rule `{id}`"), details.span());
+        let error = Diagnostic::new(format!("no rule `{id}`"), details.span());
         let suggestion = did_you_mean(id, names.iter().map(String::as_str));
         return Err(error.with_help(
             suggestion.unwrap_or_else(|| "details belong to a rule of this file".to_string()),
@@ -279,7 +279,7 @@ fn add_details(
     if let Some(resume) = &details.resume {
         rule.resumes_at_reset = one_of(resume, &[("reset", true)])?;
         if !rule.can_wait_for_reset() {
-            let why = format!("`{id}` is no pause rule on a quota, so there is no reset");
+            let why = format!("`{id}` is not a pause rule on a quota, so nothing resets");
             return Err(Diagnostic::new(why, resume.span()).with_help(
                 "write it for a rule such as `[pause]`, `plan = 'quota(\"5h\") >= 90%'`",
             ));
@@ -336,8 +336,10 @@ fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
 
 fn at_least_one(count: &Spanned<u64>) -> Result<u64, Diagnostic> {
     match *count.get_ref() {
-        0 => Err(Diagnostic::new("0 output tokens are no response".to_string(), count.span())
-            .with_help("write at least 1")),
+        0 => {
+            Err(Diagnostic::new("an output cap of 0 allows no response".to_string(), count.span())
+                .with_help("write at least 1"))
+        }
         count => Ok(count),
     }
 }

@@ -235,7 +235,7 @@ fn refuse_unreported(
         return Some(respond::error(dialect, status, kind, text));
     }
     (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
-        let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+        let text = "the request runs in the background (`background`), so its cost is not reported here \
             here: send it without";
         respond::refused(run, dialect, BACKGROUND, text)
     })

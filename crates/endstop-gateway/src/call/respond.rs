@@ -164,9 +164,9 @@ pub(super) fn no_websocket(dialect: &dyn Dialect) -> Response<Body> {
 pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body> {
     let id = run.id();
     let text = format!(
-        "all that run `{id}` has left is held for streams of its own whose client does not read on, so this call would \
-         wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
-         they hold less"
+        "run `{id}` holds its remaining budget for streams that their client does not read, so this call would \
+         wait forever: read those streams in full or close them, then send the call again; or lower their output \
+         caps, so that they hold less"
     );
     refusing(not_admitted(run, dialect, &text), CallRefusal::new("deadlock"))
 }
@@ -255,7 +255,7 @@ pub(super) fn cut(
     stop_with: StopWith,
 ) -> Response<Body> {
     let signal = run.stop().unwrap_or_else(|| {
-        StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+        StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
     });
     let is_by_user = signal.reason == StopReason::UserRequested
         && handle.token().urgency() == Some(Urgency::Now);

@@ -54,8 +54,8 @@ impl Secrets {
         for value in query.into_iter().flat_map(route::secrets_of_query) {
             add(&mut all, &value);
         }
-        if let Some((key, _)) = route::issued_key(config, route.issued_key) {
-            add(&mut all, key.expose().as_bytes());
+        if let Some(issued) = &route.issued {
+            add(&mut all, issued.sent.expose().as_bytes());
             let own = &config.upstream_keys;
             for key in [&own.openai, &own.anthropic, &own.gemini].into_iter().flatten() {
                 add(&mut all, key.expose().as_bytes());

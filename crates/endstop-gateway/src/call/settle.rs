@@ -518,7 +518,7 @@ fn stop_of_call(entry: &RunEntry, run: &RunHandle) -> Option<StopSignal> {
 }
 
 fn client_went_away() -> ModelError {
-    ModelError::new(ModelErrorKind::ClientLeft, "the client went away")
+    ModelError::new(ModelErrorKind::ClientLeft, "the client disconnected")
 }
 
 /// A response that was not parsed, by its length.

@@ -67,15 +67,6 @@ impl KeyRuns {
             }
         }
     }
-
-    /// Returns the runs among these to which a run belongs: if several have it, those that say most of its name.
-    pub(crate) fn owner<'k>(keys: &'k [(Key, Self)], run: &RunId) -> Option<&'k Self> {
-        let all = keys.iter().map(|(_, runs)| runs).filter(|runs| runs.has(run));
-        all.max_by_key(|runs| match runs {
-            Self::One(_) => usize::MAX,
-            Self::Under(prefix) => prefix.len(),
-        })
-    }
 }
 
 impl From<RunId> for KeyRuns {

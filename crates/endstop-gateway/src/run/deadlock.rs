@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use endstop_runtime::Standstill;
 
 /// The calls of a run that are in flight, and how many of them make no progress.
 #[derive(Debug, Default)]
@@ -42,14 +42,14 @@ impl CallTraffic {
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     traffic: Arc<CallTraffic>,
-    /// The time since nothing has moved, and how often clients had read by then.
-    since: Option<(Instant, u64)>,
+    /// Of how often clients have read on.
+    standstill: Standstill,
 }
 
 impl WaitingCall {
     pub(super) fn new(traffic: &Arc<CallTraffic>) -> Self {
         traffic.waiting.fetch_add(1, Ordering::AcqRel);
-        Self { traffic: Arc::clone(traffic), since: None }
+        Self { traffic: Arc::clone(traffic), standstill: Standstill::default() }
     }
 
     /// Returns for how long every other call of the run has been waiting too, or has had a client that does not read.
@@ -59,14 +59,11 @@ impl WaitingCall {
         let unread = of(&self.traffic.unread);
         // Other runs settle their reservations without help.
         let is_stuck = unread > 0 && self.traffic.calls() <= of(&self.traffic.waiting) + unread;
-        let reads = self.traffic.reads.load(Ordering::Acquire);
-        match self.since {
-            Some((since, then)) if is_stuck && then == reads => since.elapsed(),
-            _ => {
-                self.since = is_stuck.then(|| (Instant::now(), reads));
-                Duration::ZERO
-            }
+        if !is_stuck {
+            self.standstill.reset();
+            return Duration::ZERO;
         }
+        self.standstill.since(self.traffic.reads.load(Ordering::Acquire))
     }
 }
 

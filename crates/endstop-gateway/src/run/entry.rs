@@ -1,7 +1,7 @@
 //! One run of the gateway.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use endstop_core::condition::GaugeId;
@@ -26,12 +26,22 @@ use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::quotas::Quotas;
-use super::registry::RunOrigin;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use super::unknown_fields::UnknownFields;
 use crate::client::{ClientId, ClientShare};
 use crate::config::Config;
+
+/// The call that begins a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOrigin<'o> {
+    /// The model that it asks for.
+    pub(crate) model: &'o str,
+    /// The provider that it goes to.
+    pub(crate) provider: &'o str,
+    /// The client whose share it counts in, if clients are distinguished.
+    pub(crate) client: Option<ClientId>,
+}
 
 /// One run.
 #[derive(Debug)]
@@ -50,10 +60,14 @@ pub(crate) struct RunEntry {
     traffic: Arc<CallTraffic>,
     pause: Pause,
     is_end_reported: AtomicBool,
+    /// Another driver reports its end.
+    is_driven: bool,
     /// A user has paused it, approved a rule or set a signal.
     is_controlled: AtomicBool,
     last_used: AtomicU64,
     share: Option<ClientShare>,
+    /// The name of the key of its last call.
+    key: Mutex<Option<String>>,
 }
 
 /// How easily a run can be evicted; see [`RunEntry::eviction`].
@@ -105,25 +119,46 @@ impl RunEntry {
         if handle.status() == Status::Pending {
             handle.begin();
         }
-        let conversations = Conversations::new(handle.clone());
-        let budget_notes = BudgetNotes::of(&handle);
-        Ok(Self {
+        Ok(Self { counters, log, ..Self::of(handle) })
+    }
+
+    /// A run that another driver drives, which reports its end.
+    pub(super) fn driven(handle: RunHandle) -> Self {
+        Self { is_end_reported: AtomicBool::new(true), is_driven: true, ..Self::of(handle) }
+    }
+
+    fn of(handle: RunHandle) -> Self {
+        Self {
+            conversations: Conversations::new(handle.clone()),
+            budget_notes: BudgetNotes::of(&handle),
             handle,
-            counters,
+            counters: RunCounters::after(0),
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
             quotas: Quotas::default(),
-            budget_notes,
-            log,
+            log: None,
             is_log_failure_raised: AtomicBool::new(false),
-            conversations,
             traffic: Arc::default(),
             pause: Pause::default(),
             is_end_reported: AtomicBool::new(false),
+            is_driven: false,
             is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
             share: None,
-        })
+            key: Mutex::default(),
+        }
+    }
+
+    /// The name of the key of its last call.
+    pub(super) fn key(&self) -> Option<String> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_key(&self, name: &str) {
+        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.as_deref() != Some(name) {
+            *key = Some(name.to_owned());
+        }
     }
 
     /// Takes a provider's report of a window of the subscription.
@@ -356,7 +391,7 @@ impl RunEntry {
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
         let raised = self.handle.raise_limits(amounts, by, why);
-        if raised.is_ok() && !self.handle.is_over() {
+        if raised.is_ok() && !self.handle.is_over() && !self.is_driven {
             self.is_end_reported.store(false, Ordering::Release);
         }
         self.flush_log();

@@ -62,8 +62,8 @@ impl ConversationPermit {
         &self.conversation
     }
 
-    /// Takes the first conversation instead of its own if the call will be the run's wrap-up; see
-    /// [`Conversations::occupy_first_for_wrap_up`](super::conversation_match). `before_move` runs while the own
+    /// Takes the first conversation instead of the call's if the call will be the run's wrap-up; see
+    /// [`Conversations::occupy_first_for_wrap_up`](super::conversation_match). `before_move` runs while the call's
     /// conversation is still taken.
     pub(crate) fn move_to_first_for_wrap_up(
         &mut self,

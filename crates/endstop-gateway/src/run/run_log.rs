@@ -77,7 +77,7 @@ pub(crate) enum OpenLogError {
         error: TraceFileError,
     },
     /// The spend of all runs is more than can be counted.
-    #[error("what was spent is too much to count")]
+    #[error("the spend is too large to count")]
     TooMuchSpent,
     /// The thread that reads has failed.
     #[error(transparent)]

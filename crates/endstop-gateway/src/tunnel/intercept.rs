@@ -1,5 +1,5 @@
-//! Connections to model providers that the gateway answers itself, with a certificate of its own authority: the
-//! requests in them are read like all others, and continue to the host that the client asked for.
+//! Connections to model providers that the gateway answers itself, with a certificate that it issues: the requests in
+//! them are read like all others, and continue to the host that the client asked for.
 //!
 //! The client decides the host by its `CONNECT`, from the list of model providers, and no request in the connection can
 //! change it: one for another host gets 421.

@@ -45,7 +45,7 @@ pub(super) struct ProxyError {
 /// The error in the value of a variable. The value is not shown: there may be a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 enum ProxyProblem {
-    #[error("it is no address such as http://HOST:PORT")]
+    #[error("it is not an address such as http://HOST:PORT")]
     NoAddress,
     #[error("{0} is not spoken here, only HTTP and SOCKS 5")]
     Scheme(String),

@@ -16,7 +16,7 @@ use crate::delta_template::DeltaTemplate;
 use crate::json::{Raw, parse};
 use crate::parts::{Kind, arguments_of, text_of};
 use crate::response_outline::{
-    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
+    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, words, write_event,
 };
 use crate::sse::SseEvent;
 use crate::usage::UsageTally;
@@ -98,10 +98,10 @@ impl ChatStream {
 
     fn note_head(&mut self, chunk: &Chunk<'_>) {
         if self.response.id.is_none() {
-            self.response.id = word(chunk.id);
+            self.response.id = chunk.id.word();
         }
         if self.response.model.is_none() {
-            self.response.model = word(chunk.model);
+            self.response.model = chunk.model.word();
         }
         if self.head.is_none()
             && let Some(id) = self.response.id.clone()

@@ -8,7 +8,7 @@ use super::{edit, stop};
 use crate::StopText;
 use crate::json::{Raw, parse};
 use crate::response_builder::ResponseBuilder;
-use crate::response_outline::{ResponseOutline, changed_event, word, words};
+use crate::response_outline::{ResponseOutline, changed_event, words};
 use crate::sse::SseEvent;
 use crate::{CallResponse, EventContent, StreamReader};
 
@@ -55,12 +55,12 @@ impl GeminiStream {
                 self.part(part, is_first, &mut brought);
             }
             self.count_searches(&candidate.grounding);
-            if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
+            if let Some(finish) = candidate.finish.word().filter(|_| is_first) {
                 self.progress.response.finish = Some(finish);
             }
         }
         // A request that is blocked has no candidate that could finish.
-        if let Some(block) = word(answer.feedback.block) {
+        if let Some(block) = answer.feedback.block.word() {
             self.progress.response.finish.get_or_insert(block);
         }
         self.progress.response.is_whole = self.progress.response.finish.is_some();
@@ -69,7 +69,7 @@ impl GeminiStream {
 
     /// Searches are billed by the query, or by the request that had any.
     fn count_searches(&mut self, grounding: &Grounding<'_>) {
-        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
+        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| it.word()).collect();
         queries.sort_unstable();
         queries.dedup();
         if queries.is_empty() {

@@ -7,7 +7,6 @@ use endstop_price::UsageShape;
 use crate::json::{List, Raw, fields};
 use crate::parts::{arguments_of, read_object, text_of};
 use crate::response_builder::ResponseBuilder;
-use crate::response_outline::word;
 use crate::{CallResponse, EventContent, ReadError};
 
 /// Kinds of calls that the client runs.
@@ -93,14 +92,14 @@ pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<
     progress.names(response.id, response.model);
     progress.usage(response.usage, response.service_tier);
     progress.error(response.error);
-    let status = word(response.status);
+    let status = response.status.word();
     if status.as_deref() == Some("failed") {
         progress.response.error.get_or_insert_with(|| "the response has failed".to_owned());
     }
     // One that runs in the background is only queued.
     if let Some(status) = status.filter(|status| is_end(status)) {
         progress.response.is_whole = true;
-        progress.response.finish = Some(word(response.incomplete.reason).unwrap_or(status));
+        progress.response.finish = Some(response.incomplete.reason.word().unwrap_or(status));
     }
 }
 

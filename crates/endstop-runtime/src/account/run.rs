@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use endstop_core::units::{Money, WallTime};
+use endstop_core::units::{Millis, Money, WallTime};
 
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
 use crate::ledger::{Amounts, Dimension, Limits};
-use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
+use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
 /// Takes a warning of an account whose spend has reached its threshold.
@@ -56,6 +56,8 @@ struct Open {
     has_heartbeat: bool,
     /// Limits of which a warning was given, with the end of their window.
     warned: HashSet<(String, String, Option<WallTime>)>,
+    /// A warning was given that the clock is behind.
+    has_warned_of_clock: bool,
 }
 
 /// Why a call does not begin for its accounts.
@@ -210,6 +212,7 @@ impl RunAccounts {
         }
         let states = self.shared.store.read(&accounts);
         let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
+        self.shared.tell_of_clock(&states);
         let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
             let asked = least.get(limit.limit.dimension);
             let whole = limit.settled.saturating_add(limit.held).saturating_add(asked);
@@ -385,6 +388,19 @@ impl Shared {
                 self.open().unsettled.extend(unsettled.chain([(id, actual)]));
                 return;
             }
+        }
+    }
+
+    /// Warns once, if the clock was set back or had been ahead when the store was used.
+    fn tell_of_clock(&self, states: &[AccountState]) {
+        let Some(warn) = &self.warn else { return };
+        let behind = states.iter().map(|state| state.clock_behind).max().unwrap_or_default();
+        if behind >= CLOCK_JUMP && !std::mem::replace(&mut self.open().has_warned_of_clock, true) {
+            let behind = Millis::from(behind);
+            warn(&format!(
+                "the clock is {behind} behind the time of the budgets: it was set back, or had been ahead. Windows end later \
+                 by that"
+            ));
         }
     }
 

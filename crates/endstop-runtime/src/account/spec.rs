@@ -69,7 +69,7 @@ pub enum AccountProblem {
     #[error("a name has 1 to {MAX_ACCOUNT_NAME_BYTES} letters, digits, `-`, `_` or `.`")]
     Name,
     /// There is no limit.
-    #[error("there is no `limit`")]
+    #[error("missing `limit`")]
     NoLimit,
     /// A limit cannot be read.
     #[error(transparent)]
@@ -193,7 +193,14 @@ fn difference(first: &Account, second: &Account) -> Option<&'static str> {
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text.
-fn is_match(pattern: &str, name: &str) -> bool {
+///
+/// ```
+/// use endstop_runtime::account::is_match;
+///
+/// assert!(is_match("claude-opus-*", "claude-opus-4-5") && !is_match("gpt-4o", "gpt-4o-mini"));
+/// ```
+#[must_use]
+pub fn is_match(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
         return false;

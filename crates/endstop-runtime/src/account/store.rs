@@ -116,7 +116,7 @@ pub enum BudgetStoreError {
         known: u64,
     },
     /// The file belongs to another program, or is damaged.
-    #[error("`{}` is no store of budgets: {why}", path.display())]
+    #[error("`{}` is not a store of budgets: {why}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

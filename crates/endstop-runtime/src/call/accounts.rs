@@ -8,7 +8,8 @@ use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money};
 
-use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use super::admission::NotAdmitted;
+use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
@@ -22,6 +23,18 @@ impl RunHandle {
         self.node().accounts().is_some_and(|own| own.covers(accounts))
     }
 
+    /// The budgets over time that the tree of the run draws on.
+    #[must_use]
+    pub fn accounts(&self) -> Option<RunAccounts> {
+        self.node().accounts()
+    }
+
+    /// Replaces the budgets over time that the tree of the run draws on, from its next call on. The holds of calls in flight
+    /// are settled on the old ones.
+    pub fn set_accounts(&self, accounts: Option<RunAccounts>) {
+        self.node().set_accounts(accounts);
+    }
+
     /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
@@ -30,7 +43,7 @@ impl RunHandle {
     ) -> Result<Option<AccountHold>, NotAdmitted> {
         let Some(accounts) = self.node().accounts() else { return Ok(None) };
         let (least, wanted) = (plan.least_output(), plan.max_output());
-        if is_untold_money(accounts, plan) {
+        if is_untold_money(&accounts, plan) {
             return Err(NotAdmitted::Unpriced);
         }
         let amounts = |output| {
@@ -60,7 +73,7 @@ impl RunHandle {
             return Ok(());
         }
         let planned = self.planned(plan);
-        if is_untold_money(accounts, &planned) {
+        if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }
         let least = planned.amounts(planned.worst(planned.least_output()));

@@ -11,17 +11,18 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
+use super::admission::{Admitted, NotAdmitted};
 use super::fit::CallRoom;
 use super::input::InputBound;
-use super::output_speed::fastest_output;
-use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
+use super::plan::{CallPlan, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
+use crate::provider_api::ProviderApi;
 use crate::run::{RunHandle, RunNode};
 use crate::tool_call::ToolCall;
 
@@ -213,7 +214,7 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_accounts = self.node().accounts().is_some_and(|accounts| accounts.is_metered());
         let has_budget = room.tokens.is_some() || room.cost.is_some();
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }
@@ -507,7 +508,7 @@ impl OpenCall {
     /// Output tokens that a model can have made since the request was sent.
     fn made_until_now(&self) -> u64 {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let rate = fastest_output(self.pricing.provider());
+        let rate = ProviderApi::fastest_output_of(self.pricing.provider());
         (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 

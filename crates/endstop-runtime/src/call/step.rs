@@ -8,7 +8,8 @@ use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
-use super::plan::{CallPlan, NotAdmitted};
+use super::admission::NotAdmitted;
+use super::plan::CallPlan;
 use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};

@@ -10,8 +10,8 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::units::Money;
 
+use super::admission::NotAdmitted;
 use super::fit::Others;
-use super::plan::NotAdmitted;
 use crate::account::{AccountBlock, AccountHold};
 use crate::ledger::{Amounts, Budget, Hold};
 use crate::observe::Detail;

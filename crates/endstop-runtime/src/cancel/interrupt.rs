@@ -26,7 +26,7 @@ impl Stage {
     #[must_use]
     pub fn cancellation(self) -> Option<(StopSignal, Urgency)> {
         let (message, urgency) = match self {
-            Self::Stop => ("interrupted; once more to stop at once", Urgency::Graceful),
+            Self::Stop => ("interrupted; once more to stop immediately", Urgency::Graceful),
             Self::Abort => ("interrupted again; once more to exit", Urgency::Now),
             Self::Exit => return None,
         };

@@ -192,7 +192,7 @@ impl KillSwitch for FileKillSwitch {
             Ok(_) => self.read(),
         };
         Some(match found.as_deref().map(first_line) {
-            Ok(line) if line.is_empty() => format!("the file `{path}` is there"),
+            Ok(line) if line.is_empty() => format!("the file `{path}` exists"),
             Ok(line) => line,
             Err(error) => {
                 format!("the kill switch `{path}` cannot be read, so it counts as on: {error}")

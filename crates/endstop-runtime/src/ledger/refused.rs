@@ -49,8 +49,7 @@ impl fmt::Display for Refused {
         let show = |number| self.dimension.show(number);
         write!(f, "{}: {} asked, ", self.dimension, show(self.asked))?;
         if self.settled == u64::MAX {
-            return f
-                .write_str("nothing is admitted, for the amounts spent are too large to count");
+            return f.write_str("nothing is admitted, because the spend is too large to count");
         }
         if self.limit == u64::MAX {
             return f.write_str("more than can be counted");

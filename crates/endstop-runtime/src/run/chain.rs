@@ -253,7 +253,7 @@ impl<'s> LockedChain<'s> {
             return Some(Some(match node.in_flight().signal() {
                 Some(signal) => (*signal).clone(),
                 None => StopSignal::new(StopReason::StopRequested)
-                    .with_message(format!("`{name}`, which began this run, cannot go on now"))
+                    .with_message(format!("`{name}`, which began this run, cannot continue now"))
                     .with_source(name.clone()),
             }));
         }

@@ -1,7 +1,7 @@
 //! One run of a tree, for its driver.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use endstop_core::Program;
 use endstop_core::event::EventKind;
@@ -107,7 +107,7 @@ impl RunHandle {
             root: token.clone(),
             reach: environment.reach,
             driver: environment.driver,
-            accounts: environment.accounts,
+            accounts: Mutex::new(environment.accounts),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
         });

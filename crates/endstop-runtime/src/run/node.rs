@@ -31,7 +31,8 @@ pub(crate) struct Tree {
     pub(super) root: CancelToken,
     pub(super) reach: StopReach,
     pub(super) driver: Option<&'static str>,
-    pub(super) accounts: Option<RunAccounts>,
+    /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
+    pub(super) accounts: Mutex<Option<RunAccounts>>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.
@@ -149,8 +150,12 @@ impl RunNode {
     }
 
     /// The accounts that the tree draws on.
-    pub(crate) fn accounts(&self) -> Option<&RunAccounts> {
-        self.tree.accounts.as_ref()
+    pub(crate) fn accounts(&self) -> Option<RunAccounts> {
+        self.tree.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_accounts(&self, accounts: Option<RunAccounts>) {
+        *self.tree.accounts.lock().unwrap_or_else(PoisonError::into_inner) = accounts;
     }
 
     /// Sets whether a step has begun that no account has counted, and returns the previous value.

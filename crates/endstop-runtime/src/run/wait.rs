@@ -64,6 +64,46 @@ pub enum CancelOn {
     Any,
 }
 
+/// For how long a count has not changed, such as that of the calls that were settled: a wait for others ends by it if none
+/// of them makes progress.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use endstop_runtime::Standstill;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let mut settled = Standstill::default();
+/// assert_eq!(settled.since(3), Duration::ZERO);
+/// tokio::time::advance(Duration::from_secs(5)).await;
+/// assert_eq!(settled.since(3), Duration::from_secs(5));
+/// assert_eq!(settled.since(4), Duration::ZERO);
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standstill {
+    count: Option<(Instant, u64)>,
+}
+
+impl Standstill {
+    /// Returns for how long the count has been this one. The time starts with the first call that has it.
+    pub fn since(&mut self, count: u64) -> Duration {
+        match self.count {
+            Some((since, known)) if known == count => since.elapsed(),
+            _ => {
+                self.count = Some((Instant::now(), count));
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// Forgets the count: something else has moved.
+    pub const fn reset(&mut self) {
+        self.count = None;
+    }
+}
+
 impl RunHandle {
     /// Waits for `future`, unless the run is cancelled or one of its time limits trips.
     ///

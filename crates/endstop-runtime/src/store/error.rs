@@ -86,7 +86,7 @@ pub enum StoreError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The store or the runtime ended before the answer came. The operation has or has not happened.
-    #[error("the store ended before it could answer; load the run to see what is there")]
+    #[error("the store ended before it could answer; load the run to see its state")]
     Ended,
 }
 

@@ -143,7 +143,7 @@ impl ClaudeAgent<'_> {
             Err(Refused::Full) => self.reading.warn_full(),
             Err(Refused::Json(error)) => lines.warn_of_in(self.reading.warnings, &error),
             Err(Refused::Late) => self.reading.warn(WarningKind::LateLine, || {
-                "a message goes on after the next one began; not counted again".to_owned()
+                "a message continues after the next one began; not counted again".to_owned()
             }),
         }
         self.timeline.seen(time);

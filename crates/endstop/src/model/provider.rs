@@ -177,18 +177,18 @@ impl ProviderModelBuilder {
         let is_own_server = base_url.is_none();
         let api = match &base_url {
             Some(url) => ProviderApi::at(host_of(url)),
-            None => ProviderApi::of(shown_name(known)),
+            None => ProviderApi::of(known.provider),
         };
         let endpoint = match base_url {
             Some(url) => Endpoint::from_owned(url),
-            None => Endpoint::from_static(known.server),
+            None => Endpoint::from_static(known.server()),
         };
         let model = ModelIden::new(kind, self.model.as_str());
         let client = Client::builder().build();
         let client = client.map_err(|error| OpenModelError::Client(error.to_string()))?;
         Ok(ProviderModel {
             name: self.model,
-            provider: shown_name(known),
+            provider: known.provider,
             kind,
             is_own_server,
             api,
@@ -344,9 +344,4 @@ fn provider_of(kind: AdapterKind) -> &'static str {
         AdapterKind::Moonshot => "moonshotai",
         other => other.as_lower_str(),
     }
-}
-
-/// As prices and spans name it.
-fn shown_name(known: &KnownProvider) -> &'static str {
-    if known.name.starts_with("openai") { "openai" } else { known.name }
 }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Limits come from the core (`next_trip`), never from the policy: the line shows the rule that would trip first
-//! along steps, tokens, money or time, if it compares that and an approval has not disarmed it. A limit of the run's
-//! own share follows that share: `step 58 (own 11/50)`.
+//! along steps, tokens, money or time, if it compares that and an approval has not disarmed it. A limit of the own
+//! share follows that share: `step 58 (own 11/50)`.
 
 mod trips;
 

@@ -61,7 +61,7 @@ pub fn panicked(tool: &str, why: &str) -> String {
 #[must_use]
 pub fn timed_out(tool: &str, after: Duration) -> String {
     format!(
-        "`{}` was stopped after {}, its time limit. What it did until then may be in effect.",
+        "`{}` was stopped after {}, its time limit. Its effects until then may remain.",
         name(tool),
         Seconds(after)
     )
@@ -107,7 +107,7 @@ pub fn not_executed(tool: &str, signal: &StopSignal) -> String {
 #[must_use]
 pub fn cut_off(tool: &str, signal: &StopSignal, after: Duration) -> String {
     format!(
-        "`{}` was cut off after {} because the run was stopped: {}. What it did until then may be in effect.",
+        "`{}` was cut off after {} because the run was stopped: {}. Its effects until then may remain.",
         name(tool),
         Seconds(after),
         told(signal)

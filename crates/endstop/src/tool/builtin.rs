@@ -147,8 +147,8 @@ impl UnknownBuiltin {
             return format!("a tool's name is missing before or after a comma; {all}");
         }
         match nearest(&self.name, names).first() {
-            Some(near) => format!("`{}` is no tool; did you mean `{near}`? {all}", self.name),
-            None => format!("`{}` is no tool; {all}", self.name),
+            Some(near) => format!("unknown tool `{}`; did you mean `{near}`? {all}", self.name),
+            None => format!("unknown tool `{}`; {all}", self.name),
         }
     }
 }
@@ -190,7 +190,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn abandoned() -> ToolError {
-    ToolError::failed("nobody waits for the result any more")
+    ToolError::failed("the call was abandoned")
 }
 
 fn cannot(what: &str, path: &Path, workspace: &Workspace, error: &std::io::Error) -> ToolError {

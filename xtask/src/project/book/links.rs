@@ -6,6 +6,9 @@ use std::path::Path;
 
 use pulldown_cmark::{Event, Parser, Tag};
 
+/// Pages with this name are the index of their directory.
+const README: &str = "README.md";
+
 /// A page of the book, and what its links can lead to.
 pub(super) struct Page<'a> {
     /// From the root, as all paths.
@@ -24,6 +27,10 @@ impl Page<'_> {
         for (place, link) in places(text) {
             let Some(path) = self.local(&link) else { continue };
             if self.pages.contains_key(path.as_str()) {
+                // mdBook makes the index of its directory from such a page.
+                if link.contains(README) {
+                    edits.push((place, link.replace(README, "index.html")));
+                }
                 continue;
             }
             let whole = self.root.join(&path);

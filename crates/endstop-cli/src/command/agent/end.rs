@@ -58,7 +58,7 @@ pub(super) fn tell(
         output::note(&format!("\n{record}\n"));
     }
     if let Some(text) = trip::overshoot(overshoot) {
-        output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+        output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
     }
     for tool in &state.execution.still_running {
         output::warn(&format!("the tool `{tool}` could not be aborted and may still be running"));
@@ -71,7 +71,7 @@ pub(super) fn tell(
     if state.stop_reason() == Some(StopReason::CostLimitReached)
         && setup.stops_for_want_of_a_price()
     {
-        output::note(&format!("hint: {PRICE_HINT}, --unpriced ignore lets it go on"));
+        output::note(&format!("hint: {PRICE_HINT}, --unpriced ignore lets it continue"));
     }
     if meaning == ExitMeaning::AnswerIsNo {
         let why = state.execution.error.as_deref().map(str::to_owned);
@@ -99,7 +99,7 @@ fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
         return;
     }
     let id = &state.id;
-    output::note(&format!("it is paused; go on with: endstop agent --resume {id} --approve"));
+    output::note(&format!("it is paused; resume it with: endstop agent --resume {id} --approve"));
     if !held.is_empty() && take_an_amount(&setup.policy, held.iter().map(|rule| rule.id.as_str())) {
         output::note(&format!(
             "or up to an amount:       endstop agent --resume {id} --approve=USD"

@@ -28,7 +28,7 @@ The models are
 
 /// The error for a run without a model.
 pub(super) fn none_named() -> CliError {
-    CliError::new("no model was named")
+    CliError::new("missing model")
         .with_details(MODELS)
         .with_hint("try it offline: `endstop agent --model scripted \"hello\"`")
 }
@@ -41,9 +41,8 @@ pub(super) fn is_offline(name: &str) -> bool {
 /// Opens a model. A replayed one continues after the replies that the run has had.
 pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = name.strip_prefix("scripted") {
-        return scripted(script).ok_or_else(|| {
-            CliError::new(format!("there is no model `{name}`")).with_details(MODELS)
-        });
+        return scripted(script)
+            .ok_or_else(|| CliError::new(format!("no model `{name}`")).with_details(MODELS));
     }
     if let Some(file) = name.strip_prefix("replay:") {
         let opened = ReplayModel::open(file.as_ref(), None);
@@ -54,7 +53,7 @@ pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> 
         let failed = CliError::new(causes(&error));
         match error {
             OpenModelError::WithoutDrivers { .. } => {
-                failed.with_hint("cargo install --path crates/endstop-cli --features models")
+                failed.with_hint("cargo install endstop-cli --features models")
             }
             OpenModelError::NoModel { .. } => failed.with_details(MODELS),
             _ => failed,

@@ -178,7 +178,7 @@ impl Setup {
     pub(super) fn warn(&self) {
         if self.counts_nothing() && self.policy.rules.iter().any(names_money) {
             output::warn(&format!(
-                "`{}` has no price, so no limit in dollars holds; {PRICE_HINT}",
+                "`{}` has no price, so no cost limit applies; {PRICE_HINT}",
                 self.model
             ));
         }

@@ -67,7 +67,7 @@ pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError>
     }
     let text = std::fs::read_to_string(&file.0).map_err(|error| failed(error.to_string()))?;
     let whole: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-    read(whole).map(Some).ok_or_else(|| failed("its figures are not there".to_owned()))
+    read(whole).map(Some).ok_or_else(|| failed("its figures are missing".to_owned()))
 }
 
 fn read(whole: Value) -> Option<Act> {

@@ -28,7 +28,7 @@ pub(in crate::command) fn unseen(policy: &Policy) -> Vec<String> {
     );
     let by_retry = of(
         &|_, action| action == Action::Retry,
-        "through a gateway only whole answers are asked for again; a stream has reached its client by then, so it counts, and the run \
+        "a gateway repeats only non-streaming calls; a stream has reached its client by then, so it counts, and the run \
          stops where the rule holds for the third time in a row",
     );
     by_failures.into_iter().chain(by_retry).collect()

@@ -21,7 +21,7 @@ pub(super) fn baseline(path: &Path) -> Result<Baseline, CliError> {
     let shown = path.display();
     let text = read_text(path, "baseline", MAX_JSON_BYTES)?;
     Baseline::from_json(&text).map_err(|error| {
-        CliError::new(format!("`{shown}` is no baseline: {error}"))
+        CliError::new(format!("`{shown}` is not a baseline: {error}"))
             .with_hint("make one with `endstop replay --json PATH... > baseline.json`")
     })
 }

@@ -107,8 +107,8 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    CliError::new(format!("there is no run in {}{more}", names.join(", ")))
-        .with_hint("`endstop replay --formats` lists what is read")
+    CliError::new(format!("no run in {}{more}", names.join(", ")))
+        .with_hint("`endstop replay --formats` lists the formats")
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.

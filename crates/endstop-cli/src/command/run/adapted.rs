@@ -71,7 +71,7 @@ impl<'a> AdaptedCommand<'a> {
         let bounds = policy.bounds();
         let is_limited = bounds.cost.is_some() || bounds.tokens.is_some() || bounds.steps.is_some();
         if is_limited && !is_dry_run {
-            let error = CliError::new(format!("{}, so no limit would hold", elsewhere.what));
+            let error = CliError::new(format!("{}, so no limit would apply", elsewhere.what));
             return Err(error.with_hint(elsewhere.hint).with_exit(ExitMeaning::OwnFailure));
         }
         output::warn(&format!("{}: none is counted", elsewhere.what));

@@ -66,7 +66,7 @@ pub(super) fn begin(
     variables: &BTreeMap<&'static str, String>,
 ) -> Result<Pid, CliError> {
     let (program, arguments) =
-        command.split_first().ok_or_else(|| CliError::new("there is no command"))?;
+        command.split_first().ok_or_else(|| CliError::new("missing command"))?;
     let spawn = |program: &OsStr, first: Option<&OsStr>| {
         let mut command = Command::new(program);
         command.args(first).args(arguments).envs(variables).process_group(0).spawn()

@@ -26,12 +26,12 @@ pub(super) struct StatusRow {
     shown: Option<Shown>,
 }
 
-/// What there is to draw.
+/// The contents of the line.
 pub(super) struct RowContent<'r> {
     pub(super) run: &'r RunHandle,
     /// The policy that is not obeyed: the row says how the run would stand under it.
     pub(super) dry_run: Option<&'r DryRunObserver>,
-    /// Model calls that were begun.
+    /// Model calls that were started.
     pub(super) calls: u64,
     /// When the run began.
     pub(super) since: Instant,

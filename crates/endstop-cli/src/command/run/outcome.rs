@@ -37,7 +37,7 @@ const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway (--
 /// The hint for a model without a price.
 const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
                           input and output; --prices FILE names prices; --unpriced ignore \
-                          with --steps or --tokens lets them go on, uncounted";
+                          with --steps or --tokens lets them continue, uncounted";
 
 /// Sub-agents that have a line in the summary.
 const SHOWN_AGENTS: usize = 5;
@@ -121,7 +121,7 @@ impl RunOutcome<'_> {
             ));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
-            output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+            output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
         }
         if !self.unknown_fields.is_empty() {
             let names = self.unknown_fields.join("`, `");
@@ -182,7 +182,7 @@ impl RunOutcome<'_> {
             return Some(format!("the command ended before {text} (rule {rules})"));
         }
         Some(match self.counts.stop_responses {
-            0 => format!("the command ended before anybody approved (rule {rules})"),
+            0 => format!("the command ended without an approval (rule {rules})"),
             _ => format!("not approved within {} (rule {rules})", duration(limit)),
         })
     }

@@ -83,7 +83,7 @@ struct Said {
     grace: bool,
     killed: bool,
     paused: bool,
-    /// The pause that was told ends with the reset of a window.
+    /// The pause that was printed ends with the reset of a window.
     waits: bool,
     held: bool,
     lingering: bool,
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
             Heard::Child => {}
             Heard::Continue => self.resume(),
             Heard::Approve => match self.gateway.approve(self.id, None) {
-                true => self.note("endstop: approved; the run goes on"),
+                true => self.note("endstop: approved; the run continues"),
                 false => self.note("endstop: nothing waits for an approval"),
             },
             Heard::Forward(signal) => {
@@ -366,11 +366,11 @@ impl Supervisor<'_> {
         let pid = getpid();
         self.announce(&match reset {
             Some(reset) => format!(
-                "endstop: calls wait, and the run continues by itself once {}; `kill -USR1 {pid}` continues it now",
+                "endstop: calls wait, and the run continues when {}; `kill -USR1 {pid}` continues it now",
                 trip::reset_text(reset)
             ),
             None => format!(
-                "endstop: go on with `kill -USR1 {pid}`; calls wait for {}, then they are answered with a stop",
+                "endstop: continue with `kill -USR1 {pid}`; calls wait for {}, then they get a stop response",
                 duration(limit)
             ),
         });

@@ -90,6 +90,6 @@ pub(super) fn in_words(gateway: &Gateway) -> impl Iterator<Item = String> {
 fn token(variable: &str) -> Result<Key, CliError> {
     match std::env::var(variable) {
         Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
-        _ => Err(CliError::new(format!("the environment variable `{variable}` holds no token"))),
+        _ => Err(CliError::new(format!("environment variable `{variable}` is empty or not set"))),
     }
 }

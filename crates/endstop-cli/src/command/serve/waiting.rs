@@ -60,10 +60,10 @@ impl Observer for Waiting {
                 let reset = observation.run.next_reset();
                 let how = match (&reset, self.is_controlled) {
                     (Some(reset), _) => {
-                        format!("; continues by itself once {}", trip::reset_text(reset))
+                        format!("; continues when {}", trip::reset_text(reset))
                     }
                     (None, true) => {
-                        format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id)
+                        format!("; POST /endstop/v1/runs/{}/approve lets it continue", info.id)
                     }
                     (None, false) => "; with --control it could be approved".to_owned(),
                 };

@@ -419,7 +419,7 @@ impl StreamRelay {
         call.run().checkpoint();
         let settled = call.cut_short(&seen);
         let signal = settled.entry().stop().unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+            StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
         });
         drop(settled);
         let is_by_user =

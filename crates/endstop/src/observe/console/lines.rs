@@ -14,12 +14,9 @@ use endstop_core::{Run, Truth};
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
-use super::tool::{calling, tool_cost, tool_end, tool_refused};
+use super::tool::{NAME, calling, tool_cost, tool_end, tool_refused};
 use super::{Options, Time};
 use endstop_runtime::ledger::Budget;
-
-/// Columns of a name: a model, a tool, an agent.
-pub(super) const NAME: usize = 64;
 
 /// Columns of the words of a rule.
 const RULE_COLUMNS: usize = 120;
@@ -184,10 +181,10 @@ impl Seen {
                 (Kind::Stop, stop(signal, options))
             }
             EventKind::ContinuationRequested { by } => {
-                (Kind::Continuation, format!("{} asks to go on", name(by)))
+                (Kind::Continuation, format!("{} asks to continue", name(by)))
             }
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
-            EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
+            EventKind::Resumed => (Kind::Exec, "Execution continues".to_owned()),
             EventKind::PauseRequested { by, why } => {
                 let why = if why.is_empty() { String::new() } else { format!(": {}", name(why)) };
                 (Kind::Pause, format!("Paused by {}{why}", name(by)))
@@ -293,7 +290,7 @@ fn continuation(observation: &Observation<'_>) -> Option<Line> {
     let is_step = matches!(observation.event.kind, EventKind::StepEnd);
     let decision = match observation.directive {
         Directive::Proceed if !is_step => return None,
-        Directive::Proceed => "go on",
+        Directive::Proceed => "continue",
         Directive::Refuse => "refuse",
         Directive::Retry => "ask again",
         Directive::Finish => "finish",

@@ -14,11 +14,11 @@ fn links_to_pages_stay_and_others_lead_to_the_repository() {
         repository: "https://example.com/e",
     };
     let text = "[run](../run.md#keys) [top](#top) [web](https://example.com/a.rs)\n\
-                [code](../../xtask/src/main.rs#L1), [`dir`](../../xtask/src)\n\
+                [front](../../README.md#guides) [code](../../xtask/src/main.rs#L1), [`dir`](../../xtask/src)\n\
                 ![schema](../policy.schema.json) [word]\n\n[word]: ../../Cargo.toml\n";
     let (made, files) = page.for_book(text);
     let expected = "[run](../run.md#keys) [top](#top) [web](https://example.com/a.rs)\n\
-                    [code](https://example.com/e/blob/main/xtask/src/main.rs#L1), [`dir`](https://example.com/e/tree/main/xtask/src)\n\
+                    [front](../../index.html#guides) [code](https://example.com/e/blob/main/xtask/src/main.rs#L1), [`dir`](https://example.com/e/tree/main/xtask/src)\n\
                     ![schema](../policy.schema.json) [word]\n\n[word]: https://example.com/e/blob/main/Cargo.toml\n";
     assert_eq!(made, expected);
     assert_eq!(files, ["docs/policy.schema.json"]);

@@ -219,7 +219,7 @@ fn head(svg: &mut String, chart: &Chart, frame: &Frame) {
             escape(&series.name)
         );
     }
-    let better = "up and to the left is better; bars: 95 %";
+    let better = "up and to the left is better; bars: 95%";
     let _ = writeln!(
         svg,
         "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" font-style=\"italic\" fill=\"#595959\">{better}</text>",
