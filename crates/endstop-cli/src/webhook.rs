@@ -137,10 +137,10 @@ impl Observer for Pauses {
                     record.rules.iter().filter(trips).map(|rule| rule.id.as_str()).collect();
                 self.pause(&info.id, json!({ "run": id, "rules": rules }));
             }
-            EventKind::Resumed | EventKind::ResumeRequested { .. } => {
-                if self.set().remove(&info.id) {
-                    send(&self.webhook, "run_resumed", json!({ "run": id }));
-                }
+            EventKind::Resumed | EventKind::ResumeRequested { .. }
+                if self.set().remove(&info.id) =>
+            {
+                send(&self.webhook, "run_resumed", json!({ "run": id }));
             }
             _ => {}
         }

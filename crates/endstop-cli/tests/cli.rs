@@ -171,7 +171,7 @@ fn short_help_has_one_line_per_option_and_per_command() {
     let mut root = endstop_cli::command();
     root.build();
     let mut commands = vec![root];
-    while let Some(mut command) = commands.pop() {
+    while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().cloned());
         let name = command.get_name().to_owned();
         let help = command.term_width(80).render_help().to_string();

@@ -72,7 +72,7 @@ fn a_program_that_does_not_trust_the_certificate_is_said_and_ended() {
 /// Its end and its last connection come at the same time.
 #[test]
 fn a_program_that_does_not_trust_the_certificate_and_ends_at_once_is_said() {
-    let run = run("distrust-end", &["-q"], "SSL_CERT_FILE=/dev/null client 1");
+    let (run, _) = run("distrust-end", &["-q"], "SSL_CERT_FILE=/dev/null client 1");
     let stderr = run.stderr();
     assert_eq!(run.told["upstream_calls"], 0);
     for host in ["api.openai.com", "api.anthropic.com"] {

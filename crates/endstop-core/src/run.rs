@@ -402,11 +402,13 @@ impl Run {
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
                 self.state.status = Status::Paused;
             }
-            EventKind::Fact { name, .. } if event.source == Source::Own => {
-                if self.state.status == Status::Paused && self.is_waiting_for(name) {
-                    // A rule that still trips pauses it again at once.
-                    self.state.status = Status::InProgress;
-                }
+            EventKind::Fact { name, .. }
+                if event.source == Source::Own
+                    && self.state.status == Status::Paused
+                    && self.is_waiting_for(name) =>
+            {
+                // A rule that still trips pauses it again at once.
+                self.state.status = Status::InProgress;
             }
             EventKind::PauseRequested { by, why } if event.source == Source::Own => {
                 let request = || PauseRequest { by: (*by).into(), why: (*why).into() };

@@ -97,7 +97,7 @@ impl PlanWindow {
     pub(crate) fn of_event(data: &str) -> Vec<Self> {
         let event: CodexEvent<'_> = parse(data).unwrap_or_default();
         let name = event.name.text();
-        if !name.is_none_or(|name| name == "codex") {
+        if name.is_some_and(|name| name != "codex") {
             return Vec::new();
         }
         let limits: CodexLimits<'_> = event.limits.read();

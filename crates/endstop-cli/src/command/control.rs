@@ -412,8 +412,10 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     }
     // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
     let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
-    body["key"] = json!(args.key);
-    body["budget"] = json!(args.budget);
+    if let Value::Object(body) = &mut body {
+        body.insert("key".to_owned(), json!(args.key));
+        body.insert("budget".to_owned(), json!(args.budget));
+    }
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
         begin_epoch(lock, args.why.as_deref())?;

@@ -26,30 +26,30 @@ const OF_MACHINE: [&str; 15] = [
 ];
 
 /// A run that has ended.
-pub struct Run {
-    pub output: Output,
+pub(crate) struct Run {
+    pub(crate) output: Output,
     /// The file of `--json-file`.
-    pub told: Value,
+    pub(crate) told: Value,
 }
 
 impl Run {
-    pub fn stdout(&self) -> String {
+    pub(crate) fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
     /// In one line.
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         let text = String::from_utf8_lossy(&self.output.stderr);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    pub fn code(&self) -> Option<i32> {
+    pub(crate) fn code(&self) -> Option<i32> {
         self.output.status.code()
     }
 }
 
 /// A new directory of a test.
-pub fn directory(group: &str, test: &str) -> PathBuf {
+pub(crate) fn directory(group: &str, test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(group).join(test);
     drop(std::fs::remove_dir_all(&directory));
     std::fs::create_dir_all(&directory).unwrap();
@@ -57,7 +57,7 @@ pub fn directory(group: &str, test: &str) -> PathBuf {
 }
 
 /// The command, without the variables of the machine.
-pub fn endstop() -> Command {
+pub(crate) fn endstop() -> Command {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
     for name in OF_MACHINE {
         command.env_remove(name);
@@ -68,7 +68,7 @@ pub fn endstop() -> Command {
 
 /// Runs a script by `command`, which has the flags of `endstop run` except `--json-file`. In the script, the function
 /// `function` runs the program of these lines, in Python.
-pub fn run(
+pub(crate) fn run(
     mut command: Command,
     directory: &Path,
     function: &str,
