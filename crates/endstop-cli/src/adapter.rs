@@ -137,15 +137,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         adapt: gemini::adapt,
     },
     AgentProgram {
-        name: "gptme",
-        commands: &["gptme"],
-        packages: &["gptme"],
-        keys: MANY_KEYS,
-        scripted_keys: 2,
-        models: &["MODEL"],
-        adapt: by_variables,
-    },
-    AgentProgram {
         name: "interpreter",
         commands: &["interpreter"],
         packages: &["open-interpreter"],

@@ -25,6 +25,9 @@ fn each_fault_of_a_program_is_told() {
     assert!(fault(&ProgramRun { code: Some(0), ..right() }, 1).is_some());
     let connections = Connections { refused: 1, ..Connections::default() };
     assert!(fault(&ProgramRun { connections, ..right() }, 1).is_some());
+    assert_eq!(fault(&ProgramRun { connections, calls_home: true, ..right() }, 1), None);
+    let connections = Connections { direct: 1, ..connections };
+    assert!(fault(&ProgramRun { connections, calls_home: true, ..right() }, 1).is_some());
     assert!(fault(&right(), 3).is_some());
     let silent = ProgramRun { says_why: false, ..right() };
     assert!(fault(&silent, 1).is_some());
