@@ -10,6 +10,9 @@
 //! - Retries are failed attempts; the call that a person or a rule did not approve is refused.
 //! - A run succeeded if all its scores that tell say so: `C`, true and 1, against `I`, false and 0. Partial
 //!   and other scores do not tell, nor do scores that contradict each other.
+//!
+//! More than 250 lines because it reads archives or documents, whose events refer to each other by spans, and samples
+//! that have messages alone.
 
 mod assembler;
 mod record;
@@ -40,7 +43,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
         let first = head.bytes().get(FIRST_NAME..).unwrap_or_default();
         return DIRECTORIES.iter().any(|directory| first.starts_with(directory));
     }
-    let keys = head.document().filter(|keys| !keys.in_list);
+    let keys = head.object();
     keys.is_some_and(|keys| keys.have(&["version", "status", "eval"]))
 }
 
