@@ -2,10 +2,12 @@
 //!
 //! Each client is a program in `tests/clients`; its packages are installed below `target/clients` once. It has to end
 //! by itself on the first answer that says that its run has stopped, with exactly three calls behind it. Agent programs
-//! such as Codex are run in the same way, as people install them ([`programs`]). Where Python,
-//! Node or their packages cannot be had, the task says what it skipped.
+//! such as Codex are run in the same way, as people install them ([`programs`]), and HTTP clients with their provider's own
+//! address ([`intercept`]). Where Python, Node or packages cannot be had, the task says what it skipped.
 
+mod doctor;
 mod install;
+mod intercept;
 mod list;
 mod programs;
 mod run;
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::page;
-use install::Installed;
+use intercept::{HTTP_CLIENTS, HttpClient};
 use list::{CLIENTS, Client};
 use programs::{PROGRAMS, Program, ProgramRun};
 use run::Ended;
@@ -29,100 +31,137 @@ struct Chosen<'a> {
     is_all: bool,
     /// Programs, and no others.
     is_of_programs: bool,
+    /// HTTP clients under `--intercept`, and no others.
+    is_of_http: bool,
+    /// Whether packages are removed after their runs, for machines with little room.
+    is_swept: bool,
     is_written: bool,
     names: Vec<&'a str>,
 }
 
-/// Runs clients and programs: all with `--all`, the programs with `--programs`, those named, else those that are run for
-/// each change (`--ci`). With `--write` puts the tables into their page.
+/// Runs clients and programs: all with `--all`, the programs with `--programs`, HTTP clients with `--intercept`, those named,
+/// else those that are run for each change (`--ci`). With `--write` puts the rows into their page.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let chosen = chosen(words)?;
-    let clients: Vec<&Client> = CLIENTS.iter().filter(|client| chosen.has(client)).collect();
-    let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
     let endstop = build(root)?;
-    let mut rows = Vec::new();
-    let mut skipped = Vec::new();
-    let mut installed: Vec<(&str, Result<Installed, String>)> = Vec::new();
-    for client in clients {
-        if !installed.iter().any(|(group, _)| *group == client.group) {
-            installed.push((client.group, install::install(root, client.group)));
-        }
-        let found = installed.iter().find(|(group, _)| *group == client.group);
-        match found.map(|(_, result)| result) {
-            Some(Ok(place)) => {
-                for ended in run::all(root, &endstop, place, client) {
-                    println!("{}", table::line(&ended));
-                    rows.push(ended);
-                }
-            }
-            Some(Err(why)) => skipped.push(format!("{}: {why}", client.name)),
-            None => {}
-        }
-    }
-    let of_programs = programs.into_iter().map(|program| {
-        let ended = programs::one(root, &endstop, program);
-        println!("{}", programs::line(&ended));
-        ended
-    });
-    let of_programs: Vec<ProgramRun> = of_programs.collect();
-    let of_programs = report_programs(root, &chosen, &of_programs);
-    report(root, &chosen, &rows, &skipped).and(of_programs)
+    let clients = run_clients(root, &endstop, &chosen);
+    let http = run_http(root, &endstop, &chosen);
+    let programs = run_programs(root, &endstop, &chosen);
+    clients.and(http).and(programs)
 }
 
-fn report_programs(root: &Path, chosen: &Chosen<'_>, rows: &[ProgramRun]) -> Result<(), String> {
+fn run_clients(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
+    let clients: Vec<&Client> = CLIENTS.iter().filter(|client| chosen.has(client)).collect();
+    let mut runs = Runs::default();
+    for of_group in clients.chunk_by(|one, next| one.group == next.group) {
+        let Some(group) = of_group.first().map(|client| client.group) else { continue };
+        let place = install::install(root, group);
+        for client in of_group {
+            match &place {
+                Ok(place) => runs.extend(run::all(root, endstop, place, client)),
+                Err(why) => runs.skipped.push(format!("{}: {why}", client.name)),
+            }
+        }
+        chosen.sweep(root, group);
+    }
+    let names: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
+    runs.report(root, chosen, &Table { task: "clients --all", names: &names, page: table::page })
+}
+
+fn run_http(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
+    let mut runs = Runs::default();
+    for client in HTTP_CLIENTS.iter().filter(|client| chosen.has_http(client)) {
+        match intercept::both(root, endstop, client) {
+            Ok(rows) => runs.extend(rows.into_iter()),
+            Err(why) => runs.skipped.push(format!("{}: {why}", client.name)),
+        }
+    }
+    let names: Vec<&str> = HTTP_CLIENTS.iter().map(|client| client.name).collect();
+    let table = Table { task: "clients --intercept", names: &names, page: intercept::page };
+    runs.report(root, chosen, &table)
+}
+
+fn run_programs(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
+    let mut rows: Vec<ProgramRun> = Vec::new();
+    let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
+    for of_group in programs.chunk_by(|one, next| one.packages() == next.packages()) {
+        for program in of_group {
+            let ended = programs::one(root, endstop, program);
+            println!("{}", programs::line(&ended));
+            rows.push(ended);
+        }
+        of_group.first().into_iter().for_each(|it| chosen.sweep(root, &it.packages()));
+    }
     if rows.is_empty() {
         return Ok(());
     }
-    println!("\n{}", programs::page(rows));
+    println!("\n{}", programs::page(&rows));
     let failed: Vec<&ProgramRun> = rows.iter().filter(|row| row.fault.is_some()).collect();
     for row in &failed {
         let fault = row.fault.as_deref().unwrap_or_default();
         eprintln!("failed: {}: {fault}\n{}", programs::line(row), row.output);
     }
     // The table also shows the programs that failed, and how.
-    if chosen.is_written {
-        page::write(root, PAGE, "clients --programs", &programs::page(rows))?;
-    }
+    chosen.write(root, "clients --programs", &programs::page(&rows), &programs::names())?;
     if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of programs", failed.len())) }
 }
 
-fn report(
-    root: &Path,
-    chosen: &Chosen<'_>,
-    rows: &[Ended],
-    skipped: &[String],
-) -> Result<(), String> {
-    if rows.is_empty() && skipped.is_empty() {
-        return Ok(());
+/// Runs of clients, and the clients that were not run.
+#[derive(Default)]
+struct Runs {
+    rows: Vec<Ended>,
+    skipped: Vec<String>,
+}
+
+/// A table of the page.
+struct Table<'a> {
+    task: &'a str,
+    /// The names of all of its rows.
+    names: &'a [&'a str],
+    page: fn(&[Ended]) -> String,
+}
+
+impl Runs {
+    fn extend(&mut self, rows: impl Iterator<Item = Ended>) {
+        for ended in rows {
+            println!("{}", table::line(&ended));
+            self.rows.push(ended);
+        }
     }
-    println!("\n{}", table::page(rows));
-    for why in skipped {
-        println!("skipped: {why}");
+
+    fn report(&self, root: &Path, chosen: &Chosen<'_>, table: &Table<'_>) -> Result<(), String> {
+        let Self { rows, skipped } = self;
+        if rows.is_empty() && skipped.is_empty() {
+            return Ok(());
+        }
+        println!("\n{}", (table.page)(rows));
+        for why in skipped {
+            println!("skipped: {why}");
+        }
+        let failed: Vec<&Ended> = rows.iter().filter(|row| row.fault.is_some()).collect();
+        for row in &failed {
+            let fault = row.fault.as_deref().unwrap_or_default();
+            eprintln!("failed: {}: {fault}\n{}", table::line(row), row.errors);
+        }
+        println!(
+            "{} passed, {} failed, {} skipped",
+            rows.len().saturating_sub(failed.len()),
+            failed.len(),
+            skipped.len()
+        );
+        // The rows of clients that were skipped stay.
+        chosen.write(root, table.task, &(table.page)(rows), table.names)?;
+        if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of clients", failed.len())) }
     }
-    let failed: Vec<&Ended> = rows.iter().filter(|row| row.fault.is_some()).collect();
-    for row in &failed {
-        let fault = row.fault.as_deref().unwrap_or_default();
-        eprintln!("failed: {}: {fault}\n{}", table::line(row), row.errors);
-    }
-    println!(
-        "{} passed, {} failed, {} skipped",
-        rows.len().saturating_sub(failed.len()),
-        failed.len(),
-        skipped.len()
-    );
-    if chosen.is_written && skipped.is_empty() {
-        page::write(root, PAGE, "clients --all", &table::page(rows))?;
-    }
-    if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of clients", failed.len())) }
 }
 
 impl Chosen<'_> {
     fn has(&self, client: &Client) -> bool {
         if self.names.is_empty() {
-            self.is_all || (client.is_in_ci && !self.is_of_programs)
+            self.is_all || (client.is_in_ci && !self.is_of_programs && !self.is_of_http)
         } else {
             self.names.contains(&client.name)
         }
@@ -130,11 +169,41 @@ impl Chosen<'_> {
 
     fn has_program(&self, program: &Program) -> bool {
         if self.names.is_empty() {
-            self.is_all || self.is_of_programs || program.is_in_ci
+            self.is_all || self.is_of_programs || (program.is_in_ci && !self.is_of_http)
         } else {
             self.names.contains(&program.name)
         }
     }
+
+    fn has_http(&self, client: &HttpClient) -> bool {
+        if self.names.is_empty() {
+            self.is_all || self.is_of_http
+        } else {
+            self.names.contains(&client.name)
+        }
+    }
+
+    /// Puts the rows of a task into its table, if they are to be written; those of other names stay.
+    fn write(&self, root: &Path, task: &str, page: &str, names: &[&str]) -> Result<(), String> {
+        if !self.is_written {
+            return Ok(());
+        }
+        let old = page::read(root, PAGE, task);
+        page::write(root, PAGE, task, &table::merged(&old, page, names))
+    }
+
+    fn sweep(&self, root: &Path, group: &str) {
+        if self.is_swept {
+            install::remove(root, group);
+        }
+    }
+}
+
+/// The names of everything that can be run.
+fn names() -> impl Iterator<Item = &'static str> {
+    let clients = CLIENTS.iter().map(|client| client.name);
+    let http = HTTP_CLIENTS.iter().map(|client| client.name);
+    clients.chain(http).chain(PROGRAMS.iter().map(|program| program.name))
 }
 
 fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {
@@ -143,26 +212,16 @@ fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {
         match *word {
             "--all" => chosen.is_all = true,
             "--programs" => chosen.is_of_programs = true,
+            "--intercept" => chosen.is_of_http = true,
+            "--sweep" => chosen.is_swept = true,
             "--ci" => {}
             "--write" => chosen.is_written = true,
-            name if CLIENTS.iter().any(|client| client.name == name)
-                || PROGRAMS.iter().any(|program| program.name == name) =>
-            {
-                chosen.names.push(name);
-            }
+            name if names().any(|known| known == name) => chosen.names.push(name),
             other => {
-                let names = CLIENTS.iter().map(|client| client.name);
-                let names: Vec<&str> =
-                    names.chain(PROGRAMS.iter().map(|program| program.name)).collect();
+                let names: Vec<&str> = names().collect();
                 return Err(format!("`{other}` is no client; there are {}", names.join(", ")));
             }
         }
-    }
-    let is_whole = (chosen.is_all || chosen.is_of_programs) && chosen.names.is_empty();
-    if chosen.is_written && !is_whole {
-        return Err(
-            "`--write` needs `--all` or `--programs`: a table has all of its rows".to_owned()
-        );
     }
     Ok(chosen)
 }

@@ -29,6 +29,9 @@ Tasks:
   nightly  the same, and what takes longer
   tidy     house rules: sizes, docs, purity of the core, links, generated pages
   docs     write the generated pages again
+  picture  draw README's picture again, from a real run in a terminal
+  book [--no-api]
+           make README, docs/ and the documentation of the crates into a site, target/book/index.html
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
   bench budgets
@@ -40,9 +43,10 @@ Tasks:
            from loopback in a clean environment, and time it
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
-  clients [--ci | --all [--write] | --programs [--write] | NAME..]
+  clients [--ci | --all | --programs | --intercept | NAME..] [--sweep] [--write]
            run real clients under `endstop run`, which are installed below target/ first, and print how
-           they ended; --programs are agent programs such as Codex; with --write put that into docs/clients.md
+           they ended; --programs are agent programs such as Codex, --intercept HTTP clients; with --sweep
+           remove what was installed after its runs, with --write put the rows into docs/clients.md
   attack [--json] [--write | NAME..]
            put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
            with --write put that into SECURITY.md
@@ -59,7 +63,9 @@ fn main() -> ExitCode {
     let passed = match words.as_slice() {
         ["test"] => test::run(test::Depth::Push),
         ["nightly"] => test::run(test::Depth::Nightly),
-        ["attack" | "tidy" | "docs" | "detection" | "shares", ..] => with_the_project(&words),
+        ["attack" | "book" | "detection" | "docs" | "picture" | "shares" | "tidy", ..] => {
+            with_the_project(&words)
+        }
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["dist", words @ ..] => report(dist::run(&root(), words)),

@@ -19,6 +19,13 @@ pub(crate) fn write(root: &Path, page: &str, task: &str, text: &str) -> Result<(
     fs::write(&path, whole).map_err(failed)
 }
 
+/// The text of a task that is between its marks in a page. Empty if there is none.
+pub(crate) fn read(root: &Path, page: &str, task: &str) -> String {
+    let whole = fs::read_to_string(root.join(page)).unwrap_or_default();
+    let text = whole.split_once(&begin(task)).and_then(|(_, rest)| rest.split_once(END));
+    text.map(|(text, _)| text.trim().to_owned()).unwrap_or_default()
+}
+
 fn insert(page: &str, task: &str, text: &str) -> Option<String> {
     let begin = begin(task);
     let (before, rest) = page.split_once(&begin)?;

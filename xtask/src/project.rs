@@ -1,8 +1,10 @@
 //! Tasks that read the project's own types: they are built with it, by the feature `project`.
 
 mod attack;
+mod book;
 mod detection;
 mod docs;
+mod picture;
 mod shares;
 mod tidy;
 mod tree;
@@ -15,6 +17,8 @@ pub(crate) fn run(words: &[&str]) -> bool {
     match words {
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
+        ["book", words @ ..] => report(book::run(&root(), words)),
+        ["picture"] => report(picture::run(&root())),
         ["attack", words @ ..] => report(attack::run(&root(), words)),
         ["shares", words @ ..] => report(shares::run(&root(), words)),
         ["detection", "--write"] => report(detection::write(&root())),

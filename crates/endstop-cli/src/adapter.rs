@@ -13,6 +13,7 @@ mod continue_cli;
 mod copilot;
 mod gemini;
 mod host;
+mod llm;
 mod opencode;
 mod pi;
 mod private_directory;
@@ -38,8 +39,6 @@ pub(crate) struct AgentProgram {
     commands: &'static [&'static str],
     /// The packages that have it, for `npx` and similar runners.
     packages: &'static [&'static str],
-    /// How its calls reach the gateway.
-    pub(crate) way: Way,
     /// The API keys that it reads, the preferred one first.
     pub(crate) keys: &'static [&'static str],
     /// How many of these, from the first, the scripted model needs to be set. With one, any of the keys will do.
@@ -78,7 +77,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "aider",
         commands: &["aider"],
         packages: &["aider-chat", "aider"],
-        way: Way::Variables,
         keys: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"],
         scripted_keys: 3,
         models: &["AIDER_MODEL"],
@@ -88,7 +86,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "claude",
         commands: &["claude"],
         packages: &["@anthropic-ai/claude-code"],
-        way: Way::Variables,
         keys: ANTHROPIC_KEYS,
         scripted_keys: 1,
         models: &["ANTHROPIC_MODEL"],
@@ -98,7 +95,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "cline",
         commands: &["cline"],
         packages: &["cline"],
-        way: Way::Adapter,
         keys: MANY_KEYS,
         scripted_keys: 3,
         models: &[],
@@ -108,7 +104,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "cn",
         commands: &["cn"],
         packages: &["@continuedev/cli"],
-        way: Way::Adapter,
         keys: MANY_KEYS,
         scripted_keys: 3,
         models: &[],
@@ -118,7 +113,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "codex",
         commands: &["codex"],
         packages: &["@openai/codex"],
-        way: Way::Adapter,
         keys: OPENAI_KEY,
         scripted_keys: 1,
         models: &[],
@@ -128,7 +122,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "copilot",
         commands: &["copilot"],
         packages: &["@github/copilot"],
-        way: Way::Adapter,
         keys: &["COPILOT_PROVIDER_API_KEY"],
         scripted_keys: 1,
         models: &["COPILOT_MODEL"],
@@ -138,27 +131,33 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "gemini",
         commands: &["gemini"],
         packages: &["@google/gemini-cli"],
-        way: Way::Adapter,
         keys: &["GEMINI_API_KEY"],
         scripted_keys: 1,
         models: &["GEMINI_MODEL"],
         adapt: gemini::adapt,
     },
     AgentProgram {
+        name: "interpreter",
+        commands: &["interpreter"],
+        packages: &["open-interpreter"],
+        keys: MANY_KEYS,
+        scripted_keys: 3,
+        models: &[],
+        adapt: by_variables,
+    },
+    AgentProgram {
         name: "llm",
         commands: &["llm"],
         packages: &["llm"],
-        way: Way::Variables,
         keys: OPENAI_KEY,
         scripted_keys: 1,
         models: &["LLM_MODEL"],
-        adapt: by_variables,
+        adapt: llm::adapt,
     },
     AgentProgram {
         name: "mini",
         commands: &["mini", "mini-swe-agent"],
         packages: &["mini-swe-agent"],
-        way: Way::Variables,
         keys: MANY_KEYS,
         scripted_keys: 3,
         models: &["MSWEA_MODEL_NAME"],
@@ -168,7 +167,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "opencode",
         commands: &["opencode"],
         packages: &["opencode-ai"],
-        way: Way::Adapter,
         keys: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
         scripted_keys: 2,
         models: &[],
@@ -178,7 +176,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "openhands",
         commands: &["openhands"],
         packages: &["openhands"],
-        way: Way::Variables,
         keys: &["LLM_API_KEY"],
         scripted_keys: 1,
         models: &["LLM_MODEL"],
@@ -188,7 +185,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "pi",
         commands: &["pi"],
         packages: &["@mariozechner/pi-coding-agent"],
-        way: Way::Adapter,
         keys: MANY_KEYS,
         scripted_keys: 3,
         models: &[],
@@ -198,7 +194,6 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "qwen",
         commands: &["qwen"],
         packages: &["@qwen-code/qwen-code"],
-        way: Way::Adapter,
         keys: OPENAI_KEY,
         scripted_keys: 1,
         models: &["OPENAI_MODEL"],
@@ -340,6 +335,11 @@ impl Adaptation {
 
     fn goes_elsewhere(&mut self, what: impl Into<String>, hint: impl Into<String>) {
         self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into() });
+    }
+
+    /// How the calls reach the gateway: by what is added, if anything is.
+    pub(crate) fn way(&self) -> Way {
+        if self.in_words().is_empty() { Way::Variables } else { Way::Adapter }
     }
 
     /// Whether a directory is needed.

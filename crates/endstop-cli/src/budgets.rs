@@ -13,9 +13,8 @@ use crate::defaults::file_of;
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
-use crate::output;
 
-/// The variable that tells a command of `endstop run` which budgets count its calls.
+/// The variable that lists for a command of `endstop run` the budgets that count its calls.
 pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 
 /// The budgets that are defined, and those that runs draw on.
@@ -24,6 +23,8 @@ pub(crate) struct Budgets {
     pub(crate) set: AccountSet,
     /// Named, or the default one.
     names: Vec<String>,
+    /// Those that a flag names: runs draw on them whatever their key says.
+    pub(crate) explicit: Vec<String>,
 }
 
 impl Budgets {
@@ -70,17 +71,22 @@ impl Budgets {
         if has_default && (names.is_empty() || !limits.is_empty()) {
             names.push(DEFAULT_ACCOUNT.to_owned());
         }
-        Ok(Self { set, names })
+        let explicit = if flags.is_empty() { Vec::new() } else { names.clone() };
+        Ok(Self { set, names, explicit })
     }
 
     /// The accounts that the runs of this process draw on. `None` if no budget is defined: then no store is opened.
     ///
     /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
-    /// the budgets that it counts them in.
+    /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
     ///
     /// # Errors
     /// If the store cannot be opened.
-    pub(crate) fn open(&self, is_nested: bool) -> Result<Option<RunAccounts>, CliError> {
+    pub(crate) fn open(
+        &self,
+        is_nested: bool,
+        warn: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Option<RunAccounts>, CliError> {
         let draws = !self.names.is_empty() || self.set.iter().any(Account::is_by_model);
         if !draws {
             return Ok(None);
@@ -91,7 +97,7 @@ impl Budgets {
             .map_err(|error| CliError::new(error.to_string()))?;
         let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested).unwrap_or_default();
         let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
-        Ok(Some(accounts.with_warnings(output::warn).counted_elsewhere(&outer)))
+        Ok(Some(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer)))
     }
 
     /// The budgets in few words: `me ($5.00 per day)`.

@@ -16,9 +16,11 @@ pub mod demo_agent;
 pub mod doctor;
 pub mod explain;
 mod gateway;
+pub mod key;
 mod limits;
 pub mod man;
 pub mod price;
+pub mod prune;
 mod redact;
 pub mod replay;
 #[cfg(unix)]
@@ -40,19 +42,19 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
+    /// Run any agent program under limits; exit 124 if one stopped it
     #[cfg(unix)]
     Run(Box<run::RunArgs>),
     /// Run any agent program under limits (refused on this system)
     #[cfg(not(unix))]
     Run(run_refused::RefusedArgs),
-    /// Show whether `run` can limit a command here, and how; exit 1 if it cannot
+    /// Show whether `run` can limit a command here; exit 1 if it cannot
     #[cfg(unix)]
     Doctor(doctor::DoctorArgs),
     /// Show whether `run` can limit a command here (refused on this system)
     #[cfg(not(unix))]
     Doctor(run_refused::RefusedArgs),
-    /// See a runaway agent with and without limits: real processes, offline, in seconds
+    /// See a runaway agent with and without limits, offline
     #[cfg(unix)]
     Demo(demo::DemoArgs),
     /// See a runaway agent with and without limits (refused on this system)
@@ -63,31 +65,34 @@ pub enum Command {
     DemoAgent(demo_agent::DemoAgentArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::ServeArgs>),
-    /// Serve a scripted model, without a key and without a network
+    /// Serve a scripted model, without a key or a network
     Sim(sim::SimArgs),
-    /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
+    /// Run the built-in agent under limits; exit 124 if one stopped it
     Agent(Box<agent::AgentArgs>),
-    /// List the live runs of this user, and what each waits for
+    /// List the live runs of this user, and why each waits
     #[cfg(unix)]
     Ps(control::PsArgs),
     /// Print a live run with its report, as JSON
     #[cfg(unix)]
     Show(control::ShowArgs),
-    /// Stop a live run; its calls in flight end by themselves
+    /// Follow a live run: steps, cost, warnings, pauses and its end
+    #[cfg(unix)]
+    Tail(control::tail::TailArgs),
+    /// Stop a live run; its calls in flight finish
     #[cfg(unix)]
     #[command(after_help = "Examples:\n  endstop cancel nightly-17 --why \"done early\"")]
     Cancel(control::ActArgs),
     /// Stop a live run, or all of them, and abort their calls in flight
     #[cfg(unix)]
     Kill(control::KillArgs),
-    /// Hold the calls of a live run
+    /// Pause the calls of a live run
     #[cfg(unix)]
     #[command(after_help = "Examples:\n  endstop pause nightly-17\n  endstop resume nightly-17")]
     Pause(control::ActArgs),
-    /// Let the calls of a run continue that was paused by `endstop pause`
+    /// Resume a run that `endstop pause` paused
     #[cfg(unix)]
     Resume(control::ResumeArgs),
-    /// Let a run continue that a pause rule holds
+    /// Approve a pause rule, so that the run continues
     #[cfg(unix)]
     Approve(control::ApproveArgs),
     /// Set an external signal of a live run
@@ -95,19 +100,23 @@ pub enum Command {
     Signal(control::SignalArgs),
     /// Show budgets over time: limit, spent, held, left, reset
     Budget(budget::BudgetArgs),
-    /// Replay a policy over recorded runs: what it would have stopped, saved and lost
+    /// Issue, list, revoke and rotate keys of clients
+    Key(key::KeyArgs),
+    /// Replay a policy over recorded runs: savings and losses
     Replay(replay::ReplayArgs),
-    /// Print what the recorded runs of this machine cost, by day, model, project, run or tool
+    /// Print the cost of recorded runs by day, model, project or tool
     Spend(spend::SpendArgs),
-    /// Show what a policy says and its bounds; exit 1 if it is unbounded
+    /// Show a policy and its bounds; exit 1 if it is unbounded
     Check(check::CheckArgs),
-    /// Show the trip record of a recorded run: which condition, which value, what was left
+    /// Show the trip record of a recorded run
     Explain(explain::ExplainArgs),
     /// Write recorded runs as ATIF or as Endstop traces
     Convert(convert::ConvertArgs),
-    /// Print what a model call costs: token classes, rates and the exact total
+    /// Print the cost of a model call: tokens, rates, exact total
     Price(price::PriceArgs),
-    /// Print the defaults that the configuration file and ENDSTOP_* variables set
+    /// Remove old stored runs of `endstop agent`
+    Prune(prune::PruneArgs),
+    /// Print the defaults from the configuration and the environment
     Config(config::ConfigArgs),
     /// Print the completion script of a shell
     Completions(completions::CompletionsArgs),
@@ -120,7 +129,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Those of the subcommand, ready to be printed.
+    /// The errors of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
             #[cfg(unix)]
@@ -144,6 +153,8 @@ impl Command {
             #[cfg(unix)]
             Self::Show(args) => control::show(args, out),
             #[cfg(unix)]
+            Self::Tail(args) => control::tail::run(args, out),
+            #[cfg(unix)]
             Self::Cancel(args) => control::cancel(args, out),
             #[cfg(unix)]
             Self::Kill(args) => control::kill(args, out),
@@ -156,12 +167,14 @@ impl Command {
             #[cfg(unix)]
             Self::Signal(args) => control::signal(args, out),
             Self::Budget(args) => budget::run(args, out),
+            Self::Key(args) => key::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Spend(args) => spend::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),
             Self::Convert(args) => convert::run(args, out),
             Self::Price(args) => price::run(args, out),
+            Self::Prune(args) => prune::run(args, out),
             Self::Config(args) => config::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),

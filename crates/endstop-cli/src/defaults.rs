@@ -28,9 +28,9 @@ const FILE_VARIABLE: &str = "ENDSTOP_CONFIG";
 const RESERVED: [&str; 4] =
     ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", crate::budgets::DRAWN_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
-const ACTING: [&str; 6] = ["approve", "cancel", "kill", "pause", "resume", "signal"];
+const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
 /// Tables of the file that are no defaults of options.
-const OTHER_TABLES: [&str; 1] = ["budget"];
+const OTHER_TABLES: [&str; 2] = ["budget", "webhook"];
 
 /// The default of one option of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Defaults {
     /// an option of the command line, or a default of higher precedence, is left out.
     #[must_use]
     pub fn apply(&self, command: Command, args: &[OsString]) -> Command {
-        // What cannot be parsed yet is reported by the parser that has the defaults.
+        // Errors are ignored here: the parser that has the defaults reports them.
         let given = command.clone().ignore_errors(true).try_get_matches_from(args).ok();
         self.apply_at(command, given.as_ref(), &mut Vec::new())
     }
@@ -270,7 +270,7 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
     }
 }
 
-/// The configuration file of the user: that of `ENDSTOP_CONFIG`, else the one below the configuration directory.
+/// The configuration file of the user: that of `ENDSTOP_CONFIG`, or the one in the configuration directory.
 pub(crate) fn file_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(named) = variable(FILE_VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::budgets::state_directory;
 use crate::error::{CliError, ExitMeaning};
-use crate::input::read_text;
+use crate::input::{FileStamp, read_text};
 use crate::limits::MAX_EPOCH_BYTES;
 
 /// The version of the file.
@@ -29,15 +29,7 @@ const LOCK: &str = "kill-epoch.lock";
 pub(crate) struct KillEpoch {
     file: PathBuf,
     epoch: u64,
-    stamp: Option<Stamp>,
-}
-
-/// What differs in a file that was replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: SystemTime,
-    length: u64,
-    inode: u64,
+    stamp: Option<FileStamp>,
 }
 
 /// The kill epoch, and the file of `--kill-file`.
@@ -79,7 +71,7 @@ impl KillEpoch {
                 .with_hint("start it again once the command has ended"));
         }
         let file = directory.join(NAME);
-        let stamp = stamp(&file).ok().flatten();
+        let stamp = FileStamp::of(&file).ok().flatten();
         let epoch = read(&file).map_or(0, |(epoch, _)| epoch);
         Ok(Some(Arc::new(Self { file, epoch, stamp })))
     }
@@ -99,7 +91,7 @@ impl KillEpoch {
 
 impl KillSwitch for KillEpoch {
     fn on(&self) -> Option<String> {
-        match stamp(&self.file) {
+        match FileStamp::of(&self.file) {
             Ok(stamp) if stamp == self.stamp => return None,
             // It was removed: nobody has killed anything by that.
             Ok(None) => return None,
@@ -126,9 +118,9 @@ pub(crate) fn lock() -> Result<Option<EpochLock>, CliError> {
     let failed = |error: io::Error| not_written(&directory, &error);
     create_private_directory(&directory).map_err(failed)?;
     let file = private_file().create(true).append(true).open(directory.join(LOCK));
-    let _lock = file.map_err(failed)?;
-    _lock.lock().map_err(failed)?;
-    Ok(Some(EpochLock { directory, _lock }))
+    let held = file.map_err(failed)?;
+    held.lock().map_err(failed)?;
+    Ok(Some(EpochLock { directory, _lock: held }))
 }
 
 fn not_written(directory: &Path, error: &io::Error) -> CliError {
@@ -169,20 +161,6 @@ fn seconds() -> u64 {
 fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-/// What tells whether the file was replaced. `None` if there is none.
-fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
-    let data = match fs::metadata(path) {
-        Ok(data) => data,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(&data);
-    #[cfg(not(unix))]
-    let inode = 0;
-    Ok(Some(Stamp { modified: data.modified()?, length: data.len(), inode }))
 }
 
 /// The epoch of a file, and why it was begun.

@@ -10,11 +10,11 @@ use endstop::observe::clean_lines;
 /// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitMeaning {
-    /// The work is done, or the answer is yes.
+    /// The work is done, or the check passed.
     Ok,
-    /// The command ran, and its answer is no.
+    /// The command ran, and its check failed.
     AnswerIsNo,
-    /// Wrong arguments or unusable input; the argument parser uses the same code.
+    /// Invalid arguments or unusable input; the argument parser uses the same code.
     Usage,
     /// A limit stopped or paused a run; `timeout` ends with the same code.
     Stopped,
@@ -24,7 +24,7 @@ pub enum ExitMeaning {
     CannotExecute,
     /// There is no such command.
     NotFound,
-    /// Ended by Ctrl-C. Shells report 128 + the number of the signal, which is left to act by itself.
+    /// Ended by Ctrl-C. Shells report 128 + the number of the signal, so this process ends by that signal.
     Interrupted,
 }
 
@@ -62,15 +62,15 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
+                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
                  agent: the run failed)"
             }
-            Self::Usage => "wrong arguments or unusable input",
+            Self::Usage => "invalid arguments or unusable input",
             Self::Stopped => {
-                "a limit stopped the run, or a rule paused it and nobody approved (run, agent)"
+                "a limit stopped the run, or a rule paused it without an approval (run, agent)"
             }
             Self::OwnFailure => {
-                "endstop itself failed, wrong arguments included, or model calls bypassed the gateway (run)"
+                "endstop failed, invalid arguments included, or model calls bypassed the gateway (run)"
             }
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run, doctor)",
@@ -101,7 +101,7 @@ impl ExitMeaning {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
-    /// What went wrong: lower case, no final stop, input in backticks.
+    /// The error: lower case, no final stop, input in backticks.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
@@ -151,7 +151,7 @@ impl CliError {
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
         let mut text = format!("{red}error:{red:#} {}\n", clean_lines(&self.message));
         if let Some(details) = &self.details {
-            // Excerpts of the user's own policies and expressions, with colors of this program.
+            // Excerpts of the user's policies and expressions, with colors of this program.
             text.push_str(details.trim_end_matches('\n'));
             text.push('\n');
         }
@@ -163,7 +163,7 @@ impl CliError {
     }
 }
 
-/// What an error says, with each of its causes that it does not name itself: `cannot open x: no such file`.
+/// The text of an error, with each of its causes that it does not name itself: `cannot open x: no such file`.
 #[must_use]
 pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -179,7 +179,7 @@ pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl From<io::Error> for CliError {
-    /// For writes to standard output, which carry no path. Errors of files are made where the path is known.
+    /// For writes to standard output, which have no path. Errors of files are created by code that knows the path.
     fn from(error: io::Error) -> Self {
         Self::new(format!("cannot write the output: {error}"))
     }

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::error::CliError;
 
@@ -23,6 +24,33 @@ pub(crate) fn read_text(path: &Path, kind: &str, limit: usize) -> Result<String,
         CliError::new(format!("`{shown}` is larger than {most}, the limit of the {kind}"))
             .with_hint(format!("check that `{shown}` is the {kind} you mean"))
     })
+}
+
+/// The state of a file; another one after it was replaced or written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    modified: SystemTime,
+    length: u64,
+    inode: u64,
+}
+
+impl FileStamp {
+    /// That of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn of(path: &Path) -> io::Result<Option<Self>> {
+        let data = match std::fs::metadata(path) {
+            Ok(data) => data,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&data);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Ok(Some(Self { modified: data.modified()?, length: data.len(), inode }))
+    }
 }
 
 /// The text of a stream; `None` if it has more than `limit` bytes, of which no more than one is read.

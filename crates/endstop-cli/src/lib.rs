@@ -17,8 +17,8 @@
 //! assert!(subcommands.find_subcommand("replay").is_some());
 //! ```
 //!
-//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
-//! is said by color alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Color alone never
+//! carries information. To add a subcommand: one file in `command/` and its rows in `command.rs`.
 //!
 //! # Features
 //!
@@ -27,7 +27,7 @@
 //!
 //! # Where next
 //!
-//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/guide/find-limits.md`) and
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/guide/coding-agent.md`, `docs/guide/find-limits.md`) and
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
@@ -39,11 +39,13 @@ pub mod defaults;
 mod epoch;
 pub mod error;
 mod input;
+mod keys;
 mod limits;
 #[cfg(unix)]
 mod live;
 pub mod output;
 pub mod policy_source;
+mod webhook;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -61,6 +63,7 @@ const EXAMPLES: &str = "\
 Examples:
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop demo
+  endstop serve --usd 2 --total-usd 100
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
@@ -80,7 +83,7 @@ Systems: Linux and macOS. On Windows `run` and `demo` are refused, and the rest 
 #[command(
     name = "endstop",
     version,
-    about = "Stop conditions for LLM agents: check them, price them, replay them over transcripts",
+    about = "Stop LLM agents before they overspend or loop",
     after_help = "See `endstop --help` for examples and exit codes.",
     arg_required_else_help = true,
     disable_help_subcommand = false
@@ -96,10 +99,12 @@ struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct GlobalArgs {
-    /// When to color; NO_COLOR in the environment counts as `never` under `auto`
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    /// Color: auto, always or never
+    ///
+    /// NO_COLOR in the environment counts as `never` under `auto`.
+    #[arg(hide_possible_values = true, long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
-    /// Print no progress, notes or warnings on standard error; errors stay
+    /// Print only errors on standard error
     #[arg(short, long, global = true)]
     quiet: bool,
 }
@@ -112,12 +117,12 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line `args` (the program's name first) and says how the process ends.
 ///
-/// A reader of standard output that goes away ends the command quietly with success.
+/// A reader of standard output that disconnects ends the command quietly with code 0.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Errors about the arguments themselves are colored too, so the choice is needed before parsing.
     output::set_color(color_asked_for(&args));
-    // A command that is run may end with any code, so wrong arguments have one of their own there.
+    // A command that is run may exit with any code, so invalid arguments have a separate one there.
     let misused = match first_word(&args) {
         Some("run") => ExitMeaning::OwnFailure,
         _ => ExitMeaning::Usage,
@@ -134,12 +139,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(misused.code());
         }
     };
-    let parsed = with_defaults.try_get_matches_from(args).and_then(|matches| {
+    let parsed = with_defaults.try_get_matches_from(args.clone()).and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
     });
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return usage_answer(&error, misused),
+        Err(error) => return usage_answer(&error, misused, &args),
     };
     output::set_color(cli.global.color);
     output::init(Settings { quiet: cli.global.quiet });
@@ -160,11 +165,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 /// Commands that work with a configuration file that cannot be read.
 const WITHOUT_DEFAULTS: [&str; 6] = ["ps", "show", "cancel", "kill", "pause", "help"];
 
-/// Options of other programs, and what they are called here.
-const GUESSES: &[(&[&str], &str)] = &[
+/// Options of other programs, and their names and example values here.
+const GUESSES: &[(&[&str], &str, &str)] = &[
     (
         &["--max-usd", "--max-cost", "--cost", "--max-budget", "--max-budget-usd", "--dollars"],
-        "--usd 2",
+        "--usd",
+        "2",
     ),
     (
         &[
@@ -175,26 +181,58 @@ const GUESSES: &[(&[&str], &str)] = &[
             "--recursion-limit",
             "--turns",
         ],
-        "--steps 50",
+        "--steps",
+        "50",
     ),
-    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens 200k"),
-    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout 10m"),
+    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens", "200k"),
+    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout", "10m"),
 ];
 
-/// What to write instead of an option that is not there.
-fn guessed(error: &clap::Error) -> Option<&'static str> {
+/// The replacement for an unknown option, with the value that the user gave it, or an example.
+fn guessed(error: &clap::Error, args: &[OsString]) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-    let mut known = GUESSES.iter().filter(|_| is_unknown);
-    known.find(|(names, _)| names.contains(&option.as_str())).map(|(_, right)| *right)
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let (_, right, example) =
+        GUESSES.iter().find(|(names, _, _)| names.contains(&option.as_str()))?;
+    let mut words = args.iter().map_while(|word| word.to_str());
+    let word = words.find(|word| word.split('=').next() == Some(option))?;
+    let value = word.split_once('=').map(|(_, value)| value).or_else(|| words.next());
+    let value = value.filter(|value| value.starts_with(|first: char| first.is_ascii_digit()));
+    Some(format!("write `{right} {}`", value.unwrap_or(example)))
+}
+
+/// One action for an error of the argument parser, if its own text has none.
+fn hint_for(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    if error.kind() == ErrorKind::MissingRequiredArgument && first_word(args) == Some("run") {
+        return Some("put the command last: `endstop run --usd 2 -- my-agent`".to_owned());
+    }
+    guessed(error, args)
+}
+
+/// Quotes input in backticks, as all other messages do. Apostrophes within words stay.
+fn in_backticks(text: &str) -> String {
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    let mut quoted = String::with_capacity(text.len());
+    while let Some(character) = rest.next() {
+        let is_within =
+            before.is_alphabetic() && rest.peek().is_some_and(|next| next.is_alphabetic());
+        quoted.push(if character == '\'' && !is_within { '`' } else { character });
+        before = character;
+    }
+    quoted
 }
 
 /// Prints what the argument parser answers: help and version on standard output, errors on standard error.
-fn usage_answer(answer: &clap::Error, misused: ExitMeaning) -> ExitCode {
+fn usage_answer(answer: &clap::Error, misused: ExitMeaning, args: &[OsString]) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
-        let text = match guessed(answer) {
-            Some(right) => format!("{}\nhint: write `{right}`\n", text.trim_end()),
+        let text = in_backticks(&text);
+        let text = match hint_for(answer, args) {
+            // Its own suggestions are of similar letters, not of the same meaning.
+            Some(hint) => format!("{}\nhint: {hint}\n", text.lines().next().unwrap_or_default()),
             None => text,
         };
         // There is nowhere left to report a standard error that cannot be written.

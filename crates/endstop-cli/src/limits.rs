@@ -7,15 +7,18 @@ pub(crate) const MAX_JSON_BYTES: usize = 64 << 20;
 /// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
 pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
-/// The largest file of keys that is read, in bytes: some ten thousand keys.
+/// The largest file of keys that is read, in bytes: about ten thousand keys.
 pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 
-/// The longest response that the demo's agent reads, in bytes: the scripted model writes some hundred, and the address
-/// may be that of anything else.
+/// The longest response that the demo's agent reads, in bytes: the scripted model writes a few hundred, and the
+/// address may belong to any other server.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 
 /// The longest configuration file that is read, in bytes: a line for each option has some kilobytes.
 pub(crate) const MAX_CONFIG_BYTES: usize = 1 << 20;
+
+/// The longest secret of a webhook that is read, in bytes.
+pub(crate) const MAX_SECRET_BYTES: usize = 4 << 10;
 
 /// The longest file of the kill epoch that is read, in bytes: a number and a reason.
 pub(crate) const MAX_EPOCH_BYTES: usize = 64 << 10;
@@ -29,8 +32,8 @@ pub(crate) const MAX_LISTED_RUNS: usize = 20;
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
 
-/// The longest transcript that is read from standard input, in bytes: it is held in memory, because readers go through
-/// a transcript more than once. The largest recorded sessions have some hundred megabytes.
+/// The longest transcript that is read from standard input, in bytes: it is held in memory, because readers go
+/// through a transcript more than once. The largest recorded sessions have a few hundred megabytes.
 pub(crate) const MAX_PIPED_BYTES: usize = 512 << 20;
 
 /// The most paths that an error names: a shell may have put thousands in place of one pattern.

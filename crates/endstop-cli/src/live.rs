@@ -1,7 +1,8 @@
-//! The registry of live processes: a file and a unix socket for each `endstop run` and `endstop serve` of the user.
+//! The registry of live processes: a file and a unix socket for each `endstop run`, `serve` and `agent` of
+//! the user.
 //!
 //! Both are in a directory that only the user can open. A process that was killed leaves its file behind; the next
-//! look at the registry finds its socket dead and removes both.
+//! read of the registry finds its socket dead and removes both.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,8 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use endstop::runtime::RunHandle;
 use endstop::store::private_file;
-use endstop_gateway::Gateway;
+use endstop_gateway::{Control, RunControl};
 use jiff::Timestamp;
 use nix::unistd::Uid;
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ const SUFFIX: &str = "live.json";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiveProcess {
     pub(crate) pid: u32,
-    /// `run` or `serve`.
+    /// `run`, `serve` or `agent`.
     pub(crate) kind: String,
     /// Its command line, with keys replaced.
     pub(crate) command: String,
@@ -37,7 +39,7 @@ pub(crate) struct LiveProcess {
     pub(crate) socket: PathBuf,
 }
 
-/// What was found in the registry.
+/// The contents of the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// In order of their process ids.
@@ -54,12 +56,12 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // The next look at the registry removes what stays.
+        // The next read of the registry removes the rest.
         let _ = fs::remove_file(&self.file);
     }
 }
 
-/// The user's directory: in the runtime directory, else one for temporary files.
+/// The user's directory: in the runtime directory, or one for temporary files.
 fn directory() -> PathBuf {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match of_user.filter(|path| path.is_absolute() && path.is_dir()) {
@@ -87,13 +89,13 @@ pub(crate) fn socket_path() -> Option<PathBuf> {
     (is_there && is_private(&directory) && path.as_os_str().len() < MAX_SOCKET_PATH).then_some(path)
 }
 
-/// Enters this process with the control socket of its gateway. Without a socket or a place for
+/// Enters this process with its control socket. Without a socket or a place for
 /// the entry, the process runs as usual, and `endstop ps` does not list it.
 pub(crate) fn enter(
     kind: &str,
     command: &str,
     limits: String,
-    gateway: &Gateway,
+    socket: Option<&Path>,
 ) -> Option<Registration> {
     let now = i64::try_from(wall_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let process = LiveProcess {
@@ -102,9 +104,31 @@ pub(crate) fn enter(
         command: command.chars().take(MAX_LIVE_COMMAND).collect(),
         limits,
         started: now.map(|now| now.to_string()).unwrap_or_default(),
-        socket: std::path::absolute(gateway.control_socket()?).ok()?,
+        socket: std::path::absolute(socket?).ok()?,
     };
     register(&process).ok()
+}
+
+/// The run of an agent that can be controlled.
+#[derive(Debug)]
+pub(crate) struct LiveAgent {
+    _registration: Option<Registration>,
+    control: RunControl,
+}
+
+impl LiveAgent {
+    /// Enters this process with the run that it drives. Without a place for a socket, it runs as usual.
+    pub(crate) async fn enter(command: &str, limits: String, run: &RunHandle) -> Option<Self> {
+        let control = Control { socket: Some(socket_path()?), ..Control::default() };
+        let control = RunControl::start(control, run.clone()).await.ok()?;
+        let registration = enter("agent", command, limits, control.socket());
+        Some(Self { _registration: registration, control })
+    }
+
+    /// Those that follow the run see its end.
+    pub(crate) async fn end(self) {
+        self.control.end().await;
+    }
 }
 
 /// Milliseconds since 1970.
@@ -148,7 +172,7 @@ fn register(process: &LiveProcess) -> io::Result<Registration> {
     Ok(Registration { file })
 }
 
-/// Looks at every process of the registry, and removes those that have died.
+/// Checks every process of the registry, and removes those that have died.
 pub(crate) fn look() -> Found {
     let mut found = Found::default();
     for directory in directories() {

@@ -1,5 +1,4 @@
-//! What goes to the terminal: tables, progress, and a standard output that knows
-//! when its reader is gone.
+//! Output for the terminal: tables, progress, and a standard output that knows when its reader is gone.
 //!
 //! Numbers are those of `endstop::core::human`, rounded for reading. Whatever a program reads (`--json`) takes exact values.
 
@@ -27,7 +26,7 @@ pub const NARROW_COLUMNS: u16 = 60;
 /// window's edge, and a fixed width keeps the output the same everywhere.
 pub const PIPE_COLUMNS: u16 = 120;
 
-/// What the global options ask of the output.
+/// The global options for the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// No progress, notes or warnings on standard error.
@@ -114,7 +113,7 @@ impl Stdout {
         }
     }
 
-    /// Whether a write failed because nobody reads any more, as after `| head`.
+    /// Whether a write failed because the reader has gone, as after `| head`.
     #[must_use]
     pub fn reader_is_gone(&self) -> bool {
         self.reader_is_gone
@@ -152,8 +151,7 @@ pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(io::stdout()).map_or(PIPE_COLUMNS, |(width, _)| width.0)
 }
 
-/// The width of running text: that of the terminal on standard output, else what COLUMNS says, else
-/// [`PIPE_COLUMNS`].
+/// The width of running text: that of the terminal on standard output, or that of COLUMNS, or [`PIPE_COLUMNS`].
 #[must_use]
 pub fn page_width() -> usize {
     /// Below this no line of text is readable.
@@ -170,8 +168,8 @@ pub fn error_width() -> usize {
     terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// `text` in lines of at most `columns`, broken between words; lines after the first begin with `hanging`.
-/// A word that is longer than a line has one of its own.
+/// `text` in lines of at most `columns`, broken between words; lines after the first begin with `hanging`. A word
+/// that is longer than a line gets a separate one.
 #[must_use]
 pub fn wrapped(text: &str, columns: usize, hanging: &str) -> String {
     let indent: String = text.chars().take_while(|c| *c == ' ').collect();

@@ -215,3 +215,22 @@ fn doctor_says_the_same_to_machines() {
         (Some(127), &false.into(), &"none".into())
     );
 }
+
+/// The way is by what is added, not by what the program needs elsewhere.
+#[test]
+fn doctor_says_what_the_run_of_the_same_words_does() {
+    let way = |arguments: &[&str]| {
+        let home = Home::new("doctor-way");
+        let (_, said) = home.doctor(&[], &[&["--json"], arguments].concat());
+        let said: Value = serde_json::from_str(&said).unwrap();
+        (said["way"].as_str().unwrap().to_owned(), said["hint"].to_string())
+    };
+    assert_eq!(way(&["--", "opencode", "run", "go"]).0, "variables");
+    assert_eq!(way(&["--", "opencode", "run", "--model", "google/gemini-2.5-pro"]).0, "adapter");
+    assert_eq!(way(&["--", "cline", "go"]).0, "none");
+    assert_eq!(way(&["--upstream", "sim:loop", "--", "cline", "go"]).0, "adapter");
+    assert_eq!(way(&["--", "llm", "-m", "gpt-4o", "go"]).0, "variables");
+    let (way, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
+    assert_eq!(way, "none");
+    assert!(hint.contains("--intercept"), "{hint}");
+}

@@ -24,7 +24,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
     assert_data_eq!(
         stderr,
         str![[r#"
-warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
+warning: `scripted` has no price, so no cost limit applies; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
 model scripted, stops at 50 steps or 10m (the default; set others with --usd,
   --steps, --tokens, --timeout, --stop or --policy)
 completed · 1 step · 46 tokens · cost unknown · [..] · run [..]
@@ -109,7 +109,7 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
         (&["x"], "hint: try it offline: `endstop agent --model scripted \"hello\"`"),
         (&["-m", "scripted"], "error: missing prompt"),
         (&["-m", "scripted", "  "], "error: missing prompt"),
-        (&["-m", "scripted:fast", "x"], "error: there is no model `scripted:fast`"),
+        (&["-m", "scripted:fast", "x"], "error: no model `scripted:fast`"),
         (&["-m", "nobody/x", "x"], "error: unknown provider `nobody`"),
         (&["-m", "replay:nowhere.jsonl", "x"], "nowhere.jsonl"),
         (
@@ -141,11 +141,8 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
             &["-m", "scripted", "--resume", "../x", "x"],
             "hint: `endstop agent --runs` lists the runs",
         ),
-        (
-            &["-m", "scripted", "--resume", "not-there", "x"],
-            "error: there is no stored run `not-there`",
-        ),
-        (&["-m", "scripted", "--resume", "last"], "error: there is no stored run"),
+        (&["-m", "scripted", "--resume", "not-there", "x"], "error: no stored run `not-there`"),
+        (&["-m", "scripted", "--resume", "last"], "error: no stored run"),
     ];
     for (arguments, expected) in cases {
         let (stdout, stderr) = place.ends_with(2, arguments);

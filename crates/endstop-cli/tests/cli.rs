@@ -165,3 +165,19 @@ fn the_guide_to_ci_has_the_table_of_exit_codes() {
         assert!(page.contains(&row), "docs/guide/ci.md lacks the row `{row}`");
     }
 }
+
+#[test]
+fn short_help_has_one_line_per_option_and_per_command() {
+    let mut root = endstop_cli::command();
+    root.build();
+    let mut commands = vec![root];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().cloned());
+        let name = command.get_name().to_owned();
+        let help = command.term_width(80).render_help().to_string();
+        let (_, lists) = help.split_once("Usage:").unwrap();
+        let continued = lists.lines().filter(|line| line.starts_with("          "));
+        assert_eq!(continued.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{name}: {help}");
+    }
+}

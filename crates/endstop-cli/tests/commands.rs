@@ -102,7 +102,7 @@ fn replay_says_that_claude_code_costs_are_lower_bounds() {
 fn finding_nothing_is_said() {
     let output = endstop(&["replay", "docs", "--json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("error: there is no run in `docs`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: no run in `docs`"), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["runs"], 0);
     assert_eq!(report["warnings"][0]["kind"], "no_runs");
@@ -285,6 +285,6 @@ fn what_is_no_transcript_is_an_error_when_it_is_named() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     assert!(said.contains("Cargo.toml: not read, of no known format"), "{said}");
-    assert!(said.contains("`endstop replay --formats` lists what is read"), "{said}");
+    assert!(said.contains("`endstop replay --formats` lists the formats"), "{said}");
     assert_eq!(endstop(&["replay", "no/such/directory"]).status.code(), Some(2));
 }

@@ -307,6 +307,97 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
 }
 
 #[test]
+fn an_agent_is_listed_followed_to_its_end_and_killed() {
+    let user = User::new("agent");
+    let pause = user.0.join("pause");
+    std::fs::write(&pause, "lunch\n").unwrap();
+    let mut agent = user.command(&["agent", "--model", "scripted:loop", "--steps", "100000"]);
+    agent.args(["--no-store", "--pause-file"]).arg(&pause).arg("go");
+    let mut agent = agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = user.run_that("paused", |run| !run["waits_for"].is_null());
+    assert_eq!(
+        (run["kind"].as_str(), run["pid"].as_u64()),
+        (Some("agent"), Some(agent.id().into()))
+    );
+    let id = run["run"].as_str().unwrap();
+
+    let mut tail = user.command(&["tail", id, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut event = |wanted: &str| -> Value {
+        loop {
+            let line = lines.next().unwrap().unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["event"] == wanted {
+                return value;
+            }
+        }
+    };
+    assert!(event("paused")["text"].as_str().unwrap().ends_with(": lunch"));
+    user.succeeds(&["kill", id, "--why", "enough"]);
+    assert_ne!(agent.wait().unwrap().code(), Some(0));
+    let end = loop {
+        let status = event("status");
+        if status["status"] == "stopped" {
+            break status;
+        }
+    };
+    assert_eq!(end["reason"], "user_requested");
+    assert!(end["text"].as_str().unwrap().starts_with("enough (killed by "), "{end}");
+    assert_eq!(tail.wait().unwrap().code(), Some(0));
+    assert!(user.runs().is_empty());
+}
+
+#[test]
+fn the_runs_of_a_budget_are_killed_together_and_none_begins_after_that() {
+    let user = User::new("kill-budget");
+    let (mut gateway, listening) = serve(&user, &["--steps", "100", "--budget", "$5 per day"]);
+    let base = listening["address"].as_str().unwrap();
+    let agent = |run: &str| {
+        let mut command = user.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/{run}")).output().unwrap()
+    };
+    agent("first");
+    let said = user.succeeds(&["kill", "--budget", "other"]);
+    assert_eq!(said, "killed 0 runs in 1 process; no call of them is admitted there\n");
+    let said = user.succeeds(&["kill", "--budget", "me", "--why", "bill"]);
+    assert_eq!(said, "killed 1 run in 1 process; no call of them is admitted there\n");
+    agent("second");
+    let runs = user.runs();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let begun = run["run"] == "first";
+        assert!(run["status"] == "stopped" && (run["steps"].as_u64() > Some(0)) == begun, "{run}");
+    }
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
+fn old_runs_that_have_ended_are_pruned_and_others_stay() {
+    let user = User::new("prune");
+    let policy = user.0.join("policy.toml");
+    std::fs::write(&policy, "[stop]\nend = 'steps >= 9'\n[pause]\nask = 'steps >= 1'\n").unwrap();
+    let agent = ["agent", "--model", "scripted:loop", "go"];
+    assert_eq!(user.run(&[&agent[..], &["--steps", "2"]].concat()).0, Some(124));
+    assert_eq!(
+        user.run(&[&agent[..], &["--policy", policy.to_str().unwrap()]].concat()).0,
+        Some(124)
+    );
+    let stored = || -> Vec<String> {
+        let all: Value =
+            serde_json::from_str(&user.succeeds(&["agent", "--runs", "--json"])).unwrap();
+        let runs = all["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(stored(), ["paused", "stopped"]);
+    user.succeeds(&["prune", "--older-than", "1h"]);
+    assert_eq!(user.succeeds(&["prune", "--older-than", "0s", "--dry-run"]).lines().count(), 1);
+    assert_eq!(stored().len(), 2);
+    user.succeeds(&["prune", "--older-than", "0s"]);
+    assert_eq!(stored(), ["paused"]);
+}
+
+#[test]
 fn killing_all_where_nothing_runs_is_no_success() {
     let user = User::new("none");
     let (code, out, error) = user.run(&["kill", "--all"]);

@@ -122,7 +122,7 @@ fn what_cannot_be_read_or_written_is_an_error() {
     for (arguments, expected) in [
         (
             &["convert", "nothing", "--to", "atif"][..],
-            "warning: nothing: no transcript is in this directory\nerror: there is no run in `nothing`\n",
+            "warning: nothing: no transcript is in this directory\nerror: no run in `nothing`\n",
         ),
         (&["convert", "absent", "--to", "atif"], "warning: absent: cannot be read: "),
         (&["convert", "nothing", "--to", "csv"], "error: invalid value 'csv' for '--to <FORMAT>'"),

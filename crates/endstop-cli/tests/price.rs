@@ -86,7 +86,7 @@ fn input_that_cannot_be_read_says_why() {
         ),
         (&["x", "--usage=-"], "{}", "error: not a usage report of a known shape\n"),
         (&["--usage=-"], "{\"prompt_tokens\":1}", "error: `completion_tokens` is missing\n"),
-        (&[], "", "error: no model is named\n"),
+        (&[], "", "error: missing model\n"),
         (&["gpt-5", "--prices=-"], "[]", "error: `-`: the price file names no model\n"),
         (
             &["gpt-5", "--usage=-"],

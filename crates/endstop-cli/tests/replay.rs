@@ -205,7 +205,7 @@ fn what_is_not_read_is_counted_and_named() {
     // With nothing beside it, it is an error, which the JSON tells too.
     let (code, warnings, said) = unread(&[&empty]);
     assert_eq!((code, warnings), (Some(2), vec![of("no_runs", 1)]));
-    assert!(said.contains("error: there is no run in `"), "{said}");
+    assert!(said.contains("error: no run in `"), "{said}");
     let (code, warnings, _) = unread(&["/nonexistent.jsonl"]);
     assert_eq!((code, warnings), (Some(2), vec![of("unreadable", 1)]));
     for mode in [vec!["--sweep", "steps=1,2"], vec!["--suggest"]] {
@@ -238,7 +238,7 @@ fn standard_input_is_a_transcript_like_any_other() {
         let nothing = piped(&[command.as_slice(), &["-"]].concat(), b"no transcript");
         assert_eq!(nothing.status.code(), Some(2), "{command:?}");
         let said = stderr(&nothing);
-        assert!(said.contains("error: there is no run in standard input"), "{said}");
+        assert!(said.contains("error: no run in standard input"), "{said}");
     }
 }
 
@@ -317,6 +317,24 @@ fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
 }
 
 #[test]
+fn a_sweep_whose_limits_lose_more_than_they_save_does_not_say_that_they_save_nothing() {
+    let (won, failed) =
+        (session("s1", "claude-sonnet-4-5", 9), session("s2", "claude-sonnet-4-5", 1));
+    let directory = files("loses-more", &[("s1.jsonl", &won), ("s2.jsonl", &failed)]);
+    let outcomes = format!("{directory}/outcomes.txt");
+    std::fs::write(&outcomes, "{\"s1\": true, \"s2\": false}").unwrap();
+    let sweep = |values: &str| {
+        let arguments = ["replay", "--outcomes", &outcomes, "--sweep", values, &directory];
+        stdout(&endstop(&arguments))
+    };
+    // Of ten calls five limit to five of the nine: 40% for every success.
+    let said = sweep("steps=5,20");
+    assert!(said.contains("Every limit that saves anything loses as large a share"), "{said}");
+    let said = sweep("steps=20,30");
+    assert!(said.contains("None of these limits would have saved anything."), "{said}");
+}
+
+#[test]
 fn runs_of_equal_ids_are_told_apart_by_their_files() {
     let (short, long) =
         (session("s1", "claude-sonnet-4-5", 2), session("s1", "claude-sonnet-4-5", 9));
@@ -387,7 +405,7 @@ fn a_suggestion_is_a_policy_that_is_bounded() {
 fn nothing_is_suggested_from_no_runs() {
     let output = endstop(&["replay", "docs", "--quiet", "--suggest"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there is no run in `docs`"));
+    assert!(stderr(&output).contains("no run in `docs`"));
 }
 
 /// The sample's runs as an earlier replay told of them, with every number under a key changed.
@@ -441,7 +459,7 @@ fn no_runs_are_no_answer_to_drift() {
     let path = baseline("runs.json", "steps", |steps| steps);
     let output = endstop(&["replay", "docs", "--quiet", "--drift", &path]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there is no run in `docs`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no run in `docs`"), "{}", stderr(&output));
 }
 
 #[test]

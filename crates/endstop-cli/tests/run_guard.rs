@@ -8,11 +8,15 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
+
+#[path = "support/scripted_run.rs"]
+mod scripted_run;
+
+use scripted_run::Run;
 
 /// Opens a tunnel through the proxy of the environment, as clients do, and says how it was answered. Then it sends
 /// the bytes that a second argument names, and prints what comes back.
@@ -42,50 +46,14 @@ if len(sys.argv) > 2:
 /// One call through the gateway.
 const CALL: &str = "\"$AGENT\" demo-agent --iterations 1 --searches 1 >/dev/null";
 
-struct Run {
-    output: Output,
-    told: Value,
-}
-
-impl Run {
-    fn stdout(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-    }
-
-    /// In one line.
-    fn stderr(&self) -> String {
-        let text = String::from_utf8_lossy(&self.output.stderr);
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-
-    fn code(&self) -> Option<i32> {
-        self.output.status.code()
-    }
-}
-
 /// Runs a script over the scripted model; `connect HOST:PORT [HEX]` is `CONNECT`. `proxy` is that of the environment.
 fn run(test: &str, flags: &[&str], script: &str, proxy: Option<&str>) -> Run {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_guard").join(test);
-    drop(std::fs::remove_dir_all(&directory));
-    std::fs::create_dir_all(&directory).unwrap();
-    let file = directory.join("run.json");
-    let helper = directory.join("connect.py");
-    std::fs::write(&helper, CONNECT).unwrap();
-    let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let mut command = Command::new(endstop);
-    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
-    {
-        command.env_remove(name);
-    }
-    command.env_remove("NO_PROXY").env_remove("no_proxy").env_remove("NODE_USE_ENV_PROXY");
+    let directory = scripted_run::directory("run_guard", test);
+    let mut command = scripted_run::endstop();
     proxy.map(|proxy| command.env("HTTPS_PROXY", proxy));
-    command.env("AGENT", endstop).env("HELPER", &helper).stdin(Stdio::null());
-    command.args(["run", "--upstream", "sim", "--json-file", file.to_str().unwrap()]).args(flags);
-    let script = format!("connect() {{ python3 \"$HELPER\" \"$@\"; }}\n{script}");
-    let output = command.args(["--", "/bin/sh", "-c", &script]).output().unwrap();
-    let text = std::fs::read_to_string(&file);
-    let text = text.unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    Run { output, told: serde_json::from_str(&text).unwrap() }
+    command.env("AGENT", snapbox::cmd::cargo_bin!("endstop"));
+    command.args(["run", "--upstream", "sim"]).args(flags);
+    scripted_run::run(command, &directory, "connect", CONNECT, script)
 }
 
 /// A server that sends back what it gets; its port.
@@ -300,9 +268,7 @@ fn entries_of_no_proxy_that_take_model_hosts_out_are_said() {
 
 #[test]
 fn a_command_that_was_started_although_its_calls_go_elsewhere_is_not_ended() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_guard").join("elsewhere");
-    drop(std::fs::remove_dir_all(&directory));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = scripted_run::directory("run_guard", "elsewhere");
     let (file, program) = (directory.join("run.json"), directory.join("claude"));
     std::fs::write(directory.join("connect.py"), CONNECT).unwrap();
     let connect =
@@ -310,9 +276,8 @@ fn a_command_that_was_started_although_its_calls_go_elsewhere_is_not_ended() {
     std::fs::write(&program, format!("#!/bin/sh\n{connect}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (proxy, _) = proxy();
-    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.env_remove("NO_PROXY").env_remove("no_proxy").env("HTTPS_PROXY", proxy);
-    command.env("HOME", &directory).env("CLAUDE_CODE_USE_BEDROCK", "1").stdin(Stdio::null());
+    let mut command = scripted_run::endstop();
+    command.env("HTTPS_PROXY", proxy).env("HOME", &directory).env("CLAUDE_CODE_USE_BEDROCK", "1");
     command.args(["run", "--timeout", "1h", "--guard-wait", "0s", "--json-file"]).arg(&file);
     let output = command.arg("--").arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -5,9 +5,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
+#[path = "support/scripted_run.rs"]
+mod scripted_run;
+
+use scripted_run::Run;
 
 /// A client with addresses of its own; it prints the status of each answer.
 const CLIENT: &str = r#"
@@ -26,68 +29,24 @@ for url, body in list(bodies.items()) * int(sys.argv[1]):
         print(error, flush=True)
 "#;
 
-struct Run {
-    output: Output,
-    told: Value,
-    directory: PathBuf,
-}
-
-impl Run {
-    fn stdout(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-    }
-
-    /// In one line.
-    fn stderr(&self) -> String {
-        let text = String::from_utf8_lossy(&self.output.stderr);
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// Runs a script over the scripted model; `client N` makes 2 N calls. All files of the run are in the test's directory.
-fn run(test: &str, flags: &[&str], script: &str) -> Run {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_intercept").join(test);
-    drop(std::fs::remove_dir_all(&directory));
-    std::fs::create_dir_all(&directory).unwrap();
-    let (file, helper) = (directory.join("run.json"), directory.join("client.py"));
-    std::fs::write(&helper, CLIENT).unwrap();
-    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    for name in [
-        "HTTPS_PROXY",
-        "https_proxy",
-        "ALL_PROXY",
-        "all_proxy",
-        "NO_PROXY",
-        "no_proxy",
-        "SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "OPENAI_BASE_URL",
-        "ENDSTOP_BASE_URL",
-    ] {
-        command.env_remove(name);
-    }
-    for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR"] {
+/// Runs a script over the scripted model; `client N` makes 2 N calls. All files of the run are in the directory that comes
+/// back.
+fn run(test: &str, flags: &[&str], script: &str) -> (Run, PathBuf) {
+    let directory = scripted_run::directory("run_intercept", test);
+    let mut command = scripted_run::endstop();
+    for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR", "PLACE"] {
         command.env(name, &directory);
     }
-    command.env("HELPER", &helper).env("PLACE", &directory).stdin(Stdio::null());
-    command
-        .args(["run", "--upstream", "sim:loop", "--intercept", "--json-file"])
-        .arg(&file)
-        .args(flags);
-    let script = format!("client() {{ python3 \"$HELPER\" \"$@\"; }}\n{script}");
-    let output = command.args(["--", "/bin/sh", "-c", &script]).output().unwrap();
-    let text = std::fs::read_to_string(&file);
-    let text = text.unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    Run { output, told: serde_json::from_str(&text).unwrap(), directory }
+    command.args(["run", "--upstream", "sim:loop", "--intercept"]).args(flags);
+    let run = scripted_run::run(command, &directory, "client", CLIENT, script);
+    (run, directory)
 }
 
 #[test]
 fn a_program_with_its_providers_own_addresses_is_stopped_and_that_is_said() {
-    let run = run("stopped", &["--steps", "3"], "client 3; echo \"<$OPENAI_BASE_URL>\"");
+    let (run, _) = run("stopped", &["--steps", "3"], "client 3; echo \"<$OPENAI_BASE_URL>\"");
     let stderr = run.stderr();
-    assert_eq!(run.output.status.code(), Some(124), "{stderr}");
+    assert_eq!(run.code(), Some(124), "{stderr}");
     assert_eq!(run.told["upstream_calls"], 3, "{}{stderr}", run.stdout());
     assert!(run.stdout().ends_with("<>\n"), "{}", run.stdout());
     let guard = &run.told["guard"];
@@ -102,12 +61,24 @@ fn a_program_with_its_providers_own_addresses_is_stopped_and_that_is_said() {
 #[test]
 fn a_program_that_does_not_trust_the_certificate_is_said_and_ended() {
     let script = "SSL_CERT_FILE=/dev/null client 1; exec sleep 600";
-    let run = run("distrust", &["--guard-wait", "1s", "-q"], script);
+    let (run, _) = run("distrust", &["--guard-wait", "1s", "-q"], script);
     let stderr = run.stderr();
-    assert_eq!(run.output.status.code(), Some(125), "{stderr}");
+    assert_eq!(run.code(), Some(125), "{stderr}");
     assert!(stderr.contains("does not trust the certificate of this run"), "{stderr}");
     assert_eq!(run.told["upstream_calls"], 0);
     assert!(run.told["guard"]["untrusted"]["api.openai.com"].as_u64().unwrap() >= 1, "{stderr}");
+}
+
+/// Its end and its last connection come at the same time.
+#[test]
+fn a_program_that_does_not_trust_the_certificate_and_ends_at_once_is_said() {
+    let (run, _) = run("distrust-end", &["-q"], "SSL_CERT_FILE=/dev/null client 1");
+    let stderr = run.stderr();
+    assert_eq!(run.told["upstream_calls"], 0);
+    for host in ["api.openai.com", "api.anthropic.com"] {
+        assert_eq!(run.told["guard"]["untrusted"][host], 1, "{stderr}");
+    }
+    assert!(stderr.contains("it does not trust the certificate of this run"), "{stderr}");
 }
 
 #[test]
@@ -115,13 +86,13 @@ fn no_key_is_ever_on_disk_and_the_certificates_go_with_the_run() {
     let script = "client 1; stat -c %a \"$SSL_CERT_FILE\" \"$(dirname \"$SSL_CERT_FILE\")\"; \
         grep -rlI 'BEGIN.*PRIVATE KEY' \"$PLACE\" /proc/self/environ | grep -v live.json; grep -c BEGIN \"$NODE_EXTRA_CA_CERTS\"; \
         echo \"$SSL_CERT_FILE\"";
-    let run = run("keys", &[], script);
+    let (run, directory) = run("keys", &[], script);
     let stdout = run.stdout();
     let lines: Vec<&str> = stdout.lines().collect();
     let [_, _, "600", "700", "1", bundle] = lines.as_slice() else {
         panic!("{stdout}{}", run.stderr())
     };
-    assert!(Path::new(bundle).starts_with(&run.directory), "{bundle}");
+    assert!(Path::new(bundle).starts_with(&directory), "{bundle}");
     assert!(!Path::new(bundle).parent().unwrap().exists(), "{bundle}");
 }
 

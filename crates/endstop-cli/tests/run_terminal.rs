@@ -240,6 +240,22 @@ fn a_screen_that_the_command_draws_is_told_of_the_stop_before_the_signal_and_of_
 }
 
 #[test]
+fn a_screen_is_told_again_when_the_grace_is_over() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = "trap 'heard=1; printf heard' TERM; stty raw -echo; printf 'drawn'; \
+                  until [ \"$heard\" ]; do sleep 0.1; done; stty sane; printf 'over'";
+    let arguments = ["run", "--timeout", "2s", "--grace", "1s", "--", "/bin/sh", "-c", script];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    assert_eq!(terminal.code(), Some(124));
+    let seen = terminal.seen();
+    let (told, _) = seen.split_once("heard").unwrap();
+    let screen = told.split_once("drawn").unwrap().1;
+    let (stop, end) = screen.split_once("command has 1s to end\r\n").unwrap();
+    assert!(stop.contains("stopped: time_limit"), "{seen:?}");
+    assert!(end.contains("the command has not ended by itself and is ended now\r\n"), "{seen:?}");
+}
+
+#[test]
 fn the_status_line_follows_the_size_of_the_terminal() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let arguments =

@@ -103,7 +103,7 @@ impl Listening {
 
     fn steps(&self, run: &str) -> u64 {
         let (_, told) = self.ask("GET", &format!("/endstop/v1/runs/{run}"), "").unwrap();
-        if told["error"] == "there is no such run" {
+        if told["error"] == "no such run" {
             return 0;
         }
         told["report"]["totals"]["steps"].as_u64().unwrap_or_else(|| panic!("{told}"))

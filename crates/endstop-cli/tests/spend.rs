@@ -65,7 +65,9 @@ fn days_projects_and_models_add_up_and_copies_count_once() {
         rows.iter().map(|row| row["day"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(days(&[]), ["2026-01-10", "2026-01-12"]);
-    assert_eq!(days(&["--timezone", "+01:00"]), ["2026-01-11", "2026-01-13"]);
+    for zone in ["+01:00", "Europe/Berlin"] {
+        assert_eq!(days(&["--timezone", zone]), ["2026-01-11", "2026-01-13"], "{zone}");
+    }
     assert_eq!(days(&["--since", "2026-01-11"]), ["2026-01-12"]);
     let projects = spend(&root, &["--by", "project"]);
     assert_eq!(projects["rows"][0]["project"], "-home-me-shop");

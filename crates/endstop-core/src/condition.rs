@@ -65,7 +65,7 @@ pub enum Condition {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Comparison {
-    /// What is measured.
+    /// The gauge that it compares.
     pub gauge: Gauge,
     /// How it is compared.
     pub op: CompareOp,

@@ -1,4 +1,4 @@
-//! What is counted of a run: the counters by name.
+//! The counters of a run, by name.
 
 /// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

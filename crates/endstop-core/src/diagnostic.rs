@@ -1,4 +1,4 @@
-//! What a reader says about a text it cannot accept: where, why in one line, and what to do.
+//! The error of a reader for a text it cannot accept: where, why in one line, and what to do.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -104,7 +104,7 @@ pub fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| format!("did you mean `{name}`?"))
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours. O(n·m), on names of at most 64 characters.
+/// Insertions, deletions, substitutions and swaps of adjacent characters. O(n·m), on names of at most 64 characters.
 fn edit_distance(a: &str, b: &str) -> usize {
     let a: alloc::vec::Vec<char> = a.chars().take(64).collect();
     let b: alloc::vec::Vec<char> = b.chars().take(64).collect();

@@ -1,22 +1,22 @@
-//! What a run answers, and where it stands.
+//! The directives of a run, and its status.
 
 use serde::{Deserialize, Serialize};
 
 use crate::signal::StopReason;
 
-/// What the driver does next.
+/// The next act of the driver.
 ///
 /// See the example of [`Run`](crate::Run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Directive {
-    /// Go on; what was announced has begun.
+    /// Continue; the announced act has begun.
     Proceed,
     /// The announced thing does not start and gets a typed result; the run continues. It is a separate directive,
     /// because a sub-agent that is too deep, or a tool call in the wrap-up, must not end the run.
     Refuse,
     /// Drop the reply and ask the model again, within the same step.
     Retry,
-    /// Begin the announced step as the last one: tools off, the model is told to answer with what it has.
+    /// Begin the announced step as the last one: tools off, and the driver asks the model for a final answer.
     Finish,
     /// Save and wait for a person: what was announced does not begin.
     Pause,
@@ -33,7 +33,7 @@ impl Directive {
         matches!(self, Self::Proceed | Self::Finish | Self::Retry)
     }
 
-    /// Whether the run is to stop.
+    /// Whether the run must stop.
     #[must_use]
     pub const fn stops(self) -> bool {
         matches!(self, Self::Stop | Self::Abort)
@@ -59,7 +59,7 @@ pub enum Status {
     InProgress,
     /// A person decides.
     Paused,
-    /// Ended by itself, or at a condition that means "done".
+    /// Ended naturally, or at a condition that means "done".
     Completed,
     /// Made to stop.
     Stopped,

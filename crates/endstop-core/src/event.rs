@@ -34,7 +34,7 @@ pub struct Event<'a> {
     pub wall: WallTime,
     /// Whether the run itself or one of its descendants did it.
     pub source: Source,
-    /// What happened.
+    /// The kind.
     pub kind: EventKind<'a>,
 }
 
@@ -57,7 +57,7 @@ pub enum Source {
     Descendant,
 }
 
-/// What happened. Names and order follow the life of a step.
+/// The kinds of events. Names and order follow the life of a step.
 ///
 /// See the example of [`Event`].
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +70,7 @@ pub enum EventKind<'a> {
         /// Nesting depth; the root is 0.
         depth: u32,
     },
-    /// A user's message was added to the conversation. Repeats, cycles, `no_progress` and `stale`
-    /// start afresh.
+    /// A user's message was added to the conversation. Repeats, cycles, `no_progress` and `stale` start over.
     UserMessage,
     /// A step is about to begin: one model call and the tool calls that it asks for. A checkpoint.
     StepBegin,
@@ -82,10 +81,10 @@ pub enum EventKind<'a> {
         /// a rule of a parent sees the money of its sub-agents as [`EventKind::Reserve`] against `cost`.
         next_cost: Option<Cost>,
     },
-    /// What a model request may spend at most, with what is held by the requests in flight of the run and
-    /// its descendants: announced before [`EventKind::AttemptBegin`]. A checkpoint that counts nothing. Stop
-    /// rules see what is settled with this on top: a limit admits exactly itself, and what would pass it is
-    /// refused. The own share grows only if the event is the run's own.
+    /// The most that a model request may spend, including the holds of the requests in flight of the run and its
+    /// descendants: announced before [`EventKind::AttemptBegin`]. A checkpoint that counts nothing. Stop rules see
+    /// settled amounts plus this: a limit admits exactly itself, and a request that would exceed it is refused. The
+    /// own share grows only if the event is the run's own.
     ///
     /// Announced by the run itself between steps, it is what the next ordinary step and the wrap-up after it
     /// may spend. Then it refuses nothing; the next own step begins as the wrap-up if that would no longer
@@ -95,23 +94,23 @@ pub enum EventKind<'a> {
         input_tokens: u64,
         /// Output tokens.
         output_tokens: u64,
-        /// Money; where it is not known, `on_unpriced` of the policy says what that means: its rates, if
-        /// it has some, are taken for all these tokens.
+        /// Money. If it is unknown, `on_unpriced` of the policy decides: its rates, if it has some, are taken for all
+        /// these tokens.
         cost: Option<Cost>,
     },
-    /// The model's words, streamed or whole. Reasoning is not among them. A checkpoint.
+    /// A piece of the model response's text, streamed or complete. Reasoning is not part of it. A checkpoint.
     Piece {
         /// The text; any split is allowed, also inside a character's bytes as the caller sees fit to join.
         text: &'a str,
     },
-    /// A model request failed. What it spent is settled. The words it produced are dropped.
+    /// A model request failed. Its usage is settled. Its text is dropped.
     AttemptFailed {
         /// Tokens that were charged; `None` where failing costs nothing.
         usage: Option<TokenUsage>,
         /// Money that was charged; `None` where failing costs nothing.
         cost: Option<Cost>,
     },
-    /// A model request succeeded. What it spent is settled. A checkpoint. A run whose own replies come without
+    /// A model request succeeded. Its usage is settled. A checkpoint. A run whose own replies arrive without
     /// [`EventKind::StepBegin`] is stopped, see [`Run::observe`](crate::Run::observe).
     Reply {
         /// The model that answered.
@@ -125,15 +124,15 @@ pub enum EventKind<'a> {
         /// How many tool calls the reply asks for, malformed ones included.
         tool_calls: u32,
     },
-    /// A call of a tool that declares a cost of its own is about to be dispatched: announced before
-    /// [`EventKind::ToolBegin`]. A checkpoint that counts nothing. Money is compared, tokens are not: they are the model's.
-    /// Stop rules see what is settled with both amounts on top, as for [`EventKind::Reserve`].
+    /// A call of a tool that declares a cost is about to be dispatched: announced before [`EventKind::ToolBegin`]. A
+    /// checkpoint that counts nothing. Money is compared, tokens are not: they are the model's. Stop rules see
+    /// settled amounts plus both of these, as for [`EventKind::Reserve`].
     ToolReserve {
         /// The tool's name.
         tool: &'a str,
         /// The most that the call can cost.
         cost: Money,
-        /// What is held for other calls in flight, of the run and its descendants.
+        /// The holds of other calls in flight, of the run and its descendants.
         held: Money,
     },
     /// A tool call is about to be dispatched. A checkpoint.
@@ -141,8 +140,8 @@ pub enum EventKind<'a> {
         /// The tool's name.
         tool: &'a str,
     },
-    /// A dispatched tool call has cost money of its own. It is settled, and compared before the next call that can
-    /// cost something. At most one for each call, before its [`EventKind::ToolEnd`].
+    /// A dispatched tool call has cost money. The cost is settled, and compared before the next call that can cost
+    /// something. At most one for each call, before its [`EventKind::ToolEnd`].
     ToolCost {
         /// The tool's name.
         tool: &'a str,
@@ -196,7 +195,7 @@ pub enum EventKind<'a> {
     },
     /// A person cancelled the run. Latches as `user_requested`; cannot be overridden. A checkpoint.
     Cancel {
-        /// What the person said, if anything.
+        /// The person's message, if any.
         message: &'a str,
     },
     /// The kill switch was turned on. Latches; cannot be overridden. A checkpoint.
@@ -207,10 +206,10 @@ pub enum EventKind<'a> {
     /// A tool, a hook, a parent or the driver raised a stop signal. Latches until it is overridden. A
     /// checkpoint.
     StopRaised {
-        /// The signal, kept whole.
+        /// The complete signal.
         signal: &'a StopSignal,
     },
-    /// A hook or a person asks to go on in spite of the signals that stand.
+    /// A hook or a person asks to continue despite the current signals.
     ContinuationRequested {
         /// Who asks; kept in the override history.
         by: &'a str,
@@ -255,9 +254,9 @@ pub enum EventKind<'a> {
     },
     /// A timer fired. A checkpoint.
     Tick,
-    /// The run is over for a reason of its own.
+    /// The run is over for another reason than a rule.
     RunEnd {
-        /// Whether it succeeded, where that is known.
+        /// Whether it succeeded, if known.
         succeeded: Option<bool>,
     },
 }

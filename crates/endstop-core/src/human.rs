@@ -24,7 +24,7 @@ pub enum Rounding {
     Down,
 }
 
-/// Returns money in cents, and below $0.10 with two digits that count: `$1.75`, `$1,234.50`, `$0.0046`.
+/// Returns money in cents, and amounts under $0.10 with two significant digits: `$1.75`, `$1,234.50`, `$0.0046`.
 ///
 /// ```
 /// use endstop_core::human::money;

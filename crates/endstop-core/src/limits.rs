@@ -1,4 +1,4 @@
-//! Limits of the core, each with its reason. What comes from outside is held to them where it is read.
+//! Limits of the core, each with its reason. Outside input is checked against them where it is read.
 
 /// Deepest nesting of a condition that is accepted when read: enough for any policy written by hand, and
 /// small enough that every recursive walk is safe.
@@ -11,7 +11,7 @@ pub const MAX_TEXT: usize = 64 * 1024;
 pub const MAX_FILE: usize = 1024 * 1024;
 /// Most rules of a policy that are accepted when read: each is judged at every checkpoint.
 pub const MAX_RULES: usize = 256;
-/// Longest rule id, in bytes: it stands in every signal and trip record.
+/// Longest rule id, in bytes: every signal and trip record contains it.
 pub const MAX_RULE_ID: usize = 128;
 /// How often in a row a rule may be overridden, unless it says otherwise: a critic may ask for a correction more than
 /// once, and a hook that always asks does not void the limit.
@@ -36,7 +36,7 @@ pub const MAX_READ_DOLLARS: u64 = 9_000_000;
 
 /// Most raised signals that are kept; more than a handful is a driver that does not stop.
 pub(crate) const MAX_RAISED: usize = 64;
-/// Leaves that a signal's message tells of: it is one line.
+/// Leaves that a signal's message lists: it is one line.
 pub(crate) const MAX_LEAVES_IN_MESSAGE: usize = 3;
 
 /// Longest string or pattern in a condition, in bytes: names, phrases and patterns are short, and the matcher's
@@ -50,17 +50,18 @@ pub(crate) const MAX_BUILD_BYTES: usize = 16 * 1024 * 1024;
 /// Largest automaton before it is made deterministic, in bytes: `\w{200}{200}` would take seconds to build.
 pub(crate) const MAX_NFA_BYTES: usize = 1024 * 1024;
 
-/// Distinct tool results that are remembered: a run that repeats itself over more than these is not found, and the
-/// memory is 32 KiB for the digests and 16 KiB for their index.
+/// Distinct tool results that are kept: a run that repeats itself over more than these is not found, and the memory
+/// is 32 KiB for the digests and 16 KiB for their index.
 pub(crate) const DISTINCT_RESULTS: usize = 4_096;
 /// The longest period that counts as a cycle: longer ones are rarely loops.
 pub(crate) const CYCLE_PERIOD: usize = 4;
-/// Halves of stale steps below which there is no share of them: looking at something again, and once more, is checking. A
-/// step that only failed again counts one half, because agents do get out of errors.
+/// Halves of stale steps below which they have no share: reading something again, and once more, is checking. A step
+/// that only failed again counts one half, because agents do get out of errors.
 pub(crate) const STALE_MIN_HALVES: u64 = 6;
 /// Stale steps in a row below which there is no share of them: who has just got something new is not going in circles.
 pub(crate) const STALE_MIN_STREAK: u64 = 3;
-/// A call that took as long, in milliseconds, and did not fail has waited for something. Waiting is no loop.
+/// A call that took this long, in milliseconds, and did not fail has waited for something. Waiting does not count as
+/// a loop.
 pub(crate) const WAIT_MS: u64 = 10_000;
 /// Replies that a new one is compared with: a run that repeats itself does so within a few replies, and each is one
 /// word of the state.
@@ -70,5 +71,5 @@ pub(crate) const SIMILAR_MIN_WORDS: u32 = 12;
 /// Bits of 64 in which the hashes of nearly equal replies may differ: a changed word changes a few triples and so a few
 /// bits, while the hashes of unrelated replies differ in about half of them.
 pub(crate) const SIMILAR_BITS: u32 = 3;
-/// Longest word that is told apart, in bytes; longer ones (base64 and the like) are hashed by their head.
+/// Longest word that is distinguished, in bytes; longer ones (such as base64) are hashed by their head.
 pub(crate) const SIMILAR_WORD_BYTES: usize = 64;

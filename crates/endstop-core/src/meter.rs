@@ -1,4 +1,5 @@
-//! The meter: all that conditions are judged on. A plain value whose size is set by the policy, saved as it is.
+//! The meter: the measurements that conditions are judged on. A plain value whose size is set by the policy, saved as
+//! it is.
 
 mod approved;
 mod clocks;
@@ -58,7 +59,7 @@ pub(crate) struct Meter {
     facts: Facts,
     operators: Operators,
     approved: ApprovedLimits,
-    /// What the probes measured last. They are the user's code, and kept beside the meter.
+    /// The last measurements of the probes. Probes are the user's code, and kept outside the meter.
     #[serde(skip)]
     probed: Table<ProbeIx, Option<u64>>,
     compared: Frame,
@@ -133,7 +134,7 @@ impl Meter {
         Moment { at: self.clocks.at(), begun: self.step.begun(), closed: self.step.closed() }
     }
 
-    /// What a trial frame is evaluated with.
+    /// The inputs for evaluating a trial frame.
     #[inline]
     pub(crate) const fn inputs<'m>(&'m self, program: &'m Program) -> Inputs<'m> {
         let (compares, operators) = (self.compares(), &self.operators);
@@ -158,7 +159,7 @@ impl Meter {
             Read::Cycles => self.progress.cycles(),
             Read::NoProgress => self.progress.idle_steps(),
             Read::Stale => self.progress.stale_percent(),
-            // What is unknown is so by its reading; the number is not looked at.
+            // An unknown number is unknown by its reading; the number itself is ignored.
             Read::Reported(number) => self.reported.at(number).unwrap_or(0),
             Read::Probe(probe) => self.probed.at(probe).unwrap_or(0),
             Read::Op(op) => self.operators.at(op).number(),
@@ -198,7 +199,7 @@ impl Meter {
         !self.tallies.of(own).lacks_prices() || program.unpriced() == OnUnpriced::Ignore
     }
 
-    /// The last request's input tokens, if it told them.
+    /// The last request's input tokens, if reported.
     pub(crate) const fn context_tokens(&self) -> Option<u64> {
         if self.context_unknown { None } else { Some(self.context_tokens) }
     }
@@ -246,7 +247,7 @@ impl Meter {
         }
     }
 
-    /// Brings the clocks up to date: as [`Meter::sync`], but always known and without the detour.
+    /// Brings the clocks up to date: like [`Meter::sync`], but always known and without the detour.
     #[inline]
     pub(crate) fn sync_clocks(&mut self, program: &Program) {
         for gauge in program.gauges_of(Class::Time) {
@@ -278,7 +279,7 @@ impl Meter {
         }
     }
 
-    /// Sets what is compared at some moments only.
+    /// Sets the gauges that are compared at some moments only.
     fn expose(&mut self, program: &Program, class: Class, number: u64, reading: Reading) {
         for gauge in program.gauges_of(class) {
             self.compared.set(gauge, number, reading);
@@ -381,8 +382,7 @@ impl Meter {
         !self.step.is_open() && (matches!(event.source, Source::Own) || ends_step)
     }
 
-    /// Lets be compared what is compared when the event's thing would begin: the counts of it, and what it
-    /// may cost.
+    /// Exposes the gauges that are compared when the announced act would begin: its counts, and its possible cost.
     pub(crate) fn announce(&mut self, program: &Program, event: &Event<'_>) {
         let own = event.source == Source::Own;
         if event.kind.begins_request() {
@@ -481,7 +481,7 @@ impl Meter {
         }
     }
 
-    /// Takes in a piece of the model's words or a tick: whether anything that is compared can have changed.
+    /// Records a piece of text or a tick. Returns whether any compared gauge or fact can have changed.
     #[inline]
     pub(crate) fn stream(
         &mut self,
@@ -509,8 +509,7 @@ impl Meter {
         found || program.is_timed() || !self.step.is_open() || !probes.is_empty()
     }
 
-    /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by
-    /// [`Meter::begin`].
+    /// Records an event. Pieces and ticks are recorded by [`Meter::stream`], intentions by [`Meter::begin`].
     pub(crate) fn apply(
         &mut self,
         program: &Program,
@@ -644,7 +643,7 @@ impl Meter {
         self.progress.end_step();
     }
 
-    /// The last answer ends nothing any more.
+    /// The last answer no longer ends anything.
     pub(crate) const fn forget_reply(&mut self) {
         self.step.forget_reply();
     }

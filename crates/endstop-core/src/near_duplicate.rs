@@ -38,7 +38,7 @@ impl Default for ReplyHash {
     }
 }
 
-/// Arrays of this length are beyond what the serializer knows by itself.
+/// The serializer does not support arrays of this length.
 mod balance {
     use alloc::vec::Vec;
 
@@ -104,7 +104,7 @@ impl ReplyHash {
         }
     }
 
-    /// The reply's hash, or `None` if it is too short to be compared. Starts afresh.
+    /// The reply's hash, or `None` if it is too short to be compared. Starts over.
     pub(crate) fn finish(&mut self) -> Option<u64> {
         self.end_word();
         let bits = self.balance.iter().enumerate().filter(|(_, balance)| **balance > 0);

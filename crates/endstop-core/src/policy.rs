@@ -29,7 +29,7 @@ pub use file::PolicyFile;
 #[cfg(feature = "schema")]
 pub use file::schema;
 
-/// What happens when a rule holds, in order of precedence.
+/// The effect of a rule that trips, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -118,19 +118,19 @@ impl Default for Grant {
 pub struct Rule {
     /// Its name; unique in the policy.
     pub id: String,
-    /// What happens when it holds.
+    /// The effect when it trips.
     pub action: Action,
     /// When it holds.
     pub condition: Condition,
     /// The reason it stops for; from its highest true leaf where absent.
     pub reason: Option<StopReason>,
-    /// What the stop signal says; a text of its own where absent.
+    /// The message of the stop signal; a default text if absent.
     pub message: Option<String>,
     /// Whether it can be overridden, all its parts alike. Where absent, parts with money or tokens cannot.
     pub hard: Option<bool>,
     /// How often in a row it may be overridden.
     pub overrides: u32,
-    /// What each override may add.
+    /// The extra allowance of each override.
     pub grant: Option<Grant>,
     /// Of a pause rule on quotas: the run continues without a person once the window has reset
     /// ([`Run::next_reset`](crate::run::Run::next_reset)).
@@ -243,7 +243,7 @@ pub(crate) fn gauges_in(condition: &Condition) -> impl Iterator<Item = &crate::c
     })
 }
 
-/// What a money rule does with a call whose price is unknown.
+/// The treatment by a money rule of a call whose price is unknown.
 ///
 /// See the example of [`FallbackRates`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -294,7 +294,7 @@ impl FallbackRates {
     }
 }
 
-/// Rules and what goes with them. The order of the rules has no meaning but in what is printed.
+/// Rules and their settings. The order of the rules matters only for the output.
 ///
 /// ```
 /// use endstop_core::Policy;
@@ -315,8 +315,7 @@ pub struct Policy {
     pub name: Option<String>,
     /// The rules.
     pub rules: Vec<Rule>,
-    /// What a money rule does with a call whose price is unknown; [`OnUnpriced::Stop`] where it says
-    /// nothing.
+    /// The treatment by a money rule of a call whose price is unknown; [`OnUnpriced::Stop`] if absent.
     pub on_unpriced: Option<OnUnpriced>,
     /// The charges for unreported usage, and the requests that pass without a bound.
     pub accounting: Accounting,
@@ -344,7 +343,7 @@ pub enum PolicyError {
     TooLarge {
         /// The rule.
         rule: String,
-        /// What is too large.
+        /// The part that is too large.
         problem: String,
     },
     /// A condition that was built in Rust and has no written form, or one that is not accepted when read.
@@ -352,13 +351,13 @@ pub enum PolicyError {
     Unwritable {
         /// The rule.
         rule: String,
-        /// What stands in the way.
+        /// The obstacle.
         problem: String,
     },
-    /// A rule that waits for a reset and is no pause rule on a quota.
-    #[error("rule `{0}` cannot wait for a reset: it is no pause rule on a quota")]
+    /// A rule that waits for a reset and is not a pause rule on a quota.
+    #[error("rule `{0}` cannot wait for a reset: it is not a pause rule on a quota")]
     NothingResets(String),
-    /// A probe that nobody registered.
+    /// A probe that is not registered.
     #[error("rule `{rule}` uses the probe `{probe}`, which is not registered")]
     UnknownProbe {
         /// The rule.
@@ -378,7 +377,7 @@ impl Policy {
         Self { rules: alloc::vec![Rule::new("stop", Action::Stop, condition)], ..Self::default() }
     }
 
-    /// What a money rule does with a call whose price is unknown.
+    /// The treatment by a money rule of a call whose price is unknown.
     #[must_use]
     pub fn unpriced(&self) -> OnUnpriced {
         self.on_unpriced.unwrap_or_default()
@@ -399,9 +398,9 @@ impl Policy {
 
     /// This policy with the rules of `narrower` added.
     ///
-    /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the
-    /// narrower policy whose id is taken is kept beside it as `id@origin`. What to do with unpriced calls
-    /// and with unreported usage is the stricter of the two, and only this policy can say that it may be unbounded.
+    /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the narrower
+    /// policy whose id is taken is kept as `id@origin`. The stricter treatment of unpriced calls and of unreported
+    /// usage applies, and only this policy can say that it may be unbounded.
     #[must_use]
     pub fn merge(&self, narrower: &Self) -> Self {
         let mut merged = self.clone();

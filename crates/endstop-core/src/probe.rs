@@ -1,4 +1,4 @@
-//! Probes: measurements of the user's own, as a pure fold over events.
+//! Probes: custom measurements, as a pure fold over events.
 //!
 //! In order of cost: combine the conditions that exist; report a [fact](crate::event::EventKind::Fact);
 //! register a [`Probe`], whose state is saved with the run; use a closure for one process
@@ -53,7 +53,7 @@ pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 's
     /// The name that conditions use.
     const NAME: &'static str;
 
-    /// Takes in one event.
+    /// Records one event.
     fn observe(&mut self, event: &Event<'_>);
 
     /// The measurement; `None` while it is unknown.
@@ -68,7 +68,7 @@ trait RunningProbe: fmt::Debug + Send {
     fn save(&self) -> Option<String>;
 }
 
-/// Why probes do not go on from what was saved of them.
+/// Why probes cannot continue from their saved state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeError {
     /// The probe of this name does not read its state.
@@ -116,7 +116,7 @@ impl RunningProbes {
         self.0.iter_mut().for_each(|(_, probe)| probe.observe(event));
     }
 
-    /// What each measures now.
+    /// The current measurement of each probe.
     pub(crate) fn values(&self) -> impl Iterator<Item = Option<u64>> {
         self.0.iter().map(|(_, probe)| probe.value())
     }
@@ -128,7 +128,7 @@ impl RunningProbes {
 }
 
 impl Clone for RunningProbes {
-    /// A copy that keeps what the probes have told and takes in nothing more.
+    /// A copy that keeps the last measurements of the probes and records nothing further.
     fn clone(&self) -> Self {
         let copy = |(name, probe): &(String, Box<dyn RunningProbe>)| {
             let still = Still { value: probe.value(), saved: probe.save() };
@@ -155,7 +155,7 @@ impl<P: Probe> RunningProbe for Saved<P> {
     }
 }
 
-/// What a probe told last, in a copy of its run.
+/// The last measurement of a probe, in a copy of its run.
 #[derive(Debug)]
 struct Still {
     value: Option<u64>,

@@ -1,8 +1,8 @@
 //! The compiled policy: flat tables, evaluated without recursion or allocation.
 //!
-//! Every comparison is `lo <= gauge <= lo + span`, perhaps inverted, over one dense array of numbers; facts
-//! and operators over time are bits; groups fold bits of earlier slots in post-order. Negation stands at
-//! the leaves only, so a leaf that becomes true can only bring a rule nearer to tripping.
+//! Every comparison is `lo <= gauge <= lo + span`, perhaps inverted, over one dense array of numbers; facts and
+//! operators over time are bits; groups fold bits of earlier slots in post-order. Only leaves are negated, so a leaf
+//! that becomes true can only bring a rule closer to tripping.
 //!
 //! An unknown leaf therefore takes the value that does not. A missing price under `on_unpriced = "stop"` takes the
 //! value that does. The trip record computes true, false and unknown afterwards, when a caller asks for it.
@@ -85,7 +85,7 @@ pub(crate) struct Needs {
     pub(crate) digests: bool,
     /// The set of distinct tool results, for `no_progress`.
     pub(crate) seen: bool,
-    /// What was seen since the user last spoke, for `stale`.
+    /// The results seen since the user's last message, for `stale`.
     pub(crate) stale: bool,
     /// The similarity hash of replies.
     pub(crate) replies: bool,
@@ -113,21 +113,20 @@ impl Program {
         &self.policy
     }
 
-    /// Whether any condition looks at the model's words. A driver that knows there is none need not
-    /// feed them.
+    /// Whether any condition reads the text of model responses. If not, a driver need not feed it.
     #[must_use]
     pub fn needs_text(&self) -> bool {
         !self.texts.is_empty() || self.needs.replies
     }
 
-    /// Whether any condition looks at the arguments and results of tool calls.
+    /// Whether any condition reads the arguments and results of tool calls.
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.needs.digests || self.needs.seen || self.needs.stale
     }
 
-    /// Whether any rule can be reached by money or tokens before they are spent. Where none can, a
-    /// driver need not announce [`Reserve`](crate::EventKind::Reserve): it changes nothing.
+    /// Whether any rule can be reached by money or tokens before they are spent. If not, a driver need not announce
+    /// [`Reserve`](crate::EventKind::Reserve): it changes nothing.
     #[must_use]
     pub const fn needs_reserve(&self) -> bool {
         !self.projected.is_empty()
@@ -273,7 +272,7 @@ impl Program {
         self.is_timed
     }
 
-    /// What a saved run names its rows by.
+    /// The names of the rows in a saved run.
     pub(crate) const fn names(&self) -> &Names {
         &self.names
     }

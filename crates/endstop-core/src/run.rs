@@ -1,7 +1,7 @@
-//! A run: events in, directives out. The only place that decides whether a run goes on.
+//! A run: events in, directives out. The only place that decides whether a run continues.
 //!
-//! At every checkpoint (docs/semantics.md, section 5): if signals stand and no continuation is requested, stop;
-//! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
+//! At every checkpoint (docs/semantics.md, section 5): if there are signals and no request to continue, stop. With
+//! such a request, continue. If the model requested tools, continue. Otherwise stop, completed.
 
 mod ended;
 mod judge;
@@ -43,7 +43,7 @@ pub use unstopped::UnstoppedRun;
 pub struct Notice {
     /// The rule.
     pub rule: String,
-    /// What it observed, such as `steps is 20 (limit 20)`.
+    /// The observation, such as `steps is 20 (limit 20)`.
     pub message: String,
 }
 
@@ -102,8 +102,8 @@ impl Run {
         Self { program, state, probes, notices, judged: false, aside }
     }
 
-    /// A copy that reads as the run does now, and can be saved if the run can. It is to be looked at: its probes
-    /// keep what they have told and take in nothing more. O(state), which the policy bounds.
+    /// A copy that reads as the run does now, and can be saved if the run can. It is for reading only: its probes
+    /// keep their last measurements and record nothing further. O(state), which the policy bounds.
     #[must_use]
     pub fn frozen(&self) -> Self {
         Self {
@@ -118,8 +118,8 @@ impl Run {
 
     // Events in, directives out.
 
-    /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
-    /// something trips.
+    /// Records an event and returns the next directive. O(conditions of the policy); allocates only when something
+    /// trips.
     ///
     /// A driver reports [`EventKind::StepBegin`] before the replies of a step. Without it `max_steps` and all
     /// other rules on steps could never trip, so a reply of the run itself stops a run that has begun no step,
@@ -135,7 +135,7 @@ impl Run {
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
-                // What has not changed was decided at the checkpoint before.
+                // Without changes, the decision of the previous checkpoint stands.
                 let is_quiet = self.state.ended.is_none() && self.state.raised.is_empty();
                 if !changed && self.judged && is_quiet {
                     return Directive::Proceed;
@@ -154,10 +154,10 @@ impl Run {
         self.decide(event, after_step)
     }
 
-    /// What [`Run::observe`] would answer to an intention ([`EventKind::is_intention`]), while nothing
-    /// begins, is counted or is told: only the clock moves on to the event. So a driver asks every ancestor
-    /// before it lets a descendant's thing begin at any of them. Any other event is answered with
-    /// [`Directive::Proceed`]. O(conditions); allocates at the first call, and where finish rules are.
+    /// Returns the directive that [`Run::observe`] would give for an intention ([`EventKind::is_intention`]), without
+    /// beginning, counting or reporting anything: only the clock advances to the event. So a driver can ask every
+    /// ancestor before it admits an act of a descendant at any of them. Any other event is answered with
+    /// [`Directive::Proceed`]. O(conditions); allocates at the first call, and for policies with finish rules.
     pub fn would_admit(&mut self, event: &Event<'_>) -> Directive {
         if !event.kind.is_intention() {
             return Directive::Proceed;
@@ -186,8 +186,8 @@ impl Run {
         directive == Directive::Finish
     }
 
-    /// As [`Run::would_admit`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
-    /// is whole, which of its calls will begin.
+    /// Like [`Run::would_admit`], for the time after calls of the tools `before` have begun too: so a driver knows of
+    /// an incomplete batch which of its calls will begin.
     pub fn would_admit_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
         if before.is_empty() {
             return self.would_admit(event);
@@ -231,7 +231,7 @@ impl Run {
             state.overrides.count_step();
         }
         if state.meter.step().is_reserve_ahead(event) {
-            // Without a finish rule nobody asks for it.
+            // Only a finish rule needs it.
             let asks = self.program.has_action(Action::Finish);
             state.ahead = WorstCase::of(&event.kind).filter(|_| asks);
         } else if begins_step && event.source == Source::Own {
@@ -239,7 +239,7 @@ impl Run {
         }
         state.meter.hide_next_cost(&self.program);
         state.meter.begin(&self.program, &mut self.probes, event);
-        // What is shown from here on is what a restored run would show.
+        // From here on, the run shows the same as a restored run would.
         state.meter.evaluate(&self.program);
         self.judged = false;
     }
@@ -373,7 +373,7 @@ impl Run {
         }
     }
 
-    /// What an event means for the run itself, beyond what is measured.
+    /// The effect of an event on the run itself, beyond its measurements.
     fn take_in(&mut self, event: &Event<'_>) {
         let person =
             |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
@@ -402,11 +402,13 @@ impl Run {
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
                 self.state.status = Status::Paused;
             }
-            EventKind::Fact { name, .. } if event.source == Source::Own => {
-                if self.state.status == Status::Paused && self.is_waiting_for(name) {
-                    // A rule that still trips pauses it again at once.
-                    self.state.status = Status::InProgress;
-                }
+            EventKind::Fact { name, .. }
+                if event.source == Source::Own
+                    && self.state.status == Status::Paused
+                    && self.is_waiting_for(name) =>
+            {
+                // A rule that still trips pauses it again at once.
+                self.state.status = Status::InProgress;
             }
             EventKind::PauseRequested { by, why } if event.source == Source::Own => {
                 let request = || PauseRequest { by: (*by).into(), why: (*why).into() };
@@ -438,8 +440,7 @@ impl Run {
         self.state.raised.raise(signal, is_final);
     }
 
-    /// A run that ended by itself goes on with a user's next message, or where its driver takes another
-    /// step.
+    /// A run that ended naturally continues with a user's next message, or when its driver takes another step.
     fn revive_completed(&mut self) {
         if !self.state.meter.step().is_open() {
             self.state.meter.forget_reply();
@@ -463,7 +464,7 @@ impl Run {
             self.state.overrides.record_impossible(&self.program, &self.state.meter, None);
         }
         let answered = !is_final && (was_natural || self.answer_rules());
-        // What still stands is judged anew, so that the error of a used-up allowance is among it.
+        // The remaining signals are judged again, so that the error of a used-up allowance is among them.
         if self.state.ended.take().is_some() && answered {
             self.state.status = Status::InProgress;
             if was_natural || !self.state.meter.step().is_open() {
@@ -526,7 +527,7 @@ impl Run {
 
     // The end.
 
-    /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
+    /// Makes the trip record of a run that has just ended naturally, before anything in it changes.
     #[inline]
     fn record_end(&mut self) {
         if self.state.ended.as_ref().is_some_and(Ended::lacks_record) {
@@ -537,7 +538,7 @@ impl Run {
         }
     }
 
-    /// The trip record of a run that has just ended by itself.
+    /// The trip record of a run that has just ended naturally.
     fn natural_end(&self) -> TripRecord {
         self.record(Ended::by_itself().signals(), None)
     }
@@ -550,7 +551,7 @@ impl Run {
         TripRecord { signals_dropped: self.state.raised.dropped(), pause, ..record }
     }
 
-    /// What was in flight when the run stopped is in the trip record once it is settled.
+    /// Adds calls that were in flight when the run stopped to the trip record once they are settled.
     fn settle_late(&mut self, event: &Event<'_>) {
         let is_response =
             matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });

@@ -27,8 +27,7 @@ macro_rules! stop_reasons {
                 match self { $(Self::$name => $value,)* }
             }
 
-            /// The numeric priority; lower is more authoritative. Equal numbers are told apart by the order
-            /// of this enum.
+            /// The numeric priority; lower is more authoritative. Equal numbers are ordered as in this enum.
             #[must_use]
             pub const fn priority(self) -> u8 {
                 match self { $(Self::$name => $priority,)* }
@@ -44,21 +43,21 @@ macro_rules! stop_reasons {
 }
 
 stop_reasons! {
-    /// An error that was not recovered forbade going on.
+    /// An error that was not recovered ended the run.
     ErrorForbade = "error", 0, true;
     /// A tool, a hook or a parent asked to stop.
     StopRequested = "stop_requested", 1, true;
     /// A person cancelled.
     UserRequested = "user_requested", 2, true;
-    /// The limit of steps, depth or sub-agents.
+    /// The limit on steps, depth or sub-agents.
     StepsLimitReached = "steps_limit", 2, true;
     /// The limit of tool calls.
     ToolCallsLimitReached = "tool_calls_limit", 2, true;
     /// The limit of messages.
     MessagesLimitReached = "messages_limit", 2, true;
-    /// The limit of money.
+    /// The cost limit.
     CostLimitReached = "cost_limit", 3, true;
-    /// The limit of tokens.
+    /// The token limit.
     TokenLimitReached = "token_limit", 3, true;
     /// A timeout or a deadline.
     TimeLimitReached = "time_limit", 4, true;
@@ -72,9 +71,9 @@ stop_reasons! {
     ConditionMet = "condition_met", 6, false;
     /// The model's finish reason was one to stop at.
     FinishReasonReceived = "finish_reason", 6, false;
-    /// The model ended by itself.
+    /// The model ended naturally.
     Completed = "completed", 8, false;
-    /// Nobody knows.
+    /// The reason is unknown.
     Unknown = "unknown", 9, true;
 }
 
@@ -259,7 +258,7 @@ impl core::error::Error for StopSignal {}
 
 /// A stop that a tool, or anything else that runs inside a step, throws with `?`.
 ///
-/// It may carry a signal of its own; [`AgentStop::into_signal`] merges the two.
+/// It may carry a separate signal; [`AgentStop::into_signal`] merges the two.
 ///
 /// ```
 /// use endstop_core::signal::{AgentStop, StopReason, StopSignal};
@@ -295,9 +294,9 @@ impl core::error::Error for AgentStop {}
 impl AgentStop {
     /// The signal to raise for a stop thrown by `tool`.
     ///
-    /// Reason: the signal's, else `stop_requested`. Message: the signal's, else the exception's, else the
-    /// reason's value. Context: the union, the exception's winning. Source: the exception's, else the
-    /// signal's, else the tool's name.
+    /// Reason: the signal's, or `stop_requested`. Message: the first present of the signal's, the exception's and the
+    /// reason's value. Context: the union; the exception's entries win. Source: the first present of the exception's,
+    /// the signal's and the tool's name.
     #[must_use]
     pub fn into_signal(self, tool: &str) -> StopSignal {
         let carried = self.signal.unwrap_or_else(|| StopSignal::new(StopReason::StopRequested));
@@ -406,7 +405,7 @@ impl fmt::Display for StopSignals {
     }
 }
 
-/// The signals that stand, and whether somebody asked to go on all the same.
+/// The current signals, and whether a hook or a person requested a continuation despite them.
 ///
 /// ```
 /// use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};

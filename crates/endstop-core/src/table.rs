@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in a [`Table`] of its own kind.
+/// A place in a [`Table`], of a type that only this table takes.
 pub(crate) trait Index: Copy + Eq + Ord {
     fn new(place: usize) -> Self;
     fn place(self) -> usize;

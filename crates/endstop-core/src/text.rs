@@ -47,7 +47,7 @@ pub(crate) struct Texts {
     pub(crate) fingerprint: u64,
 }
 
-/// What is carried from piece to piece. Its size is set by the policy.
+/// The state carried from piece to piece. Its size is set by the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TextState {
@@ -55,7 +55,7 @@ pub(crate) struct TextState {
     pub(crate) patterns: Box<[u32]>,
 }
 
-/// What was found: a phrase or a pattern, by index.
+/// A match: a phrase or a pattern, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Phrase(usize),

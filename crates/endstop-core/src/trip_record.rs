@@ -1,5 +1,5 @@
-//! The trip record: never a bool. Which rules hold, which leaf of them tripped with which value, what
-//! margin the others had, what was refused, what was overridden.
+//! The trip record: never a bool. Which rules tripped, which leaf of them tripped with which value, the margins of
+//! the others, the refused act, the overrides.
 
 mod leaves;
 mod text;
@@ -28,7 +28,7 @@ pub(crate) use leaves::{rests_on_numbers, signal_of};
 /// Version of the trip record's JSON.
 pub const VERSION: u32 = 1;
 
-/// Why a run stopped, or how near it is. Built only when something tripped, or when asked for.
+/// Why a run stopped, or how close it is. Built only when something tripped, or on request.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct TripRecord {
     pub version: u32,
     /// The run's status at that time.
     pub status: Status,
-    /// The signal that decides; none while no signal stands.
+    /// The signal that decides; `None` without a signal.
     pub primary: Option<StopSignal>,
     /// Every signal that stands, raised ones first, in order of arrival; also those that were raised after the stop was
     /// decided, while something of the run was in flight.
@@ -67,15 +67,15 @@ pub struct TripRecord {
     pub pause: Option<PauseRequest>,
     /// The rule behind the primary signal, if a rule is.
     pub rule: Option<String>,
-    /// The named condition that tripped, as written; else the leaf.
+    /// The named condition that tripped, as written; otherwise its leaf.
     pub terminated_by: Option<String>,
-    /// What was about to begin and was refused.
+    /// The act that was refused.
     pub refused: Option<String>,
     /// Steps begun.
     pub steps: u64,
     /// Tokens settled.
     pub tokens: u64,
-    /// Dollars settled as a decimal; none if a call had no price.
+    /// Dollars settled as a decimal; `None` if a call had no price.
     pub cost_usd: Option<String>,
     /// Milliseconds since the run began.
     pub at_ms: u64,
@@ -126,9 +126,9 @@ pub struct NodeRecord {
     pub text: String,
     /// Whether it is met.
     pub state: Truth,
-    /// What was observed, where that is a number.
+    /// The observed value, if it is a number.
     pub observed: Option<String>,
-    /// What it would be if the model request that is judged spent its worst case.
+    /// Its value if the judged model request spent its worst case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projected: Option<String>,
     /// The limit it was compared with.
@@ -165,7 +165,7 @@ pub struct OverrideRecord {
 }
 
 impl TripRecord {
-    /// The record of a run that stands at `status`, where `signals` stand.
+    /// The record of a run with this status and these signals.
     pub(crate) fn new(
         sight: Sight<'_>,
         status: Status,
@@ -231,7 +231,7 @@ impl TripRecord {
         of(self).zip(of(other)).is_some_and(|(old, new)| old.tree.is_written_as(&new.tree))
     }
 
-    /// Takes in what is settled now: calls may have been in flight when the run stopped.
+    /// Records the amounts settled now: calls may have been in flight when the run stopped.
     pub(crate) fn settle(&mut self, sight: Sight<'_>) {
         let tallies = sight.meter.tallies();
         let cost = Money::from_picos(tallies.total(Counter::Cost));
@@ -358,8 +358,8 @@ impl Explainer<'_> {
         met.map_or(Truth::Unknown, |met| Truth::known(met != negated))
     }
 
-    /// A number as people see it: a count as it is, also inside a step, where it is compared only when one
-    /// more would begin.
+    /// A number as people see it: the actual count, even inside a step, when it is compared only before the next one
+    /// begins.
     fn counted(&self, gauge: GaugeIx) -> u64 {
         let compared = self.sight.frame.number(gauge);
         match self.sight.program.gauges().at(gauge).read {

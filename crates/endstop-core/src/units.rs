@@ -160,7 +160,7 @@ pub(crate) fn scaled_decimal(text: &str, digits: u32) -> Result<u128, MoneyError
     Ok(value * 10u128.pow(digits - read))
 }
 
-/// What is known of the cost of a model call.
+/// The cost of a model call, if known.
 ///
 /// ```
 /// # use std::sync::Arc;

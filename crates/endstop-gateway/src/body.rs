@@ -22,9 +22,9 @@ pub(crate) enum BodyError {
 /// One part of a body; `None` at the end.
 pub(crate) type BodyPart = Poll<Option<Result<Bytes, BodyError>>>;
 
-/// The source of a body. It is dropped with the body: when the client has all of it, or has gone away.
+/// The source of a body. It is dropped with the body: when the client has all of it, or has disconnected.
 pub(crate) trait BodySource {
-    /// Returns the next part. It is written at once, so a source that has several parts returns them as one.
+    /// Returns the next part. It is written immediately, so a source that has several parts returns them as one.
     fn poll_data(self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart;
 
     /// Whether nothing more comes, if that is known without polling.
@@ -53,7 +53,7 @@ impl Body {
         Self(Kind::Full(Bytes::new()))
     }
 
-    /// A body from a source; its length is not known before.
+    /// A body of unknown length from a source.
     pub(crate) fn stream(source: impl BodySource + Send + 'static) -> Self {
         Self(Kind::Stream { source: Box::pin(source), length: None })
     }

@@ -6,14 +6,14 @@
 //! 2. [`admit`]: the run records tool results, and admits the call: its worst case is reserved. Where the
 //!    bytes of its input do not fit, the upstream counts them first ([`count`]).
 //!    [`AdmittedCall`](admit::AdmittedCall)
-//! 3. [`send`]: the request is sent with its output cap. What the upstream refuses of the gateway's additions is
+//! 3. [`send`]: the request is sent with its output cap. Additions of the gateway that the upstream refuses are
 //!    negotiated ([`negotiate`]). [`InFlightCall`](settle::InFlightCall)
-//! 4. [`relay`]: the response is passed on, as a whole or while it comes.
+//! 4. [`relay`]: the response is passed on, complete or streamed.
 //! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
 //!
 //! A client may disconnect at any time; [`outliving`] decides how its call ends then.
 //!
-//! Requests that are no model calls pass through ([`pass_through`]).
+//! Requests other than model calls pass through ([`pass_through`]).
 
 mod admit;
 mod context;
@@ -96,20 +96,18 @@ impl CallService {
                 let response = respond::refusing(response, CallRefusal::new(reason));
                 self.tell(&response, || RefusedCall {
                     run: run.cloned(),
-                    key: route::issued_place(config, target, &head.headers),
                     client: peer.ip(),
                     api: endpoint.api_name(),
-                    ..RefusedCall::default()
+                    ..RefusedCall::of_key(route::issued_to(config, target, &head.headers).as_ref())
                 });
                 return response;
             }
         };
         let of_call = RefusedCall {
             run: config.refusals.as_ref().map(|_| route.run.clone()),
-            key: route.issued_key,
             client: peer.ip(),
             api: route.endpoint.api_name(),
-            ..RefusedCall::default()
+            ..RefusedCall::of_key(route.issued.as_ref())
         };
         let (response, model) = self.answer_for(route, peer, head, incoming).await;
         self.tell(&response, || RefusedCall { model, ..of_call });
@@ -131,9 +129,10 @@ impl CallService {
     fn tell(&self, response: &Response<Body>, of_call: impl FnOnce() -> RefusedCall) {
         let Some(observer) = &self.context.config().refusals else { return };
         let Some(refusal) = response.extensions().get::<CallRefusal>() else { return };
-        let RefusedCall { run, key, client, model, api, .. } = of_call();
-        let status = response.status().as_u16();
-        observer.refused(&RefusedCall { run, key, client, model, api, ..refusal.call(status) });
+        let refused = of_call();
+        let RefusedCall { reason, rule, limit, observed, detail, status, .. } =
+            refusal.call(response.status().as_u16());
+        observer.refused(&RefusedCall { reason, rule, limit, observed, detail, status, ..refused });
     }
 
     /// Answers a request that has a route. Returns the model that it asks for besides, if that was read.
@@ -144,8 +143,12 @@ impl CallService {
         head: request::Parts,
         incoming: Incoming,
     ) -> (Response<Body>, Option<String>) {
-        if let Some(place) = route.issued_key
-            && !peer.hold(self.context.connections(), place, &self.context.config().bounds)
+        if let Some(issued) = &route.issued
+            && !peer.hold(
+                self.context.connections(),
+                issued.key.hash.number(),
+                &self.context.config().bounds,
+            )
         {
             let text = "too many connections with this key";
             let mut refused = respond::too_many(respond::dialect_for(route.family), text);
@@ -194,6 +197,9 @@ impl CallService {
         };
         let model = || Some(parsed.request().model.chars().take(MAX_LOGGED_MODEL).collect());
         let model = context.config().refusals.as_ref().and_then(|_| model());
+        if let Some(refused) = model_refused(&parsed) {
+            return (refused, model);
+        }
         let route = parsed.route();
         let mut takes_share = context.config().fair_shares;
         loop {
@@ -212,4 +218,17 @@ impl CallService {
             }
         }
     }
+}
+
+/// Returns the refusal of a call whose key may not call its model, or one that may answer instead.
+fn model_refused(parsed: &ParsedCall) -> Option<Response<Body>> {
+    let key = &parsed.route().issued.as_ref()?.key;
+    let request = parsed.request();
+    let mut models = std::iter::once(&request.model).chain(&request.fallbacks);
+    let refused: String =
+        models.find(|model| !key.allows(model))?.chars().take(MAX_LOGGED_MODEL).collect();
+    let text = format!("the key `{}` is not for the model `{refused}`", key.name);
+    let response =
+        respond::error(parsed.dialect(), StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
+    Some(respond::refusing(response, CallRefusal::new("model_not_allowed")))
 }

@@ -10,8 +10,8 @@ const NETWORK_BITS: u128 = !0 << 64;
 /// A client that has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClientId {
-    /// The holder of a key that the gateway has issued, by its place in the configuration.
-    Key(usize),
+    /// The holder of a key that the gateway has issued, by a number of its hash.
+    Key(u64),
     /// All that comes from an address, or from a network in IPv6.
     Address(IpAddr),
 }

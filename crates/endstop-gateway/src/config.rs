@@ -1,6 +1,7 @@
 //! The configuration of a gateway.
 
 mod control;
+mod issued;
 mod keys;
 
 use std::fmt;
@@ -22,6 +23,8 @@ use crate::limits::{
 };
 use crate::refused_call::RefusalObserver;
 pub use control::Control;
+pub use issued::{IssuedKey, IssuedKeys, KEY_PREFIX, KeyChange, KeyHash, KeySource, new_key};
+pub(crate) use issued::{IssuedTo, KeyTable};
 pub use keys::{Key, KeyRuns, UpstreamKeys};
 
 /// The configuration of a gateway.
@@ -69,6 +72,9 @@ pub struct Config {
     /// other ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A call is repeated once without a share
     /// if a share cuts its response off, unless that is streamed.
     pub fair_shares: bool,
+    /// Percentages of the budget at which the model is told how much is left: with the next request of the run, as one line
+    /// after the last words of the user. Each is told once. Nothing else of the request changes.
+    pub tell_model: Vec<u64>,
     /// The price table.
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
@@ -77,9 +83,10 @@ pub struct Config {
     pub control: Control,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
-    /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
-    /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
-    /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
+    /// The directory of stored runs, each in a separate file (`<run>.jsonl`, an Endstop trace). A run that was
+    /// evicted, or whose gateway has died, continues from its file when it is named again. One process uses a
+    /// directory at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the
+    /// process.
     ///
     /// The gateway logs each call before sending it, and logs its cost before the client can send another. The log
     /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
@@ -112,6 +119,7 @@ impl Config {
             pause: PauseLimit::default(),
             default_output: DEFAULT_OUTPUT,
             fair_shares: true,
+            tell_model: Vec::new(),
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control: Control::default(),
@@ -153,7 +161,7 @@ impl KillSwitch for EitherSwitch {
 ///     (Key::new("client-key-1"), "alice".parse()?),
 ///     (Key::new("client-key-2"), "bob-*".parse()?),
 /// ];
-/// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+/// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
 /// assert!(!format!("{runs:?}").contains("client-key-1"));
 /// # Ok::<(), endstop_runtime::store::RunIdError>(())
 /// ```
@@ -167,8 +175,18 @@ pub enum Runs {
         unnamed: Unnamed,
         /// Keys issued by the gateway, each with its runs. A client sends its key as its API key. A run of several keys
         /// belongs to those that say most of its name.
-        keys: Vec<(Key, KeyRuns)>,
+        keys: IssuedKeys,
     },
+}
+
+impl Runs {
+    /// The issued keys as they are now. `None` if there is one run.
+    pub(crate) fn keys(&self) -> Option<Arc<KeyTable>> {
+        match self {
+            Self::One(_) => None,
+            Self::Many { keys, .. } => Some(keys.now()),
+        }
+    }
 }
 
 impl fmt::Debug for Runs {
@@ -177,7 +195,7 @@ impl fmt::Debug for Runs {
         match self {
             Self::One(run) => f.debug_tuple("One").field(run).finish(),
             Self::Many { unnamed, keys } => {
-                f.debug_struct("Many").field("unnamed", unnamed).field("keys", &keys.len()).finish()
+                f.debug_struct("Many").field("unnamed", unnamed).field("keys", keys).finish()
             }
         }
     }
@@ -286,7 +304,7 @@ pub struct Bounds {
     pub connections_per_client: usize,
     /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
-    /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
+    /// Runs in memory. The longest idle one that has ended is evicted first. One that has not ended is evicted only
     /// if runs are stored ([`Config::stored_runs`]); otherwise new ones get 503.
     pub runs: usize,
     /// Runs in memory that one client has begun; further ones get 429. A client is the same as for
@@ -349,11 +367,25 @@ pub struct Upstreams {
     pub is_scripted: bool,
 }
 
+impl Upstreams {
+    /// No upstream: for what never sends a call.
+    pub(crate) fn none() -> Self {
+        let nowhere = || Uri::from_static("http://localhost:1");
+        Self {
+            openai: nowhere(),
+            anthropic: nowhere(),
+            gemini: nowhere(),
+            endstop: None,
+            is_scripted: false,
+        }
+    }
+}
+
 /// Why an upstream cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamsError {
     /// It is no valid address.
-    #[error("`{text}` is no address of an upstream: {why}")]
+    #[error("`{text}` is not an address of an upstream: {why}")]
     Address {
         /// The given text, without secrets.
         text: String,

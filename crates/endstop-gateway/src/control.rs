@@ -3,6 +3,7 @@
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
 mod listen;
+mod servers;
 
 use std::sync::Arc;
 
@@ -13,25 +14,26 @@ use endstop_core::human;
 use endstop_core::run::Status;
 use endstop_core::run::raise::RaiseError;
 use endstop_core::units::Money;
-use endstop_runtime::cancel::{MemoryKillSwitch, Urgency, kill_signal};
+use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::config::Key;
-use crate::limits::MAX_COMMAND;
+use crate::limits::{MAX_COMMAND, MAX_WAIT, WAIT_RECHECK};
 use crate::origin::{self, ForeignRequest};
 use crate::route::bearer;
-use crate::run::{OpenLogError, Registry, RunEntry};
+use crate::run::{OpenLogError, Registry, RunEntry, RunGroup};
 use crate::secret::is_same;
 use crate::server::read_body;
 pub use listen::ControlError;
-#[cfg(unix)]
-pub(crate) use listen::{SocketFile, bind};
+pub(crate) use servers::ControlServers;
+pub use servers::RunControl;
 
 /// Who acts, if a command does not say.
 const SOMEONE: &str = "the control interface";
@@ -69,6 +71,10 @@ struct Command {
     rule: Option<String>,
     /// The new cost limit of the rule, such as `5.00`.
     limit: Option<String>,
+    /// With `kill`: only the runs of the key of this name.
+    key: Option<String>,
+    /// With `kill`: only the runs that draw on this budget.
+    budget: Option<String>,
     /// With `resume`: more US dollars than the limit of the run, such as `1.00`.
     usd: Option<String>,
     /// The same for tokens.
@@ -131,6 +137,8 @@ pub(crate) struct ControlService {
     pub(crate) token: Option<Key>,
     /// Whether pages of web sites could reach it through the user's browser.
     pub(crate) is_local: bool,
+    /// Cancelled when the gateway ends.
+    pub(crate) stop: CancelToken,
 }
 
 impl ControlService {
@@ -144,10 +152,22 @@ impl ControlService {
         answer(self, request).await
     }
 
-    /// Stops every run, and admits no call any more. What is in flight is aborted.
+    /// Stops every run, or those of a key or a budget, and admits no further call of them. Calls in flight are aborted.
+    fn kill(&self, command: &Command) -> Response<Body> {
+        let message = command.reason("killed");
+        let groups =
+            [command.key.clone().map(RunGroup::Key), command.budget.clone().map(RunGroup::Budget)];
+        let mut groups = groups.into_iter().flatten().peekable();
+        if groups.peek().is_none() {
+            return self.kill_all(&message);
+        }
+        let killed: u64 = groups.map(|group| self.registry.kill_group(group, &message)).sum();
+        reply(StatusCode::OK, &json!({ "killed": killed }))
+    }
+
     fn kill_all(&self, message: &str) -> Response<Body> {
-        // Admission looks at the switch under the locks of its run. A call that was admitted before is in a run that is
-        // cut here, or began while this went on, and the switch stops that one.
+        // Admission checks the switch under the locks of its run. A call that was admitted earlier is in a run that
+        // is aborted here, or began while this was running, and the switch stops that one.
         self.kill.turn_on(message);
         let mut killed = 0u64;
         for run in self.registry.all() {
@@ -171,7 +191,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     let is_kill = path == KILL_PATH;
     let rest = if is_total || is_kill { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
     let Some(rest) = rest else {
-        return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
+        return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such path" }));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
     if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
@@ -205,7 +225,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     let run = match found {
         Ok(Some(run)) => run,
         Ok(None) => {
-            return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
+            return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such run" }));
         }
         Err(why) => {
             let error = format!("the run is stored, and cannot be read now: {why}");
@@ -214,6 +234,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     };
     match (&head.method, act) {
         (&Method::GET, None) => reply(StatusCode::OK, &one(&run)),
+        (&Method::GET, Some("wait")) => wait(service, &run, head.uri.query()).await,
         (&Method::POST, Some(act)) => {
             let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
                 return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
@@ -239,7 +260,7 @@ async fn kill(service: &ControlService, method: &Method, incoming: Incoming) -> 
         return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
     };
     match parsed(&body) {
-        Ok(command) => service.kill_all(&command.reason("killed")),
+        Ok(command) => service.kill(&command),
         Err(error) => reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
     }
 }
@@ -257,7 +278,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         };
         match limit {
             Ok(limit) => _ = registry.set_total(limit),
-            Err(error) => return bad(format!("`limit` is no amount: {error}")),
+            Err(error) => return bad(format!("`limit` is not an amount: {error}")),
         }
     } else if method != Method::GET {
         return not_allowed();
@@ -272,6 +293,24 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         "held_usd": now.held.cost.to_decimal(),
     });
     reply(StatusCode::OK, &value)
+}
+
+/// Answers with a run once it has taken more than N events (`?events=N`), or the gateway ends.
+async fn wait(service: &ControlService, run: &RunEntry, query: Option<&str>) -> Response<Body> {
+    let seen = query.and_then(|query| query.strip_prefix("events=")?.parse::<u64>().ok());
+    let until = Instant::now() + MAX_WAIT;
+    loop {
+        let events = run.handle().look_at_all(|_, carried| carried.events);
+        let is_closing = service.stop.is_cancelled();
+        if seen != Some(events) || is_closing || Instant::now() >= until {
+            let value = json!({ "events": events, "is_closing": is_closing, "run": one(run) });
+            return reply(StatusCode::OK, &value);
+        }
+        tokio::select! {
+            _ = service.stop.cancelled() => {}
+            () = tokio::time::sleep(WAIT_RECHECK) => {}
+        }
+    }
 }
 
 /// A command's body, which may be empty.
@@ -314,7 +353,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
                 Ok(limit) => limit,
                 Err(error) => {
-                    let error = format!("`limit` is no amount: {error}");
+                    let error = format!("`limit` is not an amount: {error}");
                     return (StatusCode::BAD_REQUEST, json!({ "error": error }));
                 }
             };
@@ -328,7 +367,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 return (StatusCode::CONFLICT, json!({ "error": error }));
             }
         }
-        _ => return (StatusCode::NOT_FOUND, json!({ "error": "there is no such command" })),
+        _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
     }
     (StatusCode::OK, one(run))
 }

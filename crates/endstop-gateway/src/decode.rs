@@ -1,4 +1,4 @@
-//! Compressed responses, decoded as they come.
+//! Compressed responses, decoded as they arrive.
 
 use std::io::Write;
 

@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::{Bounds, Config, Control, Key, Tunnels};
-use crate::control::{self, ControlError, ControlService};
-use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
+use crate::config::{Config, Tunnels};
+use crate::control::{self, ControlError, ControlServers};
+use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry, RunOrigin};
-use crate::server::{Accept, PeerInfo};
+use crate::server::PeerInfo;
 use crate::tunnel::{InterceptedHost, TunnelReport, TunnelService};
 use crate::upstream::HttpClient;
 use crate::{origin, server};
@@ -47,7 +47,7 @@ pub enum StartError {
     #[error("{0}")]
     Certificates(String),
     /// The authority for intercepted connections cannot be made.
-    #[error("there are no certificates for intercepted connections: {0}")]
+    #[error("no certificates for intercepted connections: {0}")]
     Authority(String),
     /// The directory of stored runs cannot be used.
     #[error("runs cannot be stored in `{}`: {why}", directory.display())]
@@ -176,7 +176,7 @@ impl Gateway {
     /// The address of the control API, if [`Control::listen`](crate::Control::listen) has one.
     #[must_use]
     pub const fn control_addr(&self) -> Option<SocketAddr> {
-        self.control.addr
+        self.control.addr()
     }
 
     /// The unix socket of the control API, if [`Control::socket`](crate::Control::socket) has one.
@@ -197,8 +197,8 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
-    /// Returns the fields of the requests of a run that Endstop does not know, each once. They passed, and may have changed
-    /// the price. None for an unknown run, and for one without a limit of tokens or cost.
+    /// Returns the fields of the requests of a run that Endstop does not know, each once. They passed, and may have
+    /// changed the price. Empty for an unknown run, and for one without a token or cost limit.
     #[must_use]
     pub fn unknown_fields(&self, id: &RunId) -> Vec<String> {
         self.registry.get(id).map(|entry| entry.unknown_fields().all()).unwrap_or_default()
@@ -217,8 +217,8 @@ impl Gateway {
         self.registry.all().iter().map(|entry| entry.handle().clone()).collect()
     }
 
-    /// Begins a run before its first request, or reads a stored one to go on with it. Returns `None` if there are too many
-    /// runs, or the file cannot be read.
+    /// Begins a run before its first request, or reads a stored one to continue it. Returns `None` if there are too
+    /// many runs, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
         let entry = self.registry.get_or_begin(id, RunOrigin::default()).ok();
@@ -288,8 +288,8 @@ impl Gateway {
         })
     }
 
-    /// Waits until a run has stopped or is paused, and returns its status; at once if it is so already. A run that ended by
-    /// itself may go on, so this waits for it. Waits forever if there is no such run.
+    /// Waits until a run has stopped or is paused, and returns its status. Returns immediately if it is so already. A
+    /// run that ended naturally may continue, so this waits for it. Waits forever if there is no such run.
     ///
     /// # Cancel safety
     /// It can be dropped and called again.
@@ -330,122 +330,6 @@ impl Drop for Gateway {
         if let Some(watch) = &self.watch {
             watch.abort();
         }
-    }
-}
-
-/// The servers of the control API. They continue until calls in flight have ended, so that a shutdown can be followed.
-#[derive(Debug)]
-struct ControlServers {
-    addr: Option<SocketAddr>,
-    #[cfg(unix)]
-    socket: Option<control::SocketFile>,
-    servers: Vec<JoinHandle<()>>,
-    stop: CancelToken,
-}
-
-impl ControlServers {
-    async fn start(
-        config: &Control,
-        registry: &Arc<Registry>,
-        kill: &MemoryKillSwitch,
-    ) -> Result<Self, ControlError> {
-        let mut all = Self {
-            addr: None,
-            #[cfg(unix)]
-            socket: None,
-            servers: Vec::new(),
-            stop: CancelToken::new(),
-        };
-        // Nothing is served before both are bound: a start that fails leaves nothing behind.
-        let tcp = match config.listen {
-            Some(addr) => Some(ControlServers::bind(addr, config.token.clone()).await?),
-            None => None,
-        };
-        #[cfg(unix)]
-        let unix = config.socket.as_ref().map(|path| control::bind(path)).transpose()?;
-        if let Some((listener, addr, token)) = tcp {
-            all.addr = Some(addr);
-            let is_local = addr.ip().is_loopback();
-            let registry = Arc::clone(registry);
-            all.serve(
-                listener,
-                ControlService { registry, kill: kill.clone(), token: Some(token), is_local },
-            );
-        }
-        #[cfg(unix)]
-        if let Some((listener, file)) = unix {
-            all.socket = Some(file);
-            let registry = Arc::clone(registry);
-            all.serve(
-                listener,
-                ControlService { registry, kill: kill.clone(), token: None, is_local: false },
-            );
-        }
-        Ok(all)
-    }
-
-    async fn bind(
-        addr: SocketAddr,
-        token: Option<Key>,
-    ) -> Result<(tokio::net::TcpListener, SocketAddr, Key), ControlError> {
-        let token = token.ok_or(ControlError::NoToken(addr))?;
-        let failed = |error| ControlError::Listen { at: addr.to_string(), error };
-        let listener = tokio::net::TcpListener::bind(addr).await.map_err(failed)?;
-        let addr = listener.local_addr().map_err(failed)?;
-        Ok((listener, addr, token))
-    }
-
-    fn serve(&mut self, listener: impl Accept + Sync + 'static, service: ControlService) {
-        let bounds =
-            Bounds { connections: CONTROL_CONNECTIONS, head: CONTROL_HEAD, ..Bounds::default() };
-        let service = Arc::new(service);
-        let handler = move |request, _: PeerInfo| {
-            let service = Arc::clone(&service);
-            async move { service.answer(request).await }
-        };
-        let server = server::serve(listener, bounds, false, handler, self.stop.clone());
-        self.servers.push(tokio::spawn(server));
-    }
-
-    fn socket(&self) -> Option<&Path> {
-        #[cfg(unix)]
-        return self.socket.as_ref().map(control::SocketFile::path);
-        #[cfg(not(unix))]
-        return None;
-    }
-
-    /// Returns the hint for a client where the control API is, if it is on this machine.
-    fn hint(&self, is_local: bool) -> String {
-        let socket = self.socket().map(|path| format!("unix:{}", path.display()));
-        let addr = self.addr.map(|addr| format!("http://{addr}"));
-        let all: Vec<String> = socket.into_iter().chain(addr).collect();
-        if all.is_empty() {
-            return "this gateway has none".to_owned();
-        }
-        if !is_local {
-            return "it listens elsewhere; the gateway printed where when it started".to_owned();
-        }
-        format!("it listens on {}", all.join(" and "))
-    }
-
-    /// The socket is removed first: a gateway that starts now may take its path.
-    fn remove_socket(&mut self) {
-        #[cfg(unix)]
-        drop(self.socket.take());
-    }
-
-    async fn end(&mut self) {
-        self.remove_socket();
-        let signal = StopSignal::new(StopReason::StopRequested);
-        self.stop.cancel(signal, Urgency::Now);
-        for server in &mut self.servers {
-            let _ = tokio::time::timeout(SHUTDOWN_GRACE, server).await;
-        }
-    }
-
-    fn abort(&mut self) {
-        self.remove_socket();
-        self.servers.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -500,7 +384,7 @@ impl Service {
     }
 }
 
-/// Cuts what is in flight once the kill switch is on. Calls that begin check it themselves.
+/// Aborts calls in flight when the kill switch turns on. Calls that begin check it themselves.
 async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
     poll_kill_switch(kill, KILL_SWITCH_INTERVAL, |signal| {
         for entry in registry.all() {

@@ -63,15 +63,18 @@ mod server;
 mod tunnel;
 mod upstream;
 mod upstream_config;
+mod webhook;
 
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Control, Key, KeyRuns, PauseLimit, Runs, StopWith, Tunnels, Unnamed,
-    UpstreamKeys, Upstreams, UpstreamsError,
+    Bounds, Config, Control, IssuedKey, IssuedKeys, KEY_PREFIX, Key, KeyChange, KeyHash, KeyRuns,
+    KeySource, PauseLimit, Runs, StopWith, Tunnels, Unnamed, UpstreamKeys, Upstreams,
+    UpstreamsError, new_key,
 };
-pub use control::ControlError;
+pub use control::{ControlError, RunControl};
 pub use gateway::{Gateway, StartError};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::Counts;
 pub use tunnel::{DirectConnections, TunnelReport, model_hosts, model_provider};
+pub use webhook::{WEBHOOK_SIGNATURE, Webhook, WebhookError, WebhookTask};

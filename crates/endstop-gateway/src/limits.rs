@@ -12,7 +12,7 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the whole body of a request may take: a client that sends a byte at a time must not hold a connection forever.
 pub(crate) const BODY_DEADLINE: Duration = Duration::from_secs(300);
-/// How long the gateway still reads from a client whose request it did not read to its end. A socket that is closed
+/// How long the gateway keeps reading from a client whose request it did not read in full. A socket that is closed
 /// with unread bytes is reset, and the client loses the response.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// How many bytes it still reads then: most requests end within it, and a refused client sends no more than this for
@@ -30,9 +30,9 @@ pub(crate) const MAX_METHOD: usize = 32;
 /// Tunnels of one gateway at the same time. Each has two descriptors, so these are half of what a process usually may
 /// have; package managers open some dozens.
 pub(crate) const MAX_TUNNELS: usize = 256;
-/// Random bytes of the proxy's password: nobody guesses 128 bits.
+/// Random bytes of the proxy's password: 128 bits cannot be guessed.
 pub(crate) const PROXY_PASSWORD_BYTES: usize = 16;
-/// How long certificates of the run's own authority are valid before the start, for clocks that differ.
+/// How long before the start certificates of the run's authority are valid, for clocks that differ.
 pub(crate) const AUTHORITY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long they are valid after it: longer than any run.
 pub(crate) const AUTHORITY_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -72,9 +72,10 @@ pub(crate) const MAX_COMMAND: usize = 16 << 10;
 /// Attempts of one step; the same request begins a new step after that. Clients try a call up to 11 times; one that
 /// never gives up is stopped by its step limit.
 pub(crate) const MAX_ATTEMPTS: u32 = 12;
-/// How long a call waits for others that make no progress. A client that works on what it has read reads on by then.
+/// How long a call waits for others that make no progress. A client that is still processing earlier data reads
+/// further data by then.
 pub(crate) const MAX_DEADLOCK_WAIT: Duration = Duration::from_secs(10);
-/// How often a cancelled run that does not stop is looked at again: one that has ended by itself may be named again.
+/// How often a cancelled run that does not stop is checked again: one that has ended naturally may be named again.
 pub(crate) const LIMIT_RECHECK: Duration = Duration::from_secs(1);
 /// How often one call is sent again with a lower output cap: each is one more request that the client waits for.
 pub(crate) const MAX_CAP_RETRIES: u32 = 3;
@@ -88,8 +89,8 @@ pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 pub(crate) const MIN_SECRET: usize = 8;
 /// Bytes of the name of a parameter in a URL that is checked: no name of a key is longer.
 pub(crate) const MAX_PARAMETER_NAME: usize = 40;
-/// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
-/// two pieces; one that takes longer counts as an error of unknown shape.
+/// How long the gateway waits for the rest of an error's body before it passes it on. Providers send such bodies
+/// immediately, in one or two pieces; one that takes longer counts as an error of unknown shape.
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
 /// Windows of subscriptions that a run remembers: providers report two to four.
 pub(crate) const MAX_QUOTA_WINDOWS: usize = 16;
@@ -113,16 +114,16 @@ pub(crate) const MAX_ZSTD_BLOCK: usize = 128 << 10;
 pub(crate) const BROTLI_BUFFER: usize = 16 << 10;
 /// Digits of the size of a chunk that is joined with others: more bytes than are ever read at once.
 pub(crate) const MAX_CHUNK_DIGITS: usize = 8;
-/// How long a stream has to end in order when its run is cut; then its connection is cut. It is enough for a client
-/// that reads.
+/// How long a stream has to end in order when its run is aborted; then its connection is closed. It is enough for a
+/// client that reads.
 pub(crate) const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 
 // Runs.
 
-/// Responses of a run that a request can continue by their id; the oldest is forgotten first. Clients continue the last
+/// Responses of a run that a request can continue by their id; the oldest is evicted first. Clients continue the last
 /// response of each of their conversations, of which a run has few.
 pub(crate) const MAX_RESPONSES: usize = 256;
-/// Longest response id that is remembered, in bytes: ten times what providers give.
+/// Longest response id that is kept, in bytes: ten times the length of providers' ids.
 pub(crate) const MAX_RESPONSE_ID: usize = 512;
 /// Last messages of a request by which a conversation is recognized after its history was rewritten: more of them
 /// would match histories that share only an old part.
@@ -136,17 +137,31 @@ pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
 pub(crate) const MAX_LISTED: usize = 50_000;
 /// Runs in memory of one client: a quarter of all, so that one client leaves most of them to others.
 pub(crate) const CLIENT_RUNS: usize = 2_500;
-/// Stopped runs that are remembered as stopped, per run in memory: an id and a signal are small beside a run.
+/// Stopped runs whose stop is kept, per run in memory: an id and a signal are small compared with a run.
 pub(crate) const STOPPED_PER_RUN: usize = 16;
 
 // The gateway.
 
-/// How long calls in flight may go on once the gateway shuts down; then they are cut. A container
-/// runtime usually kills a process ten seconds after it asked it to end.
+/// How long calls in flight may continue when the gateway shuts down; then they are aborted. A container runtime
+/// usually kills a process ten seconds after it asked it to end.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long a call continues without its client. Most responses are complete by then, and its hold should not outlast
 /// its use for longer.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
+/// The longest wait of a client of the control API for a change of a run: clients give up after 30 s.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
+/// How often a run is checked for such a client: a person sees no delay.
+pub(crate) const WAIT_RECHECK: Duration = Duration::from_millis(100);
+/// How long requests to the control API may take to end when the gateway ends.
+pub(crate) const CONTROL_GRACE: Duration = Duration::from_secs(1);
+/// The messages that wait for a webhook; a receiver that is away must not use up memory.
+pub(crate) const MAX_WEBHOOK_QUEUE: usize = 256;
+/// How often a message is sent until it is taken: with the pauses between them half a minute.
+pub(crate) const WEBHOOK_ATTEMPTS: u32 = 6;
+/// The first pause between two attempts. Each is twice the one before.
+pub(crate) const WEBHOOK_BACKOFF: Duration = Duration::from_secs(1);
+/// How long a receiver may take to answer.
+pub(crate) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes of new input from which on the upstream is asked to count them, where a request does not fit by its bytes: for
@@ -172,15 +187,15 @@ pub(crate) const LOCAL_BYTES_PER_TOKEN: u64 = 4;
 /// The margin above a count by a local tokenizer, in percent and in tokens (`docs/reservations.md`): the count is of the JSON,
 /// whose keys and quotes are more than what OpenAI adds to a message, so recorded usage stays below it.
 pub(crate) const LOCAL_COUNT_MARGIN: (u64, u64) = (5, 512);
-/// Default output cap of calls that have none: more than most responses take, and little beside a usual limit.
+/// Default output cap of calls that have none: more than most responses take, and little compared with a usual limit.
 pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
-/// Default time for the head of an upstream's response. Models think for many minutes before a response that comes as
-/// a whole, and none of the usual clients waits longer than an hour. Without a limit, a dead upstream would keep its
+/// Default time for the head of an upstream's response. Models think for many minutes before a non-streaming
+/// response, and none of the usual clients waits longer than an hour. Without a limit, a dead upstream would keep its
 /// calls and their reservations forever.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Tools and parts of the instructions that a conversation knows again: more than providers take in a request. Further
-/// ones are bounded anew each time.
+/// Tools and parts of the instructions that a conversation recognizes: more than providers accept in a request.
+/// Further ones are bounded again each time.
 pub(crate) const MAX_FIXED_PARTS: usize = 1_024;
 
 // HTTP to upstreams.
@@ -201,7 +216,7 @@ pub(crate) const TCP_PROBE: Duration = Duration::from_secs(10);
 /// Bytes of the head of an upstream's response over HTTP/1.1; a longer one breaks the exchange. Providers send less
 /// than 8 KiB.
 pub(crate) const MAX_RESPONSE_HEAD: usize = 256 << 10;
-/// The same over HTTP/2, where it stays in memory for each of up to hundreds of streams of a connection.
+/// The same over HTTP/2: it stays in memory for each of up to hundreds of streams of a connection.
 pub(crate) const MAX_H2_HEAD: u32 = 64 << 10;
 /// Bytes of the head of a proxy's answer to `CONNECT`, which says little.
 pub(crate) const MAX_PROXY_HEAD: usize = 64 << 10;
@@ -210,19 +225,19 @@ pub(crate) const MAX_GATHERED: usize = 256 << 10;
 /// Shared connections to one upstream. An upstream should take a hundred calls on each at least (RFC 9113), so these
 /// are more than there are connections of clients.
 pub(crate) const MAX_H2_CONNECTIONS: usize = 64;
-/// What a stream may fill while nobody reads it; the others go on.
+/// Unread bytes of one stream; other streams continue.
 pub(crate) const H2_STREAM_WINDOW: u32 = 1 << 20;
-/// What all streams of a shared connection may fill: sixteen of them that nobody reads.
+/// Unread bytes of all streams of a shared connection: enough for sixteen streams that their clients do not read.
 pub(crate) const H2_CONNECTION_WINDOW: u32 = 16 << 20;
-/// A shared connection with calls on it is asked whether it still lives after so long without a frame: a model may
+/// The time without a frame after which a shared connection with calls on it is checked with a ping: a model may
 /// think for minutes.
 pub(crate) const H2_PING_AFTER: Duration = Duration::from_secs(20);
 /// Without an answer in this time it is dead, and its calls fail. The server's HTTP/2 answers, not the model, so a live
 /// one takes a round trip; a network that loses its packets for some seconds recovers within this.
 pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
 
-/// Calls that continue without their clients, in one gateway: each keeps a connection open, and that is all that a
-/// process usually may have. Beyond that a call is closed when its client disconnects.
+/// Calls that continue without their clients, in one gateway: each keeps a connection open, and a process usually may
+/// not have more. Beyond that a call is closed when its client disconnects.
 pub(crate) const MAX_DRAINS: usize = 1_024;
 /// The context window of a model whose own is not known: the largest that is sold.
 pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;

@@ -9,6 +9,8 @@ use endstop_core::trip_record::NodeRecord;
 use endstop_runtime::store::RunId;
 use serde_json::Value;
 
+use crate::config::IssuedTo;
+
 /// A call that the gateway has not forwarded, or whose response it has replaced by a stop response. Nothing in it is a key.
 ///
 /// ```
@@ -31,6 +33,10 @@ pub struct RefusedCall {
     pub run: Option<RunId>,
     /// The place of its key among those that the gateway has issued, from 0.
     pub key: Option<usize>,
+    /// The name of its key.
+    pub key_name: Option<String>,
+    /// The runs of its key.
+    pub key_runs: Option<String>,
     /// The client's address. `None` if it has none.
     pub client: Option<IpAddr>,
     /// The stop reason, such as `cost_limit`, or the problem of the request, such as `unknown_key`.
@@ -49,6 +55,18 @@ pub struct RefusedCall {
     pub status: u16,
     /// Details that the client does not get: the path of a stored run that cannot be read, and the problem with it.
     pub detail: Option<String>,
+}
+
+impl RefusedCall {
+    /// A call with an issued key.
+    pub(crate) fn of_key(issued: Option<&IssuedTo>) -> Self {
+        Self {
+            key: issued.map(|issued| issued.place),
+            key_name: issued.map(|issued| issued.key.name.clone()),
+            key_runs: issued.map(|issued| issued.key.runs.to_string()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Receives a report of each refused call, before its client has the response.

@@ -3,9 +3,9 @@
 //! No request can choose a host: the gateway uses only the path of its target, and the host always comes from
 //! [`Upstreams`](crate::Upstreams).
 //!
-//! The run, by the first of these that is there: a key that the gateway has issued, the path (`/r/{run}/…`),
-//! the header `x-endstop-run`, the session of Claude Code. Children stand in the path after the run
-//! (`/r/{run}/{child}/…`, nested by more segments) or in the header `x-endstop-child` (`a/b`).
+//! The run, by the first of these that is present: a key that the gateway has issued, the path (`/r/{run}/…`), the
+//! header `x-endstop-run`, the session of Claude Code. Children follow the run in the path (`/r/{run}/{child}/…`,
+//! nested by more segments) or are in the header `x-endstop-child` (`a/b`).
 
 mod key;
 mod path;
@@ -22,7 +22,7 @@ pub(crate) use key::{
 };
 pub(crate) use path::PathError;
 
-use crate::config::{Config, Key, KeyRuns, Runs, Unnamed};
+use crate::config::{Config, IssuedTo, KeyRuns, KeyTable, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
 use crate::tunnel::InterceptedHost;
 
@@ -45,7 +45,7 @@ pub(crate) enum ApiFamily {
     Gemini,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     /// A model call.
@@ -56,7 +56,7 @@ pub(crate) enum Endpoint {
     Models,
     /// A model call of a cloud platform, in a form that is not read here.
     Cloud(CloudPlatform),
-    /// Known to be no model call, on an intercepted host: passes untouched and uncounted, and in a stopped run too.
+    /// Known to be harmless, on an intercepted host: passes untouched and uncounted, and in a stopped run too.
     Free,
     /// Anything else of the upstream: passes untouched, counted as a request.
     Other,
@@ -131,15 +131,14 @@ pub(crate) struct Route {
     pub(crate) rest: String,
     /// What it is for.
     pub(crate) endpoint: Endpoint,
-    /// The client's key if it was issued by the gateway, by its place in the configuration: the upstream's own has to take
-    /// its place.
-    pub(crate) issued_key: Option<usize>,
+    /// The client's key if it was issued by the gateway: the upstream's own has to take its place.
+    pub(crate) issued: Option<IssuedTo>,
 }
 
 impl Route {
     /// Whether the client's key was issued by the gateway.
     pub(crate) const fn has_issued_key(&self) -> bool {
-        self.issued_key.is_some()
+        self.issued.is_some()
     }
 }
 
@@ -157,10 +156,22 @@ pub(crate) enum RouteError {
     Unnamed,
     /// No run is named but by a key, and the gateway has not issued that.
     #[error(
-        "this gateway knows a run by the key that it has issued, and the request brings none of those: send \
+        "this gateway knows a run by the key that it has issued, and the request has none of those: send \
          one as the API key"
     )]
     UnknownKey,
+    /// The key begins like an issued one, and is not known.
+    #[error("this gateway has not issued the key of the request, or it was replaced")]
+    ForgottenKey,
+    /// The key was revoked.
+    #[error("the key `{0}` is revoked")]
+    RevokedKey(String),
+    /// The key has expired.
+    #[error("the key `{0}` has expired")]
+    ExpiredKey(String),
+    /// The keys cannot be read.
+    #[error("the keys that this gateway has issued cannot be read, so it takes no call")]
+    NoKeys,
     /// The run takes only calls with its key.
     #[error("the run `{0}` takes only calls with the key that this gateway has issued for it")]
     NeedsKey(RunId),
@@ -173,11 +184,11 @@ pub(crate) enum RouteError {
         runs: String,
     },
     /// A name of a run or child that cannot be one.
-    #[error("`{name}` is no name of a run: {why}")]
+    #[error("`{name}` is not a run's name: {why}")]
     Name {
-        /// What stands there, cut.
+        /// The invalid name, truncated.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
@@ -188,7 +199,10 @@ impl RouteError {
         match self {
             Self::Path(_) => ("invalid_path", None),
             Self::Unnamed => ("unnamed_run", None),
-            Self::UnknownKey => ("unknown_key", None),
+            Self::UnknownKey | Self::ForgottenKey => ("unknown_key", None),
+            Self::RevokedKey(_) => ("revoked_key", None),
+            Self::ExpiredKey(_) => ("expired_key", None),
+            Self::NoKeys => ("no_keys", None),
             Self::NeedsKey(run) => ("needs_key", Some(run)),
             Self::OtherRun { run, .. } => ("other_run", Some(run)),
             Self::Name { .. } => ("invalid_name", None),
@@ -198,7 +212,12 @@ impl RouteError {
     /// The status of the response.
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
-            Self::UnknownKey | Self::NeedsKey(_) => StatusCode::UNAUTHORIZED,
+            Self::UnknownKey
+            | Self::ForgottenKey
+            | Self::RevokedKey(_)
+            | Self::ExpiredKey(_)
+            | Self::NeedsKey(_) => StatusCode::UNAUTHORIZED,
+            Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
             Self::OtherRun { .. } => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::Unnamed | Self::Name { .. } => StatusCode::BAD_REQUEST,
         }
@@ -224,9 +243,10 @@ pub(crate) fn family_and_endpoint(
     path::family_and_endpoint(method, path::split(path).rest, headers)
 }
 
-/// Returns the issued key that a request has, by its place in the configuration.
-pub(crate) fn issued_place(config: &Config, target: &str, headers: &HeaderMap) -> Option<usize> {
-    key::issued(&config.runs, headers, target.split_once('?').map(|(_, query)| query))
+/// Returns the issued key that a request has.
+pub(crate) fn issued_to(config: &Config, target: &str, headers: &HeaderMap) -> Option<IssuedTo> {
+    let query = target.split_once('?').map(|(_, query)| query);
+    key::issued(&*config.runs.keys()?, headers, query)
 }
 
 /// Returns the route of a request. In an intercepted connection to `host`, its path is that of the host, and names no run.
@@ -243,32 +263,32 @@ pub(crate) fn route(
         Some(_) => path::plain(path),
         None => path::split(path),
     };
-    let issued = key::issued(&config.runs, headers, query);
+    let keys = config.runs.keys().unwrap_or_default();
+    let issued = valid_key(&keys, headers, query)?;
     let mut child: Vec<String> = parts.children.iter().map(|&name| name.to_owned()).collect();
     if let Some(names) = text(headers, CHILD_HEADER) {
         child.extend(names.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
     }
-    let of_key = issued_key(config, issued);
-    let run = match (&config.runs, of_key.map(|(_, runs)| runs)) {
+    let run = match (&config.runs, issued.as_ref().map(|issued| &issued.key.runs)) {
         (Runs::One(run), _) | (Runs::Many { .. }, Some(KeyRuns::One(run))) => {
             if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
                 child.insert(0, name.to_owned());
             }
             run.clone()
         }
-        (Runs::Many { keys, .. }, Some(runs @ KeyRuns::Under(_))) => {
+        (Runs::Many { .. }, Some(runs @ KeyRuns::Under(_))) => {
             let run = named(parts.run, headers, Unnamed::Refuse)?;
-            if KeyRuns::owner(keys, &run) != Some(runs) {
+            if keys.owner(&run) != Some(runs) {
                 return Err(RouteError::OtherRun { run, runs: runs.to_string() });
             }
             run
         }
-        (Runs::Many { unnamed, keys }, None) => {
+        (Runs::Many { unnamed, .. }, None) => {
             let run = match named(parts.run, headers, *unnamed) {
                 Err(RouteError::Unnamed) if !keys.is_empty() => return Err(RouteError::UnknownKey),
                 named => named?,
             };
-            if KeyRuns::owner(keys, &run).is_some() {
+            if keys.owner(&run).is_some() {
                 return Err(RouteError::NeedsKey(run));
             }
             run
@@ -290,20 +310,38 @@ pub(crate) fn route(
         None => path::below_base(family, parts.rest).into_owned(),
     };
     let host = host.and_then(|(host, is_scripted)| Some(host).filter(|_| !is_scripted));
-    let query = query.and_then(|query| key::strip_query(query, of_key.map(|(key, _)| key)));
+    let query =
+        query.and_then(|query| key::strip_query(query, issued.as_ref().map(|issued| &issued.sent)));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
-    Ok(Route { run, child, family, host, rest, endpoint, issued_key: issued })
+    Ok(Route { run, child, family, host, rest, endpoint, issued })
 }
 
-/// An issued key and its runs, by its place in the configuration.
-pub(crate) fn issued_key(config: &Config, place: Option<usize>) -> Option<&(Key, KeyRuns)> {
-    match &config.runs {
-        Runs::Many { keys, .. } => keys.get(place?),
-        Runs::One(_) => None,
+/// The issued key of a request, if it is valid now.
+fn valid_key(
+    keys: &KeyTable,
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Result<Option<IssuedTo>, RouteError> {
+    if keys.is_unreadable() {
+        return Err(RouteError::NoKeys);
     }
+    let Some(issued) = key::issued(keys, headers, query) else {
+        return match key::is_forgotten(keys, headers, query) {
+            true => Err(RouteError::ForgottenKey),
+            false => Ok(None),
+        };
+    };
+    let name = || issued.key.name.clone();
+    if issued.key.is_revoked {
+        return Err(RouteError::RevokedKey(name()));
+    }
+    if issued.key.has_expired() {
+        return Err(RouteError::ExpiredKey(name()));
+    }
+    Ok(Some(issued))
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {

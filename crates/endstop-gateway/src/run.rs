@@ -1,8 +1,9 @@
 //! The runs of a gateway.
 //!
-//! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and one below it for each
-//! conversation beside the first. All draw on one ledger; loops and results are judged for each conversation.
+//! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and a child of it for each
+//! conversation other than the first. All draw on one ledger; loops and results are judged for each conversation.
 
+mod budget_notes;
 mod conversation;
 mod conversation_match;
 mod conversation_memory;
@@ -19,12 +20,13 @@ mod response_history;
 mod run_log;
 mod unknown_fields;
 
+pub(crate) use budget_notes::BudgetNote;
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
 pub(crate) use conversation_memory::{MessageDigests, RequestBound, RequestIdentity};
 pub use counters::Counts;
 pub(crate) use deadlock::ReadProgress;
-pub(crate) use entry::RunEntry;
+pub(crate) use entry::{RunEntry, RunOrigin};
 pub(crate) use permit::{AcquireError, ConversationPermit};
 pub(crate) use prices::Prices;
-pub(crate) use registry::{NoRun, Registry, RunOrigin};
+pub(crate) use registry::{NoRun, Registry, RunGroup};
 pub(crate) use run_log::OpenLogError;

@@ -1,8 +1,8 @@
 //! Connections of clients.
 //!
-//! HTTP/1.1 only: every client of a base URL on a plain port uses it. A connection is one task, and its handler runs in
-//! it, so a client that goes away drops the handler's future or the body of its response at once. The framing of
-//! requests is checked before HTTP is parsed (see [`guard`]).
+//! HTTP/1.1 only: every client of a base URL on a plain port uses it. A connection is one task, and its handler runs
+//! in it, so a client that disconnects drops the handler's future or the body of its response immediately. The
+//! framing of requests is checked before HTTP is parsed (see [`guard`]).
 
 #[cfg(test)]
 mod corpus;
@@ -73,7 +73,7 @@ impl PeerInfo {
 
     /// Counts the connection as one with an issued key, until it ends or brings another. Returns `false` if there are too
     /// many with this key.
-    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: usize, bounds: &Bounds) -> bool {
+    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: u64, bounds: &Bounds) -> bool {
         let client = ClientId::Key(key);
         let mut of_key = self.of_key.lock().unwrap_or_else(PoisonError::into_inner);
         if of_key.as_ref().is_some_and(|share| share.client() == client) {
@@ -132,8 +132,8 @@ impl Accept for UnixListener {
     }
 }
 
-/// Whether the process at the other end is of the user of this one, or of root. The directory of the socket keeps others out;
-/// this holds also if somebody opens the directory.
+/// Whether the process at the other end belongs to the user of this one, or to root. The directory of the socket
+/// keeps others out; this check holds even if its permissions are opened.
 #[cfg(unix)]
 fn is_of_this_user(stream: &UnixStream) -> bool {
     let own = nix::unistd::Uid::effective();
@@ -248,8 +248,8 @@ async fn connection<S, H, F>(
 /// Reads the whole body of a request, up to `max` bytes.
 ///
 /// # Errors
-/// If it is larger, broken, or its sender is silent for half a minute or takes five minutes in all. The connection should then be closed with the
-/// response; hyper does so if the body was not read to its end.
+/// If it is larger, broken, or its sender is silent for half a minute or takes five minutes in all. The connection
+/// should then be closed with the response; hyper does so if the body was not read in full.
 pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, TooLargeOrBroken> {
     let told = incoming.size_hint();
     if told.lower() > max as u64 {

@@ -55,10 +55,10 @@ enum TunnelError {
     NoTarget,
     #[error(
         "Endstop refused this connection to {host} ({provider}): model calls have to go through the gateway at its base \
-         URL, and otherwise no limit holds for them; `endstop doctor` says how, --allow-direct lets them pass"
+         URL, and otherwise no limit applies to them; `endstop doctor` says how, --allow-direct lets them pass"
     )]
     ModelHost { host: String, provider: &'static str },
-    #[error("there is no certificate for {host}: {why}")]
+    #[error("no certificate for {host}: {why}")]
     NoCertificate { host: String, why: String },
     #[error("{MAX_TUNNELS} tunnels are open, which is the most")]
     TooMany,

@@ -8,10 +8,6 @@ use http::uri::Scheme;
 
 use crate::config::{Upstreams, UpstreamsError};
 
-const OPENAI: &str = "https://api.openai.com/v1";
-const ANTHROPIC: &str = "https://api.anthropic.com";
-const GEMINI: &str = "https://generativelanguage.googleapis.com";
-
 impl Upstreams {
     /// Reads the upstreams from the variables that the clients themselves read: `OPENAI_BASE_URL`, otherwise
     /// `OPENAI_API_BASE`; `ANTHROPIC_BASE_URL`; `GOOGLE_GEMINI_BASE_URL`, otherwise `GEMINI_API_BASE`. The default is the
@@ -20,15 +16,15 @@ impl Upstreams {
     /// # Errors
     /// If one of them is no valid address.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, UpstreamsError> {
-        let base = |names: &[&str], default: &str| {
+        let base = |names: &[&str], provider: &str| {
             let set = names.iter().filter_map(|name| get(name));
             let set = set.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
-            address(set.as_deref().unwrap_or(default))
+            address(set.as_deref().unwrap_or_else(|| server_of(provider)))
         };
         Ok(Self {
-            openai: base(&["OPENAI_BASE_URL", "OPENAI_API_BASE"], OPENAI)?,
-            anthropic: base(&["ANTHROPIC_BASE_URL"], ANTHROPIC)?,
-            gemini: base(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"], GEMINI)?,
+            openai: base(&["OPENAI_BASE_URL", "OPENAI_API_BASE"], "openai")?,
+            anthropic: base(&["ANTHROPIC_BASE_URL"], "anthropic")?,
+            gemini: base(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"], "google")?,
             endstop: None,
             is_scripted: false,
         }
@@ -87,6 +83,13 @@ impl Upstreams {
             None => Ok(()),
         }
     }
+}
+
+/// The address of a provider's own server, as the base of an upstream has it: only that of OpenAI has its version.
+fn server_of(provider: &str) -> &'static str {
+    let server = ProviderApi::of(provider).and_then(|api| api.server).unwrap_or_default();
+    let versions: &[&str] = if provider == "openai" { &[] } else { &["v1/", "v1beta/"] };
+    versions.iter().find_map(|version| server.strip_suffix(version)).unwrap_or(server)
 }
 
 fn points_at(base: &Uri, listen: SocketAddr) -> bool {

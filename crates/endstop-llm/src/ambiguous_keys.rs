@@ -3,6 +3,8 @@
 //! Which of two equal keys counts, and whether `MAX_TOKENS` is `max_tokens`, is for each server to say. A cap that
 //! is lowered in one of them would leave the other one in force.
 
+use std::borrow::Cow;
+
 use crate::ReadError;
 use crate::json::{self, Raw};
 
@@ -56,10 +58,10 @@ fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> 
     check_members(&members, keys)
 }
 
-/// Refuses an object where a key that decides is ambiguous. What is no object has no keys.
+/// Refuses an object with an ambiguous key that decides. A value that is not an object has no keys.
 ///
 /// # Errors
-/// Where one stands twice, or in letters of another case.
+/// If one appears twice, or in letters of another case.
 pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],
@@ -67,8 +69,9 @@ pub(crate) fn check_members(
     let mut found = vec![false; keys.len()];
     for (name, value) in members {
         let name = name.as_str();
+        let folded = folded(name);
         let is_it = |(key, _): &(&DecidingKey, &mut bool)| {
-            key.spellings.iter().any(|spelling| is_same_folded(name, spelling))
+            key.spellings.iter().any(|spelling| folded.eq_ignore_ascii_case(spelling))
         };
         let Some((key, is_there)) = keys.iter().zip(&mut found).find(is_it) else { continue };
         if !key.spellings.contains(&name) {
@@ -85,18 +88,18 @@ pub(crate) fn check_members(
     Ok(())
 }
 
-/// Whether two keys are the same to a server that passes over the case of letters; some take the long s and the
+/// A key as a server reads it that passes over the case of letters, up to the case of ASCII: some take the long s and the
 /// Kelvin sign for letters too.
-fn is_same_folded(key: &str, spelling: &str) -> bool {
+fn folded(key: &str) -> Cow<'_, str> {
     if key.is_ascii() {
-        return key.eq_ignore_ascii_case(spelling);
+        return Cow::Borrowed(key);
     }
-    let folded = key.chars().map(|letter| match letter {
+    let letters = key.chars().map(|letter| match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
+        other => other,
     });
-    folded.eq(spelling.chars().map(|letter| letter.to_ascii_lowercase()))
+    Cow::Owned(letters.collect())
 }
 
 /// A whole number that is not below `least`; `None` where it is absent or `null`.

@@ -1,4 +1,4 @@
-//! OpenAI chat completions, and all who copy them.
+//! OpenAI chat completions, and compatible servers.
 
 use http::StatusCode;
 

@@ -1,18 +1,18 @@
-//! Events that say the same as the one before, but for the words in them: almost all of a stream.
+//! Events that equal the one before, except for their text: almost all of a stream.
 
 use crate::json::{Raw, is_plain};
 
-/// What stood around the words of the last event.
+/// The parts around the text of the last event.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaTemplate {
-    /// Up to the quote before the words; empty where nothing is kept.
+    /// Up to the quote before the text; empty without one.
     before: String,
     /// From the quote after them.
     after: String,
 }
 
 impl DeltaTemplate {
-    /// Keeps what is around `words`, a string in `data`. What is no string in it is not kept.
+    /// Keeps the parts around `words`, a string in `data`. Anything else is not kept.
     pub(crate) fn keep(&mut self, data: &str, words: Raw<'_>) {
         self.forget();
         let start = words.json().as_ptr().addr().checked_sub(data.as_ptr().addr());

@@ -9,21 +9,6 @@ use crate::request::{CallRequest, CountRequest, Edits};
 use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
 
-/// A model API.
-///
-/// See the example of [the crate](crate).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// OpenAI chat completions.
-    Chat,
-    /// OpenAI responses.
-    Responses,
-    /// Anthropic messages.
-    Messages,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-}
-
 /// The response of the gateway itself to a call.
 ///
 /// See the example of [`StopText`].
@@ -44,13 +29,13 @@ pub trait Dialect: Send + Sync {
     /// Reads a request. `path` is that of the upstream, with its query.
     ///
     /// # Errors
-    /// Where it is not such a request.
+    /// If it is not such a request.
     fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError>;
 
     /// The request with changes; every other byte stays.
     ///
     /// # Errors
-    /// Where it is not such a request.
+    /// If it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
     /// The request that asks for the number of input tokens of a call, where the API can count. `path` is that of the
@@ -74,8 +59,7 @@ pub trait Dialect: Send + Sync {
         None
     }
 
-    /// Whether a request is taken without its tools: not by APIs that want them beside calls in the
-    /// conversation.
+    /// Whether a request is accepted without its tools: not by APIs that want them if the conversation has calls.
     fn may_remove_tools(&self, body: &[u8]) -> bool {
         let _ = body;
         true
@@ -84,13 +68,13 @@ pub trait Dialect: Send + Sync {
     /// A response that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
     ///
     /// # Errors
-    /// Where it is not such a response.
+    /// If it is not such a response.
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>;
 
     /// Reads a response that is not a stream.
     ///
     /// # Errors
-    /// Where it is not such a response.
+    /// If it is not such a response.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
     /// Whether a body is an error in the shape of the API.
@@ -101,7 +85,7 @@ pub trait Dialect: Send + Sync {
     /// Reads a response that is a stream. `parsed` says what the request was.
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
-    /// The response that ends the loop of a client by itself: 200, as a stream if the request asks for one. Follows
+    /// The response that ends the loop of a client naturally: 200, as a stream if the request asks for one. Follows
     /// [`CallRequest::contract`], but gives text where it demands structure.
     fn stop(&self, parsed: &CallRequest, stop: &StopText) -> WrittenResponse;
 
@@ -130,7 +114,7 @@ fn has_error(body: &[u8]) -> bool {
     read.is_ok_and(|body| body.error.message.text().is_some())
 }
 
-/// What kind of error, for APIs that name kinds.
+/// The kind of an error, for APIs that name kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A limit stopped the run: `billing_error`, `insufficient_quota`.
@@ -145,7 +129,7 @@ pub enum ErrorKind {
     Overloaded,
 }
 
-/// Whether an event is the mark of the end. What ends otherwise is not looked at from its beginning.
+/// Whether an event is the mark of the end. Only the beginning is compared.
 #[must_use]
 pub fn is_done(data: &str) -> bool {
     data.trim_end().ends_with("[DONE]") && data.trim() == "[DONE]"
@@ -171,27 +155,27 @@ pub fn is_done(data: &str) -> bool {
 /// # Ok::<(), endstop_llm::sse::TooLong>(())
 /// ```
 pub trait StreamReader: Send {
-    /// Takes in an event.
+    /// Records an event.
     fn event(&mut self, event: &SseEvent<'_>) -> EventContent;
 
-    /// Takes in an event that brings nothing but words, and gives those that count as the response's text. `None`
-    /// where it may be another one: then it was not taken in.
+    /// Records an event that has only text, and returns the part that counts as the response's text. `None` if it may
+    /// be another one: then it was not recorded.
     fn words<'e>(&mut self, event: &SseEvent<'e>) -> Option<&'e str> {
         let _ = event;
         None
     }
 
-    /// Whether the stream could be ended here: no tool call has begun and is not whole.
+    /// Whether the stream could be ended here: no tool call is incomplete.
     fn is_between_blocks(&self) -> bool;
 
     /// Takes back all tool calls but the first `keep`: they are not passed on, and the stream is ended here. The
-    /// first of them began with this event, the last one that was taken in. Gives what is passed on of the event.
+    /// first of them began with this event, the last one that was recorded. Returns the part of the event to pass on.
     fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8>;
 
-    /// The response as far as it has come.
+    /// The response so far.
     fn response(&self) -> &CallResponse;
 
-    /// What ends the stream here for a client: text that says why, finish, usage, terminator.
+    /// The end of the stream for a client: text that says why, finish, usage, terminator.
     fn end(&mut self, stop: &StopText) -> Vec<u8>;
 }
 

@@ -1,8 +1,8 @@
 //! Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! The model and whether it is a stream stand in the path, not in the body. A stream is one of events only with
-//! `alt=sse`; without, it is a JSON list that grows. Keys may be in camel case or with
-//! underscores, as in all APIs of that family.
+//! The path has the model and whether it is a stream, not the body. A stream is one of events only with `alt=sse`;
+//! without, it is a JSON list that grows. Keys may be in camel case or with underscores, as in all APIs of that
+//! family.
 
 use http::StatusCode;
 

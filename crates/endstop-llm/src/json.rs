@@ -1,8 +1,8 @@
 //! Reading JSON without trusting its shape, and changing single values of it and nothing else of its text.
 //!
-//! What others send is read field by field: a value of the wrong kind counts as absent, of a key that is there
-//! twice the last value counts (as in the usual parsers), and nothing is as deep as the text is: values that are
-//! not parsed for are skipped without recursion.
+//! Foreign data is read field by field: a value of the wrong kind counts as absent, of a repeated key the last value
+//! counts (as in the usual parsers), and the depth of the text does not matter: unwanted values are skipped without
+//! recursion.
 
 use crate::limits::MAX_ITEMS;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ pub(crate) use splice::{Changes, Object, SpliceError};
 pub use walk::JsonError;
 pub(crate) use walk::{FromJson, Walk, is_plain, parse, parse_noting};
 
-/// A value as its text; empty where it is absent.
+/// A value as its text; empty if it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Raw<'j>(&'j str);
 
@@ -28,7 +28,7 @@ impl<'j> Raw<'j> {
         Self(json)
     }
 
-    /// Its text; empty where it is absent.
+    /// Its text; empty if it is absent.
     pub(crate) const fn json(self) -> &'j str {
         self.0
     }
@@ -59,6 +59,11 @@ impl<'j> Raw<'j> {
         text.ok().map(|text| Cow::Owned(text.into_owned()))
     }
 
+    /// The characters of a string that is not empty.
+    pub(crate) fn word(self) -> Option<String> {
+        self.text().map(Cow::into_owned).filter(|word| !word.is_empty())
+    }
+
     /// A number that is a count: whole, or written with a fraction of zero. Strings of digits are none.
     pub(crate) fn count(self) -> Option<u64> {
         let json = self.json();
@@ -83,7 +88,7 @@ impl<'j> Raw<'j> {
         }
     }
 
-    /// Its value; the default where it is none of this kind.
+    /// Its value; the default if it has another kind.
     pub(crate) fn read<T: FromJson<'j> + Default>(self) -> T {
         parse(self.0).unwrap_or_default()
     }
@@ -221,7 +226,7 @@ impl<'j> FromJson<'j> for Members<'j> {
     }
 }
 
-/// Declares what is read of an object: field, kind, and the keys that it may have.
+/// Declares the fields that are read of an object: name, kind, and the keys that it may have.
 macro_rules! fields {
     ($(#[$meta:meta])* $name:ident<$life:lifetime> {
         $($field:ident: $kind:ty = $($key:literal)|+,)*

@@ -1,6 +1,6 @@
-//! Fields of requests that do not change the price, so that those that nobody knows can be reported.
+//! Fields of requests that do not change the price, so that unknown ones can be reported.
 
-use crate::dialect::Api;
+use crate::api::Api;
 use crate::json::{Key, Raw};
 use crate::limits::MAX_UNKNOWN_KINDS;
 use crate::price_fields::{PRICE_FIELDS, with_underscores};
@@ -162,7 +162,7 @@ pub const KNOWN_FIELDS: &[(Api, &[&str])] = &[
     ),
 ];
 
-/// The fields of a request that no table has, as far as they are shown.
+/// The fields of a request that no table has, up to the number that is shown.
 pub(crate) fn unknown_fields(api: Api, members: &[(Key<'_>, Raw<'_>)]) -> Vec<String> {
     let unknown = members.iter().map(|(key, _)| key.as_str()).filter(|key| !is_known(api, key));
     unknown.take(MAX_UNKNOWN_KINDS).map(shown).collect()

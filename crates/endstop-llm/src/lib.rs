@@ -47,6 +47,7 @@ mod chat;
 mod content_kinds;
 mod delta_template;
 mod dialect;
+mod dialects;
 mod gemini;
 mod json;
 mod known_fields;
@@ -74,11 +75,12 @@ mod garbage;
 #[cfg(test)]
 mod tests;
 
+pub use api::Api;
 pub use content_kinds::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
     ImageData, UNKNOWN_FILE,
 };
-pub use dialect::{Api, Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
+pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
 pub use known_fields::KNOWN_FIELDS;
 pub use output_kinds::{OUTPUT_KINDS, OutputClass, OutputKind, OutputKinds, SPEECH};

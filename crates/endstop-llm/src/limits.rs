@@ -1,6 +1,6 @@
-//! Limits of what is read. Every text comes from outside, so every count and size is bounded.
+//! Limits of reading. Every text comes from outside, so every count and size is bounded.
 
-/// Elements of one list, and members of one object, that are read. More is an error: long conversations have some
+/// Elements of one list, and members of one object, that are read. More is an error: long conversations have a few
 /// thousand messages.
 pub(crate) const MAX_ITEMS: usize = 1 << 16;
 /// Levels of parts inside parts (an image in a tool's result). Deeper ones have an unknown size.
@@ -21,9 +21,10 @@ pub(crate) const MAX_CALLS: usize = 1_024;
 pub(crate) const MAX_CHOICES: u64 = 128;
 /// Blocks of an Anthropic stream that are open at the same time. The API has one.
 pub(crate) const MAX_OPEN_BLOCKS: usize = 64;
-/// Output items of a streamed OpenAI response that are told apart: as many as tool calls are kept, and each is one.
+/// Output items of a streamed OpenAI response that are distinguished: as many as tool calls are kept, and each is
+/// one.
 pub(crate) const MAX_OUTPUT_ITEMS: usize = 1_024;
-/// Bytes of a usage report. Real ones have some hundred.
+/// Bytes of a usage report. Real ones have a few hundred.
 pub(crate) const MAX_USAGE_REPORT: usize = 64 << 10;
 
 /// Runs of a tool at the provider that a request gets if it has no limit and the API has a field for one: few responses

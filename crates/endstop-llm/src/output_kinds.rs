@@ -1,6 +1,6 @@
 //! Kinds of output: which of them a response may have, and the units that they are held and settled in.
 
-use crate::dialect::Api;
+use crate::api::Api;
 
 /// The name in `allow_unmetered` of speech from a model that answers with text too and has no price for speech.
 pub const SPEECH: &str = "speech";

@@ -1,4 +1,4 @@
-//! What the APIs have in common: bodies, the text of content, changes of a request.
+//! The common parts of the APIs: bodies, the text of content, changes of a request.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,7 +18,7 @@ fields! {
 }
 
 fields! {
-    /// What kind of thing an object is.
+    /// The kind of an object.
     Kind<'j> {
         kind: Raw<'j> = "type",
     }
@@ -34,7 +34,7 @@ fields! {
 }
 
 fields! {
-    /// What holds a format of the output.
+    /// An object that holds a format of the output.
     Formatted<'j> {
         format: Kind<'j> = "format",
     }
@@ -49,7 +49,7 @@ pub(crate) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, Read
     Ok(parse(text)?)
 }
 
-/// As [`read_object`], with the members of the object.
+/// Like [`read_object`], including the members of the object.
 pub(crate) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, ReadError> {
     let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
@@ -59,7 +59,7 @@ pub(crate) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'
     Ok(Noted { text, value, members })
 }
 
-/// What a body says.
+/// The contents of a body.
 pub(crate) struct Noted<'j, T> {
     pub(crate) text: &'j str,
     pub(crate) value: T,
@@ -102,8 +102,8 @@ pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
     })
 }
 
-/// What stands in a request beside its messages, which have this key: the elements of lists one by one, so that a
-/// tool that comes or goes leaves the others known.
+/// The parts of a request outside its messages, which have this key: the elements of lists one by one, so that a tool
+/// that is added or removed leaves the others known.
 ///
 /// # Errors
 /// Where two readers could read it in two ways.
@@ -125,7 +125,8 @@ pub(crate) fn fixed_marks(
     Ok(marks)
 }
 
-/// A request with what is known once all of it has been read: the members that no table has, and the kinds of content.
+/// A request with the facts known once all of it has been read: the members that no table has, and the kinds of
+/// content.
 pub(crate) fn complete(
     mut request: CallRequest,
     api: Api,
@@ -172,7 +173,7 @@ pub(crate) fn counted_tokens(body: &[u8]) -> Option<u64> {
     read_object::<Counted<'_>>(body).ok()?.input.count()
 }
 
-/// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
+/// Lowers a number to `cap` wherever the object has it. Returns `false` if it does not: `null` counts as not set.
 pub(crate) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, cap: u64) -> bool {
     let mut is_there = false;
     for place in object.all(key) {
@@ -229,11 +230,14 @@ pub(crate) fn turn_tools_off(
     offers: &[(&str, &str)],
     none: &str,
 ) {
+    if edits.finish.is_none() {
+        return;
+    }
     let has_any =
         |key: &str| root.get(key).is_some_and(|place| !changes.value(&place).items().is_empty());
     let offered: Vec<_> = offers.iter().filter(|(tools, _)| has_any(tools)).collect();
     match edits.tools_off {
-        _ if edits.finish.is_none() || offered.is_empty() => {}
+        _ if offered.is_empty() => {}
         ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
         ToolsOff::Remove => {
             let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
@@ -264,7 +268,7 @@ pub(crate) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str)
     changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
 }
 
-/// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
+/// Adds a note to the content of a message: to its text, or as a further part. Returns `false` if it has no content.
 pub(crate) fn add_to_content(
     changes: &mut Changes<'_>,
     message: &Object<'_>,

@@ -92,12 +92,12 @@ impl PlanWindow {
         windows.collect()
     }
 
-    /// The windows that an event of a stream reports; none for other events than `codex.rate_limits`, and for one about a
-    /// single model.
+    /// The windows that an event of a stream reports. Empty for other events than `codex.rate_limits`, and for one
+    /// about a single model.
     pub(crate) fn of_event(data: &str) -> Vec<Self> {
         let event: CodexEvent<'_> = parse(data).unwrap_or_default();
         let name = event.name.text();
-        if !name.is_none_or(|name| name == "codex") {
+        if name.is_some_and(|name| name != "codex") {
             return Vec::new();
         }
         let limits: CodexLimits<'_> = event.limits.read();
@@ -158,7 +158,7 @@ fn second(text: &str) -> Option<PlanReset> {
     scaled(text, 0).filter(|second| *second > 0).map(PlanReset::AtSecond)
 }
 
-/// The name of a window of so many minutes, in the largest unit that divides it. Reported lengths can be some minutes off
+/// The name of a window of `minutes`, in the largest unit that divides it. Reported lengths can be a few minutes off
 /// the hour.
 fn length_of(minutes: u64) -> String {
     /// As far as Codex lets a length be off.

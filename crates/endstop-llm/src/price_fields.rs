@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::ambiguous_keys::whole;
-use crate::dialect::Api;
+use crate::api::Api;
 use crate::json::{Entry, Key, List, Raw, parse};
 use crate::limits::MAX_FALLBACKS;
 use crate::output_kinds::OutputKinds;
-use crate::response_outline::word;
 use crate::{CallRequest, ReadError, Thread};
 
 /// The name in `allow_unmetered` of a conversation that the upstream keeps.
@@ -52,22 +51,22 @@ pub enum FieldRule {
     Tier(&'static [&'static str]),
     /// A speed out of these: the higher of its price and the usual one. Any other is refused by the name of the field.
     Speed(&'static [&'static str]),
-    /// Models that may answer in the model's stead: the most expensive of them. What is no list of models, and a model with
-    /// an output cap or a speed of its own, is refused by the name of the field.
+    /// Models that may answer instead: the most expensive of them. A value that is not a list of models, and a model
+    /// with a separate output cap or speed, is refused by the name of the field.
     Fallbacks(Attempts),
     /// How long a cache lives, anywhere in the request. `1h`: all input at the price of that, if it is higher. Anything but
     /// that and `5m` is refused by this name.
     CacheLife(&'static str),
-    /// Each change that the provider makes to the conversation first. One that begins so is a summary: a request of its own,
-    /// so the input and the output count once more. Others out of the list are free, and any other is refused by the
-    /// first key of the path.
+    /// Each change that the provider makes to the conversation first. One that begins so is a summary: a separate
+    /// request, so the input and the output count once more. Others out of the list are free, and any other is
+    /// refused by the first key of the path.
     Changes {
         /// The beginning of the name of a summary.
         summary: &'static str,
-        /// What the names of free changes begin with.
+        /// The beginnings of the names of free changes.
         free: &'static [&'static str],
     },
-    /// If it has anything, the provider makes a summary: a request of its own, so the input and the output count once
+    /// If it has anything, the provider makes a summary: a separate request, so the input and the output count once
     /// more.
     Summary,
     /// A response that the upstream keeps: the tokens that were counted for it. Refused where they are not known.
@@ -101,7 +100,7 @@ pub enum Attempts {
 }
 
 impl FieldRule {
-    /// The name of its own in `allow_unmetered`.
+    /// Its special name in `allow_unmetered`.
     const fn refusal(self) -> Option<&'static str> {
         match self {
             Self::StoredResponse | Self::StoredInput | Self::StoredThread => {
@@ -268,7 +267,7 @@ impl PriceField {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
-    /// Its first key, which is its name in `allow_unmetered` if its rule has none of its own.
+    /// Its first key, which is its name in `allow_unmetered` if its rule has no special one.
     pub(crate) fn first_key(&self) -> &'static str {
         let first = self.path.split('.').next().unwrap_or(self.path);
         first.trim_end_matches("[]")
@@ -359,7 +358,7 @@ impl PriceField {
         known: &[&str],
         request: &mut CallRequest,
     ) -> Option<String> {
-        let lower = word(value).map(|word| word.to_ascii_lowercase());
+        let lower = value.word().map(|word| word.to_ascii_lowercase());
         let is_known = lower.as_deref().is_some_and(|word| known.contains(&word));
         if value.json() != "null" && !is_known {
             self.refuse_value(value, request);
@@ -490,7 +489,7 @@ fn list(value: Raw<'_>) -> Result<Vec<Raw<'_>>, ReadError> {
     Ok(parse::<List<Raw<'_>>>(value.json())?.0)
 }
 
-/// What a model that may answer in another's stead has of its own that the request's fields do not bound.
+/// The terms of a model that may answer instead, beyond the bounds of the request's fields.
 fn own_terms(fallback: Raw<'_>) -> Option<&'static str> {
     let own = Entry::of(fallback);
     ["max_tokens", "speed"].into_iter().find(|key| own.get(key).is_some())

@@ -4,7 +4,7 @@
 //! conversation and what the tool found, at most as much as fits into its context window. So a call with a tool that may
 //! run five times is bounded by its own input and five context windows.
 
-use crate::dialect::Api;
+use crate::api::Api;
 use crate::limits::{ASSUMED_SEARCHES, ASSUMED_TOOL_RUNS, DEFAULT_TOOL_RUNS, MAX_ANTHROPIC_ROUNDS};
 
 /// A kind of tool that an API knows.

@@ -7,7 +7,7 @@ use crate::limits::MAX_CALLS;
 use crate::output_kinds::OutputKinds;
 use crate::provider_tools::{ProviderTools, ToolLimit};
 
-/// What a request asks for.
+/// A parsed model request.
 ///
 /// ```
 /// use endstop_llm::Api;
@@ -23,14 +23,14 @@ use crate::provider_tools::{ProviderTools, ToolLimit};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallRequest {
-    /// The model; empty where none is named.
+    /// The model; empty if none is named.
     pub model: String,
-    /// Other models that may answer in its stead.
+    /// Other models that may answer instead.
     pub fallbacks: Vec<String>,
-    /// Whether the response is to be a stream of events.
+    /// Whether the response should be a stream of events.
     pub is_stream: bool,
-    /// Whether the response is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
-    /// with [`is_stream`](Self::is_stream).
+    /// Whether the response should be a JSON list of the events: Gemini's stream without `alt=sse`. Not with
+    /// [`is_stream`](Self::is_stream).
     pub is_list: bool,
     /// Whether the client asks for usage in the stream, or gets it anyway.
     pub wants_usage: bool,
@@ -45,11 +45,12 @@ pub struct CallRequest {
     pub is_background: bool,
     /// Tools that run at the provider: what they read is input too, and is in no request.
     pub provider_tools: ProviderTools,
-    /// How often the provider may read the input once more, each time with an output of its own: to summarize the
+    /// How often the provider may read the input once more, each time with a separate output: to summarize the
     /// conversation first, or with other models after a refusal.
     pub more_reads: u64,
-    /// What it asks for whose cost nothing here bounds, as the request names it: tools of the provider with a fee that
-    /// no price list has, unknown kinds of content, and values of fields that change the price in an unknown way.
+    /// Features in the request with an unbounded cost, as the request names them: tools of the provider with a fee
+    /// that no price list has, unknown kinds of content, and values of fields that change the price in an unknown
+    /// way.
     pub unbounded: Vec<String>,
     /// Fields of it that Endstop does not know. Whether they change the price is not known either.
     pub unknown_fields: Vec<String>,
@@ -61,19 +62,19 @@ pub struct CallRequest {
     pub tools: Vec<String>,
     /// The request continues a thread that the upstream keeps (Anthropic message threads, `previous_response_id`).
     pub thread: Thread,
-    /// The id of the response that the request continues, where it names one (`previous_response_id`).
+    /// The id of the response that the request continues, if it names one (`previous_response_id`).
     pub continues: Option<String>,
     /// The conversation, message by message.
     pub messages: Vec<MessageMark>,
-    /// What stands beside the messages: each tool, each part of the instructions, and each other member.
+    /// The parts outside the messages: each tool, each part of the instructions, and each other member.
     pub fixed: Vec<MessageMark>,
-    /// What the model may answer with beside text.
+    /// The kinds of output other than text.
     pub outputs: OutputKinds,
     /// Results of tools after the last message of the model, in order.
     pub results: Vec<ToolResult>,
     /// Whether the user said something after the last message of the model.
     pub has_user_message: bool,
-    /// Where in the request its members are that may have to be changed; none where nobody has looked.
+    /// The positions of its members that may have to be changed; `None` if they were not determined.
     pub(crate) root: Option<Object<'static>>,
 }
 
@@ -85,7 +86,7 @@ impl CallRequest {
         }
     }
 
-    /// Most tokens that instructions, tools and all else beside the messages can be.
+    /// Most tokens that instructions, tools and everything else outside the messages can be.
     #[must_use]
     pub fn fixed_bound(&self) -> u64 {
         self.fixed.iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))
@@ -104,12 +105,12 @@ impl CallRequest {
     }
 }
 
-/// What is kept of one message, or of something beside the messages: enough to know it again, and how long it can be.
+/// The mark of one message, or of another part: enough to recognize it, and how long it can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageMark {
     /// Digest of role and content, without marks for caches, which move.
     pub digest: u64,
-    /// Most tokens that it can be: its bytes, but for images, which cost what they cost.
+    /// Most tokens that it can be: its bytes, except for images, which cost what they cost.
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
@@ -148,7 +149,7 @@ pub enum Thread {
     Whole,
     /// It has only what is new. The size of the rest is not known.
     Continues,
-    /// As `Continues`, and the client resends everything if it is told to (Anthropic message threads).
+    /// Like `Continues`, and the client resends everything on request (Anthropic message threads).
     CanResend,
 }
 
@@ -157,7 +158,7 @@ pub enum Thread {
 pub struct ToolResult {
     /// The call's id; empty where the API has none.
     pub id: String,
-    /// The tool, where the request names it: in the model's message before, or beside the result.
+    /// The tool, if the request names it: in the model's message before, or with the result.
     pub tool: String,
     /// The arguments as the model gave them, where the request has them.
     pub arguments: String,
@@ -176,7 +177,7 @@ pub struct CountRequest {
     pub body: Vec<u8>,
 }
 
-/// What is changed in a request before it is sent.
+/// Changes to a request before it is sent.
 ///
 /// ```
 /// use endstop_llm::{Api, Edits};
@@ -193,20 +194,19 @@ pub struct CountRequest {
 pub struct Edits<'e> {
     /// The output cap, of each choice.
     pub output_cap: Option<u64>,
-    /// A cap that the request has none of stands in the other field than the model's name suggests, where the
-    /// API has two.
+    /// A missing output cap goes into the other field than the model's name suggests, for APIs that have two.
     pub other_cap_field: bool,
     /// Ask for usage in the stream.
     pub force_usage: bool,
     /// The wrap-up: no tools, and this note.
     pub finish: Option<&'e str>,
-    /// How the wrap-up is kept from tools.
+    /// How the wrap-up disables tools.
     pub tools_off: ToolsOff,
     /// How the tools that run at the provider are limited.
     pub provider_tools: ToolLimit,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
-    /// The same request as it was read, so that it is not parsed again. `None` if nobody has read it.
+    /// The same request as it was read, so that it is not parsed again. `None` if it was not read.
     pub request: Option<&'e CallRequest>,
 }
 

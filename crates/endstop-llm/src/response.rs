@@ -5,7 +5,7 @@ use endstop_price::ReportedUsage;
 use crate::PlanWindow;
 use crate::limits::{MAX_CALLS, MAX_TEXT};
 
-/// What a response said.
+/// A parsed model response.
 ///
 /// ```
 /// use endstop_llm::Api;
@@ -34,7 +34,7 @@ pub struct CallResponse {
     pub tool_calls: Vec<ToolCall>,
     /// Bytes of text, reasoning and arguments of all choices: for an estimate.
     pub output_bytes: u64,
-    /// Whether the response came to its own end.
+    /// Whether the response is complete.
     pub is_whole: bool,
     /// An error that came inside the stream.
     pub error: Option<String>,
@@ -54,10 +54,10 @@ impl CallResponse {
     }
 }
 
-/// What one event of a stream brought.
+/// The contents of one event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventContent {
-    /// New words of the model.
+    /// New text of the response.
     pub text: String,
     /// It has nothing but usage: a client that did not ask for it does not get it.
     pub is_only_usage: bool,

@@ -1,11 +1,11 @@
-//! What is kept of a response while it is read, alike in the APIs that write it as blocks or items.
+//! A response while it is read, alike in the APIs that write it as blocks or items.
 
 use crate::ToolCall;
 use endstop_price::UsageShape;
 
 use crate::json::Raw;
 use crate::limits::MAX_CALLS;
-use crate::response_outline::{TextRoom, count_bytes, error_words, word};
+use crate::response_outline::{TextRoom, count_bytes, error_words};
 use crate::usage::UsageTally;
 use crate::{CallResponse, EventContent};
 
@@ -26,14 +26,14 @@ impl ResponseBuilder {
         }
     }
 
-    /// Takes in what a response calls itself; the first names stay.
+    /// Records the id and model of a response; the first names stay.
     pub(crate) fn names(&mut self, id: Raw<'_>, model: Raw<'_>) {
         let response = &mut self.response;
-        response.id = response.id.take().or_else(|| word(id));
-        response.model = response.model.take().or_else(|| word(model));
+        response.id = response.id.take().or_else(|| id.word());
+        response.model = response.model.take().or_else(|| model.word());
     }
 
-    /// Takes in a report of usage, and the tier that stands beside it.
+    /// Records a report of usage, and the tier next to it.
     pub(crate) fn usage(&mut self, report: Raw<'_>, tier: Raw<'_>) {
         if let Some(usage) = self.tally.take(report, tier) {
             self.response.usage = Some(usage);
@@ -47,7 +47,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// Takes in an error, if it is one.
+    /// Records an error, if it is one.
     pub(crate) fn error(&mut self, error: Raw<'_>) {
         if let Some(error) = error_words(error) {
             self.response.error = Some(error);
@@ -59,14 +59,14 @@ impl ResponseBuilder {
         count_bytes(&mut self.response, more);
     }
 
-    /// Takes in words of the model.
+    /// Records text of the response.
     pub(crate) fn words(&mut self, words: &str, brought: &mut EventContent) {
         count_bytes(&mut self.response, words);
         self.room.push(&mut self.response.text, words);
         brought.text.push_str(words);
     }
 
-    /// Adds a call without its arguments. Gives the tool's name; none where there are too many calls.
+    /// Adds a call without its arguments. Returns the tool's name; `None` if there are too many calls.
     pub(crate) fn begin_call(&mut self, id: Raw<'_>, tool: &str) -> Option<String> {
         if self.response.tool_calls.len() >= MAX_CALLS {
             return None;

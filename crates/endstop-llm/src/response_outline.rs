@@ -1,6 +1,4 @@
-//! What the gateway answers by itself, as far as the APIs have it in common.
-
-use std::borrow::Cow;
+//! The common parts of the responses that the gateway writes, in all APIs.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -11,13 +9,13 @@ use crate::json::{Raw, fields};
 use crate::limits::{MAX_CHOICES, MAX_TEXT};
 use crate::{CallRequest, CallResponse, OutputContract, ReadError, WrittenResponse};
 
-/// What is said where a stop has no words: an empty response makes clients ask again.
+/// The text of a stop without a message: an empty response makes clients ask again.
 const STOPPED: &str = "Endstop stopped this run.";
 
 /// The tool whose call ends the loop of a client that takes no text for a response.
 pub(crate) const FINAL_ANSWER: &str = "final_answer";
 
-/// What a response of the gateway needs to know of the request.
+/// The parts of the request that a response of the gateway depends on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseOutline {
     /// 32 hexadecimal digits. Equal for equal conversations: clients that know messages by their ids take a
@@ -28,7 +26,7 @@ pub(crate) struct ResponseOutline {
     pub(crate) wants_usage: bool,
     pub(crate) is_stream: bool,
     pub(crate) is_list: bool,
-    /// The argument of `final_answer`, where that is to be called.
+    /// The argument of `final_answer`, if that has to be called.
     pub(crate) argument: Option<String>,
 }
 
@@ -74,7 +72,7 @@ pub(crate) fn json_answer(status: StatusCode, body: &Value) -> WrittenResponse {
     }
 }
 
-/// A stream of events that is whole.
+/// A complete stream of events.
 pub(crate) fn stream_answer(body: Vec<u8>) -> WrittenResponse {
     WrittenResponse { status: StatusCode::OK, content_type: "text/event-stream", body }
 }
@@ -89,7 +87,7 @@ pub(crate) fn write_event(out: &mut Vec<u8>, name: &str, data: &Value) {
 
 /// An event of data alone that is passed on in the place of another.
 pub(crate) fn changed_event(data: Result<Vec<u8>, ReadError>) -> Vec<u8> {
-    // What cannot be read has no calls either.
+    // An unreadable event has no calls either.
     data.map_or(Vec::new(), |data| [&b"data: "[..], &data, b"\n\n"].concat())
 }
 
@@ -121,11 +119,6 @@ impl TextRoom {
     }
 }
 
-/// A word that is not empty.
-pub(crate) fn word(raw: Raw<'_>) -> Option<String> {
-    raw.text().map(Cow::into_owned).filter(|word| !word.is_empty())
-}
-
 /// Counts bytes of output.
 pub(crate) fn count_bytes(response: &mut CallResponse, text: &str) {
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
@@ -140,7 +133,7 @@ fields! {
     }
 }
 
-/// The words of an error of any API; `None` where there is no error.
+/// The message of an error of any API; `None` without an error.
 pub(crate) fn error_words(error: Raw<'_>) -> Option<String> {
     if !error.is_some() || matches!(error.json(), "false" | "\"\"") {
         return None;

@@ -1,4 +1,4 @@
-//! Events of a stream, told apart without copying.
+//! Events of a stream, separated without copying.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// See the example of [`SseSplitter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'e> {
-    /// The `event` field; empty where there is none.
+    /// The `event` field; empty without one.
     pub name: &'e str,
     /// The `data` fields, joined by line feeds.
     pub data: &'e str,
 }
 
-/// One event as it came.
+/// One event as received.
 #[derive(Clone, Debug)]
 pub struct Frame<'e> {
     /// Its bytes, with the blank line that ends it. All frames and then [`SseSplitter::take_rest`] are the stream.
@@ -29,20 +29,20 @@ pub struct Frame<'e> {
 }
 
 impl<'e> Frame<'e> {
-    /// What it says; nothing where it has no data: a comment that keeps the connection open, for example.
-    /// Bytes that are no UTF-8 are read as U+FFFD.
+    /// The event; `None` if it has no data, such as a comment that keeps the connection open. Invalid UTF-8 is read
+    /// as U+FFFD.
     pub fn event(&self) -> Option<SseEvent<'_>> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
 
-    /// A frame whose event is all that stands behind `begin`.
+    /// A frame with an event made of everything after `begin`.
     pub(crate) fn of_data(raw: &'e [u8], begin: usize) -> Self {
         let data = Some(text(raw.get(begin..).unwrap_or_default()));
         Self { raw, name: Cow::Borrowed(""), data }
     }
 
-    /// The event that `bytes` begin with, where it looks as almost all do: a name or none, one line of data, LF
-    /// at the ends.
+    /// The event that `bytes` begin with, if it looks as almost all do: a name or none, one line of data, LF at the
+    /// ends.
     fn plain(bytes: &'e [u8]) -> Option<Self> {
         let (name, left) = match bytes.strip_prefix(b"event: ") {
             Some(left) => plain_line(left)?,
@@ -88,14 +88,14 @@ impl<'e> Frame<'e> {
     }
 }
 
-/// What a line says, its LF not among it, and what follows it.
+/// The text of a line without its LF, and the rest.
 fn plain_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr2(b'\n', b'\r', bytes)?;
     let (line, left) = bytes.split_at_checked(end)?;
     Some((line, left.strip_prefix(b"\n")?))
 }
 
-/// Bytes as text. What is text is found several bytes at a time, which the lossy way does not do.
+/// Bytes as text. Valid text is found several bytes at a time, which the lossy way does not do.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     simdutf8::basic::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
@@ -140,12 +140,12 @@ impl SseSplitter {
         Self { max, rest: Vec::new(), was_given: false, scan: Scan::new() }
     }
 
-    /// The next event that is whole, and takes its bytes from the front of `chunk`. `None` when the chunk is used
-    /// up; what it has of an event that is not whole yet is kept.
+    /// The next complete event; takes its bytes from the front of `chunk`. `None` when the chunk is used up; the
+    /// beginning of an incomplete event is kept.
     ///
     /// # Errors
-    /// Where an event is too long. Nothing more can be read then: [`Self::take_rest`] and what is left in
-    /// `chunk` are the rest of the stream.
+    /// If an event is too long. Nothing more can be read then: [`Self::take_rest`] and the rest of `chunk` are the
+    /// rest of the stream.
     pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],
@@ -174,7 +174,7 @@ impl SseSplitter {
         Ok(end.map(|_| Frame::read(&self.rest)))
     }
 
-    /// The bytes of the event that is not whole.
+    /// The bytes of the incomplete event.
     pub fn take_rest(&mut self) -> Vec<u8> {
         self.forget_given();
         self.scan = Scan::new();
@@ -212,7 +212,7 @@ impl Scan {
         Self { is_line_empty: true, open_return: None, was_return_alone: false }
     }
 
-    /// Nothing of an event has come, and nothing is open of the one before.
+    /// Nothing of an event has arrived, and nothing is open of the one before.
     const fn is_new(self) -> bool {
         self.is_line_empty && self.open_return.is_none() && !self.was_return_alone
     }

@@ -38,7 +38,8 @@ impl StreamSplitter {
         })
     }
 
-    /// Returns the next whole event and takes its bytes from the front of `chunk`, or `None` at the end of `chunk`.
+    /// Returns the next complete event and takes its bytes from the front of `chunk`, or `None` at the end of
+    /// `chunk`.
     ///
     /// # Errors
     /// [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
@@ -52,7 +53,7 @@ impl StreamSplitter {
         }
     }
 
-    /// Takes the bytes of the event that is not whole.
+    /// Takes the bytes of the incomplete event.
     pub fn take_rest(&mut self) -> Vec<u8> {
         match &mut self.0 {
             Framing::Events(events) => events.take_rest(),

@@ -35,7 +35,7 @@ pub(crate) fn edited(api: Api, request: &Value, edits: &Edits<'_>) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// Gives a stream to a reader.
+/// Feeds a stream to a reader.
 pub(crate) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
     let mut splitter = SseSplitter::new(1 << 20);
     let mut text = String::new();
@@ -49,7 +49,7 @@ pub(crate) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
     text
 }
 
-/// What a stream says.
+/// The response in a stream.
 pub(crate) fn streamed(api: Api, stream: &[u8]) -> CallResponse {
     let mut reader = dialect(api).stream(&CallRequest::default());
     feed(&mut *reader, stream);
@@ -61,7 +61,7 @@ fn borders(stream: &str) -> Vec<usize> {
     stream.match_indices("\n\n").map(|(at, _)| at + 2).collect()
 }
 
-/// Wherever a stream is cut on its way, it says the same.
+/// A stream that is split anywhere on its way reads the same.
 fn check_cuts(api: Api, stream: &[u8]) {
     let whole = streamed(api, stream);
     for cut in 0..=stream.len() {
@@ -77,8 +77,8 @@ fn check_cuts(api: Api, stream: &[u8]) {
     }
 }
 
-/// For every border of a stream: its first part with the end that the reader writes for it, where it may end there.
-/// Whatever the border, the result is whole, and says the stop or has the calls that were passed on.
+/// For every border of a stream: its first part with the end that the reader writes for it, if it may end there. For
+/// any border, the result is complete, and has the stop or the calls that were passed on.
 pub(crate) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
     let mut ends = 0;
     check_cuts(api, stream.as_bytes());
@@ -341,7 +341,7 @@ proptest! {
                 prop_assert!(!json.is_object());
                 continue;
             };
-            // What cannot be read is never edited.
+            // An unreadable request is never edited.
             let Ok(before) = dialect.read("/", body.as_bytes()) else { continue };
             let value: Value = serde_json::from_slice(&edited).unwrap();
             let parsed = dialect.read("/", &edited).unwrap();

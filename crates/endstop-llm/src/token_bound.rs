@@ -1,4 +1,4 @@
-//! What is kept of each message: a digest to know it again by, and the most tokens that it can be.
+//! The mark of each message: a digest to recognize it, and the most tokens that it can be.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ use crate::{MessageMark, ReadError};
 /// Bytes around the key of a member: quotes, colon and comma.
 const AROUND_KEY: u64 = 4;
 
-/// The member that marks what is to be cached. It moves from message to message.
+/// The member that marks content for the cache. It moves from message to message.
 const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
@@ -64,7 +64,7 @@ const MEDIA_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["mimeType", "mime_type"]),
 ];
 
-/// Those of a part of a message.
+/// Keys of a part of a message.
 const PART_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["type"]),
     DecidingKey::of(&["text"]),
@@ -95,7 +95,7 @@ const INNER_KEYS: [&str; 5] =
 /// The key of what are parts of Gemini, which have no `type`.
 const GEMINI_PARTS: &str = "parts";
 
-/// Keys of a request beside its messages that have content like theirs.
+/// Keys of a request outside its messages that have content like theirs.
 const INSTRUCTIONS: [&str; 4] =
     ["system", "instructions", "systemInstruction", "system_instruction"];
 
@@ -140,7 +140,7 @@ pub(crate) struct TokenBound {
     image: u64,
     /// Every part is read, whether or not a word in it says that it is more than text.
     reads_all: bool,
-    /// What the parts are that no kind of content fits.
+    /// Descriptions of parts that no kind of content fits.
     unknown_kinds: Vec<String>,
 }
 
@@ -151,17 +151,17 @@ impl TokenBound {
         Self { image, reads_all: false, unknown_kinds: Vec::new() }
     }
 
-    /// For an API whose parts are told apart by their keys alone: one in letters of another case has none of the words.
+    /// For an API whose parts differ by their keys alone: one in letters of another case has no text.
     pub(crate) fn reading_all(self) -> Self {
         Self { reads_all: true, ..self }
     }
 
-    /// What the parts are that no kind of content fits, each once.
+    /// Descriptions of parts that no kind of content fits, each once.
     pub(crate) fn into_unknown_kinds(self) -> Vec<String> {
         self.unknown_kinds
     }
 
-    /// What is kept of a message.
+    /// The mark of a message.
     ///
     /// # Errors
     /// Where two readers could read it in two ways.
@@ -173,7 +173,7 @@ impl TokenBound {
         self.mark_entry(&Entry::of(message), is_user)
     }
 
-    /// As [`TokenBound::mark`], of a message whose members are known.
+    /// Like [`TokenBound::mark`], for a message whose members are known.
     pub(crate) fn mark_entry(
         &mut self,
         message: &Entry<'_>,
@@ -195,7 +195,7 @@ impl TokenBound {
         })
     }
 
-    /// What is kept of something beside the messages: a tool, a part of the instructions.
+    /// The mark of a part outside the messages: a tool, a part of the instructions.
     pub(crate) fn mark_fixed(
         &mut self,
         key: &str,
@@ -241,7 +241,7 @@ impl TokenBound {
     }
 }
 
-/// What stands for the instructions that providers add where tools are offered.
+/// A mark for the instructions that providers add to requests with tools.
 pub(crate) fn tool_instructions() -> MessageMark {
     let digest = TOOL_INSTRUCTION_TOKENS;
     MessageMark { digest, bound: TOOL_INSTRUCTION_TOKENS, ..MessageMark::default() }
@@ -331,7 +331,7 @@ struct Weight {
 }
 
 impl Weight {
-    /// Takes in a part, or a list of parts. Those of Gemini are told apart by their keys.
+    /// Adds a part, or a list of parts. Parts of Gemini differ by their keys.
     fn part(&mut self, value: Raw<'_>, depth: u8, is_keyed: bool) -> Result<(), ReadError> {
         let Some(depth) = depth.checked_sub(1) else {
             // Nothing is known of what stands deeper.
@@ -445,18 +445,18 @@ impl Weight {
 fn refers(place: Raw<'_>) -> bool {
     let head: Vec<u8> = place.json().bytes().take(24).collect();
     let is_inline = head.to_ascii_lowercase().starts_with(b"\"data:");
-    // The slashes may stand behind escapes.
+    // The slashes may be escaped.
     !is_inline && head.starts_with(b"\"") && head.contains(&b':')
 }
 
-/// What is inside an address.
+/// The content inside an address.
 enum InlineKind {
     Image,
-    /// A document, which is charged by its words or pages.
+    /// A document, which is charged by its text or pages.
     Other,
 }
 
-/// What an address has inside itself; `None` where it only refers to something.
+/// The content of an address; `None` if it only refers to something.
 fn inline_kind(url: Raw<'_>) -> Option<InlineKind> {
     let begins = |prefix: &str| {
         let head = url.json().trim_start_matches(['"', ' ']).get(..prefix.len());
@@ -507,7 +507,7 @@ fn digest_content(hash: &mut Xxh3, content: Raw<'_>) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// A comma of its own ends each value, so that none runs into the next one.
+/// A separate comma ends each value, so that none runs into the next one.
 fn digest_text(hash: &mut Xxh3, text: Raw<'_>) {
     hash.update(text.json().as_bytes());
     hash.update(b",");

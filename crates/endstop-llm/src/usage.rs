@@ -1,4 +1,4 @@
-//! Usage that a provider reports, at once or piece by piece.
+//! Usage that a provider reports, in one report or several.
 
 use endstop_price::{
     MAX_COUNT, ReportedUsage, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
@@ -13,7 +13,7 @@ use crate::limits::MAX_USAGE_REPORT;
 #[derive(Debug)]
 pub(crate) struct UsageTally {
     shape: UsageShape,
-    /// An object as a response has it: the reports merged into one as `usage`, and beside it the tier.
+    /// An object as a response has it: the reports merged into one as `usage`, and the tier next to it.
     around: Value,
     service_tier: Option<String>,
     last: String,
@@ -33,8 +33,8 @@ impl UsageTally {
         }
     }
 
-    /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
-    /// `None` where that tells nothing new, or cannot be read.
+    /// Records a report and the tier next to it, and returns the known usage. `None` if that adds nothing new, or
+    /// cannot be read.
     pub(crate) fn take(&mut self, report: Raw<'_>, service_tier: Raw<'_>) -> Option<ReportedUsage> {
         if let Some(tier) =
             service_tier.text().filter(|tier| self.service_tier.as_deref() != Some(tier))
@@ -61,8 +61,8 @@ impl UsageTally {
         self.response()
     }
 
-    /// Counts runs of a tool at the provider that stand in the response and in no report: `of` gives their number so
-    /// far for the one before. Gives what was used, where that is reported already.
+    /// Counts runs of a tool at the provider that are in the response and in no report: `of` gives their number so
+    /// far for the one before. Returns the usage, if it is reported already.
     pub(crate) fn count_runs(
         &mut self,
         unit: &str,
@@ -139,7 +139,7 @@ fn with_rest(mut counts: UsageCounts, usage: &Value) -> UsageCounts {
     counts
 }
 
-/// Some servers count reasoning beside the output and not in it; the total tells.
+/// Some servers count reasoning outside the output; the total shows it.
 fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>) -> UsageCounts {
     let total = total_of(usage);
     let unit = Unit::named("output_tokens");
@@ -153,7 +153,7 @@ fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>
     counts
 }
 
-/// Later reports are of the whole call so far, but some leave out what was said before, or say zero.
+/// Later reports are of the whole call so far, but some leave out earlier values, or set zero.
 fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
     for (key, value) in more {
         let says_nothing = value.is_null() || value.as_f64() == Some(0.0);

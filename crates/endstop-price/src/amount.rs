@@ -56,8 +56,8 @@ impl ExactUsd {
 
     /// The exact number of dollars as plain decimal text.
     ///
-    /// A rate per hour can give a ninth of something: then 27 decimals, the last repeated for ever, which
-    /// the text shows with `…`.
+    /// A rate per hour can give a ninth of something: then 27 decimals, the last repeated forever, which the text
+    /// shows with `…`.
     #[must_use]
     pub fn to_decimal(self) -> String {
         let (digits, ninths) = (self.0 / 9, self.0 % 9);

@@ -36,9 +36,9 @@ pub enum PriceError {
     /// A part was reported without the whole, so the rest of the whole is unknown.
     #[error("`{unit}` is missing, though its parts `{parts}` were reported")]
     MissingUsage {
-        /// What is priced and was not reported.
+        /// The priced unit that was not reported.
         unit: &'static str,
-        /// What was.
+        /// The reported parts.
         parts: String,
     },
     /// The parts are more than the whole.
@@ -48,7 +48,7 @@ pub enum PriceError {
         unit: &'static str,
         /// Its reported count.
         count: u64,
-        /// The sum of the parts that have prices of their own.
+        /// The sum of the parts that have separate prices.
         parts: u128,
     },
     /// A model that answered a further request of the call is not in the provider's list.
@@ -67,12 +67,12 @@ pub enum PriceError {
 /// See the example of [`PriceTable`](crate::PriceTable).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
-    /// What was charged, disjoint, in order of the unit; without those that count zero. Requests that the provider
-    /// made by itself while it answered follow, each with lines of its own.
+    /// The charges, disjoint, in order of the unit; without those that count zero. Requests that the provider added
+    /// while it answered follow, each with separate lines.
     pub lines: Vec<Line>,
-    /// The part for what was sent.
+    /// The part for the input.
     pub input: ExactUsd,
-    /// The part for what was produced. Searches and the like are in neither part.
+    /// The part for the output. Searches and similar items are in neither part.
     pub output: ExactUsd,
     /// The whole before rounding.
     pub exact: ExactUsd,
@@ -83,7 +83,7 @@ pub struct Priced {
 /// One class of a call with its rate and amount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What was counted.
+    /// The counted unit.
     pub unit: Unit,
     /// How many that are in no other line; milliseconds for durations.
     pub count: u64,
@@ -108,7 +108,7 @@ impl UnitRate {
 /// A rate of a model, for showing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRate {
-    /// What is counted.
+    /// The counted unit.
     pub unit: Unit,
     /// The rate of ordinary calls.
     pub base: UnitRate,
@@ -263,7 +263,7 @@ impl<'t> ModelPrice<'t> {
         }
     }
 
-    /// The usage with a duration raised to the least that the provider bills, where there is such a rule.
+    /// The usage with a duration raised to the least that the provider bills, if there is such a rule.
     fn with_minimum(&self, usage: &UsageCounts) -> Option<UsageCounts> {
         let minimum = self.model.min_audio_millis?;
         let [either, input] = AUDIO_DURATIONS.map(Unit::named);
@@ -308,7 +308,7 @@ struct Row<'t> {
     unit: Unit,
     row: &'t UnitRow,
     rate: &'t Rate,
-    /// What remains of its count after its priced parts, once that is known.
+    /// The rest of its count after its priced parts, once that is known.
     leaf: Option<u64>,
 }
 
@@ -372,7 +372,7 @@ fn reported_or_zero(unit: Unit, usage: &UsageCounts) -> Result<u64, PriceError> 
     Err(PriceError::MissingUsage { unit: unit.key(), parts: parts.join("`, `") })
 }
 
-/// Two reported units whose common part is `row`: without a count of its own it cannot be told apart.
+/// Two reported units whose common part is `row`: without a separate count it cannot be distinguished.
 fn overlapping(row: &UnitRow, reported: &[(Unit, &UnitRow)]) -> Vec<&'static str> {
     for (index, (left_unit, left)) in reported.iter().enumerate() {
         for (right_unit, right) in reported.iter().skip(index + 1) {

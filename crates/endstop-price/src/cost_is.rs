@@ -1,6 +1,6 @@
 //! Where the cost of a run comes from.
 
-/// What the cost of a run is.
+/// The kind of a run's cost.
 ///
 /// ```
 /// use endstop_price::CostIs;
@@ -15,7 +15,7 @@ pub enum CostIs {
     Computed,
     /// At least this: the transcript reports fewer tokens than were used.
     LowerBound,
-    /// Some call has no price, or the format tells nothing of money.
+    /// Some call has no price, or the format does not record money.
     Unknown,
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Path {
     Many(Vec<Step>),
 }
 
-/// What was found at the end of a path.
+/// The value at the end of a path.
 enum Found<'v> {
     Value(&'v Value),
     /// Absent, or null, or no place where it could be.
@@ -164,9 +164,9 @@ impl Extractor {
     /// Reads the usage object itself, with the further requests that it lists.
     ///
     /// The totals of Anthropic's report are the sum of its `iterations` of the kind `message`. Others, such as
-    /// `compaction` and `advisor_message`, are billed and stand in no total. Where another model answered in the
-    /// model's stead, the kind of its iteration is `fallback_message`, and those of the kind `message` are requests
-    /// that were declined: further ones by a model of their own, in the totals or not.
+    /// `compaction` and `advisor_message`, are billed and are in no total. If another model answered instead, the
+    /// kind of its iteration is `fallback_message`, and those of the kind `message` are requests that were declined:
+    /// further ones by another model, in the totals or not.
     pub(crate) fn read_usage(&self, usage: &Value) -> Result<UsageCounts, UsageError> {
         let mut counts = self.read_one(usage)?;
         let iterations = usage.get(ITERATIONS).and_then(Value::as_array).map_or(&[][..], |all| all);

@@ -46,7 +46,7 @@ pub enum PriceFileError {
     Provider {
         /// The provider's id.
         provider: String,
-        /// What is wrong.
+        /// The error.
         problem: String,
     },
     /// One model is wrong.
@@ -56,12 +56,12 @@ pub enum PriceFileError {
         provider: String,
         /// The model's id.
         model: String,
-        /// What is wrong.
+        /// The error.
         problem: PriceProblem,
     },
 }
 
-/// What is wrong with a model's prices.
+/// An error in a model's prices.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PriceProblem {
     /// A rate that is no exact, non-negative amount of dollars.
@@ -188,7 +188,7 @@ pub(crate) fn parse(text: &str) -> Result<FileTable<'_>, PriceFileError> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Resolves what was read. With `check`, what can be wrong later is looked for now.
+/// Resolves the parsed file. With `check`, later errors are looked for now.
 pub(crate) fn resolve(
     file: FileTable<'_>,
     units: &Units,

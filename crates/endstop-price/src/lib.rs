@@ -109,7 +109,7 @@ enum Origin {
     Read(List),
 }
 
-/// What a table holds.
+/// The contents of a table.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct List {
     version: String,
@@ -139,8 +139,8 @@ pub(crate) struct Model {
     schedule: Schedule,
 }
 
-/// What kind of request a call was, where that changes its price. Values are those of the provider, compared
-/// exactly: `processing` `batch`, `service_tier` `flex` or `priority`, `speed` `fast`.
+/// The kind of request of a call, if that changes its price. Values are those of the provider, compared exactly:
+/// `processing` `batch`, `service_tier` `flex` or `priority`, `speed` `fast`.
 ///
 /// ```
 /// use endstop_core::units::{TokenUsage, WallTime};
@@ -160,7 +160,7 @@ pub struct CallContext {
     pub processing: Option<String>,
     /// The service tier that the *response* names.
     pub service_tier: Option<String>,
-    /// The speed that was asked for.
+    /// The requested speed.
     pub speed: Option<String>,
     /// Anything else that the table distinguishes, such as `search_type`.
     pub other: BTreeMap<String, String>,

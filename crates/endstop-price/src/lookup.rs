@@ -25,13 +25,13 @@ const AZURE: &str = "azure";
 /// The providers under which LiteLLM reports every call; the model's prefix names the real one.
 const LITELLM: [&str; 2] = ["litellm", "litellm_proxy"];
 
-/// What stands before a model's name and says only how it was reached: through LiteLLM, or as a resource of Gemini's API.
+/// Prefixes of a model's name that only say how it was reached: through LiteLLM, or as a resource of Gemini's API.
 const ROUTES: [&str; 3] = ["litellm_proxy/", "litellm/", "models/"];
 
 /// Amazon's provider, who resells the models of others.
 const AMAZON: &str = "aws";
 
-/// What an id of Bedrock may begin with: where the request may run.
+/// The possible beginnings of an id of Bedrock: where the request may run.
 const REGIONS: [&str; 9] = ["us", "us-gov", "eu", "apac", "ap", "jp", "au", "ca", "global"];
 
 /// Whose models Bedrock has: its ids are `vendor.model`, such as `anthropic.claude-sonnet-4-5-20250929-v1:0`.
@@ -64,11 +64,11 @@ impl PriceTable {
     /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,
     /// never zero.
     ///
-    /// With a provider only its list is searched, and those it falls back to: the same model may cost
-    /// something else elsewhere. Without one the vendor prefix decides (`openrouter/google/gemini-3-pro`,
-    /// `anthropic/claude-sonnet-4-5`), an id of Bedrock is Amazon's (`us.anthropic.claude-sonnet-4-5-20250929-v1:0`), and
-    /// else the first provider that claims such names has it. What only tells how a model was reached is passed over:
-    /// `litellm_proxy/`, `models/`.
+    /// With a provider only its list is searched, and those it falls back to: the same model may cost something else
+    /// elsewhere. Without one the vendor prefix decides (`openrouter/google/gemini-3-pro`,
+    /// `anthropic/claude-sonnet-4-5`), an id of Bedrock is Amazon's (`us.anthropic.claude-sonnet-4-5-20250929-v1:0`),
+    /// and otherwise the first provider that claims such names has it. Prefixes that only say how a model was reached
+    /// are skipped: `litellm_proxy/`, `models/`.
     #[must_use]
     pub fn find(&self, provider: Option<&str>, model: &str) -> Option<ModelPrice<'_>> {
         if model.len() > MAX_NAME {
@@ -95,8 +95,8 @@ impl PriceTable {
         }
     }
 
-    /// As [`PriceTable::find`]; where the list of OpenRouter no longer has a model, its vendor's price stands
-    /// in: OpenRouter passes that on, and drops retired models from its list.
+    /// Like [`PriceTable::find`]. If the list of OpenRouter no longer has a model, its vendor's price is used:
+    /// OpenRouter passes that on, and drops retired models from its list.
     ///
     /// [`ModelPrice::provider_id`] then names the vendor. A marked edition (`:free`, `:batch`) has its own
     /// price and is never replaced.
@@ -142,7 +142,7 @@ impl PriceTable {
         [format!("{seller}/{id}"), id.to_owned()].into_iter().find(is_it)
     }
 
-    /// A provider by its id, else by the first rule that matches the name.
+    /// A provider by its id, or by the first rule that matches the name.
     pub(crate) fn provider(&self, name: &str) -> Option<&Provider> {
         if name.len() > MAX_NAME {
             return None;
@@ -190,7 +190,7 @@ impl Provider {
     }
 }
 
-/// The name without what tells how the model was reached.
+/// The name without the prefix that says how the model was reached.
 fn without_route(mut model: &str) -> &str {
     while let Some(rest) = ROUTES.iter().find_map(|route| model.strip_prefix(route)) {
         model = rest;

@@ -75,7 +75,7 @@ pub(crate) struct Variant {
 /// All rates of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// The last active one holds; where none is active, the first.
+    /// The last active one applies; if none is active, the first.
     pub(crate) standard: Vec<(Period, RateSet)>,
     pub(crate) variants: Vec<Variant>,
 }

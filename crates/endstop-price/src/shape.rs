@@ -1,4 +1,4 @@
-//! The shapes that usage reports have, told apart by their fields.
+//! The shapes of usage reports, distinguished by their fields.
 //!
 //! This is their only home: `endstop-llm` and `endstop-transcript` read reports through it. It stands here and not with
 //! the APIs in `endstop-llm`, because the price data brings the rules to read a report, and a report has a price wherever
@@ -40,7 +40,7 @@ pub enum UsageShape {
 /// A field that other programs add to a shape: read only where the shape's own field said nothing.
 type Fallback = (&'static str, &'static str);
 
-/// LiteLLM writes the names of Anthropic beside those of OpenAI, DeepSeek has a name of its own.
+/// LiteLLM writes the names of Anthropic in addition to those of OpenAI; DeepSeek has a special name.
 const CHAT_FALLBACKS: [Fallback; 3] = [
     ("cache_read_input_tokens", "cache_read_tokens"),
     ("prompt_cache_hit_tokens", "cache_read_tokens"),
@@ -65,11 +65,11 @@ const OTEL_ATTRIBUTES: [(&str, &str); 7] = [
     ("gen_ai.usage.reasoning.output_tokens", "output_reasoning_tokens"),
 ];
 
-/// What only Anthropic's report has.
+/// Keys that only Anthropic's report has.
 const ANTHROPIC_MARKS: [&str; 4] =
     ["cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation", "server_tool_use"];
 
-/// What only the report of OpenAI's responses, or Codex's, has.
+/// Keys that only the report of OpenAI's responses, or Codex's, has.
 const RESPONSES_MARKS: [&str; 5] = [
     "input_tokens_details",
     "output_tokens_details",
@@ -104,7 +104,7 @@ impl UsageShape {
 ///
 /// # Errors
 ///
-/// [`UsageError`] with the field that is missing or is no count. The usage is then unknown, not zero.
+/// [`UsageError`] with the field that is missing or not a count. The usage is then unknown, not zero.
 pub fn read_usage(shape: UsageShape, usage: &Value) -> Result<UsageCounts, UsageError> {
     let Some((provider, flavor)) = shape.extractor() else {
         return read_otel(usage);
@@ -142,8 +142,8 @@ pub fn detect_shape(usage: &Value) -> Option<UsageShape> {
 
 /// Reads a whole response body: the model that it names, if any, and its usage.
 ///
-/// Provider and flavor are names of the price data; without a provider the shape of the usage tells how to
-/// read it. See [`PriceTable::read_response`].
+/// Provider and flavor are names of the price data; without a provider the shape of the usage decides how it is read.
+/// See [`PriceTable::read_response`].
 ///
 /// # Errors
 ///
@@ -182,7 +182,7 @@ pub fn model_of(body: &Value) -> Option<String> {
     names.find_map(Value::as_str).map(str::to_owned)
 }
 
-/// What kind of request a response says it was: its `service_tier`, `speed`, and batch.
+/// The kind of request that a response names: its `service_tier`, `speed`, and batch.
 #[must_use]
 pub fn context_of(body: &Value) -> CallContext {
     let usage = usage_of(body);

@@ -1,4 +1,4 @@
-//! What is counted: the registry of billable units.
+//! The registry of billable units.
 //!
 //! A unit is a set of dimensions. A unit that has all the dimensions of another and more is a part of it:
 //! `cache_read_tokens` (input tokens, read from a cache) are a part of `input_tokens`. The registry comes
@@ -65,12 +65,12 @@ impl Unit {
     }
 }
 
-/// Which total an amount belongs to, beside the grand total.
+/// The total that an amount belongs to, in addition to the grand total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Direction {
-    /// What was sent.
+    /// Input.
     Input,
-    /// What was produced.
+    /// Output.
     Output,
     /// Neither, such as a web search.
     Neither,

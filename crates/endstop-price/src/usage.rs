@@ -1,4 +1,4 @@
-//! What a call used, as its provider reported it.
+//! The usage of a call, as its provider reported it.
 
 use std::sync::LazyLock;
 
@@ -46,7 +46,7 @@ pub enum UsageError {
     UnknownFlavor {
         /// The provider.
         provider: String,
-        /// The flavor that was asked for.
+        /// The requested flavor.
         flavor: String,
         /// The flavors there are.
         known: String,
@@ -68,7 +68,7 @@ pub enum UsageError {
     NotACount {
         /// Where it is.
         path: String,
-        /// What is there.
+        /// The value found.
         found: String,
     },
     /// More requests in one report than any provider makes.
@@ -110,8 +110,8 @@ pub struct UsageCounts {
     further: Vec<FurtherUsage>,
 }
 
-/// What a request used that the provider made by itself while it answered, such as a summary of the conversation
-/// or the question to an adviser. It is billed beside the response.
+/// The usage of a request that the provider added while it answered, such as a summary of the conversation or the
+/// question to an adviser. It is billed in addition to the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FurtherUsage {
     /// The model that answered it, if it was another one.
@@ -143,7 +143,7 @@ impl UsageCounts {
         Ok(usage)
     }
 
-    /// The count of a unit, or `None` where it was not reported. Milliseconds for durations.
+    /// The count of a unit, or `None` if it was not reported. Milliseconds for durations.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<u64> {
         self.counts.iter().find(|(known, _)| *known == unit).map(|(_, count)| *count)
@@ -181,8 +181,8 @@ impl UsageCounts {
         self.set(unit, self.get(unit).unwrap_or(0).saturating_add(count))
     }
 
-    /// Adds what a further request used. The counts include it, and it is priced by itself: by its model, at the
-    /// tier of its own input.
+    /// Adds the usage of a further request. The counts include it, and it is priced separately: by its model, at the
+    /// tier of its input.
     ///
     /// # Errors
     ///
@@ -274,8 +274,8 @@ impl UsageCounts {
     }
 }
 
-/// Reads a JSON number as a count of `unit`: whole, not negative, below [`MAX_COUNT`]. Seconds become
-/// milliseconds, rounded up. `path` is asked for where it is none.
+/// Reads a JSON number as a count of `unit`: an integer, not negative, below [`MAX_COUNT`]. Seconds become
+/// milliseconds, rounded up. `path` is called if it is not one.
 pub(crate) fn read_count(
     unit: Unit,
     value: &Value,
@@ -306,8 +306,8 @@ pub(crate) fn read_count(
 /// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
 /// number, negative or above $9,000,000.
 ///
-/// Where the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: what the
-/// vendor bills (`cost_details.upstream_inference_cost`) is added, and the amount is `None` where that is not told.
+/// If the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: the vendor's
+/// bill (`cost_details.upstream_inference_cost`) is added, and the amount is `None` if that is missing.
 #[must_use]
 pub fn billed_cost(usage: &Value) -> Option<Money> {
     let fee = dollars(usage.get("cost")?)?;

@@ -40,20 +40,20 @@ pub struct Comparison {
     pub runs: Vec<RunReport>,
     /// For each run, each policy's cut.
     pub cuts: Vec<Vec<Option<StopPoint>>>,
-    /// What the runs used.
+    /// The usage of the runs.
     pub usage: Usage,
-    /// What the readers had to say.
+    /// The warnings of the readers.
     pub warnings: Vec<Warning>,
     /// For each format of a run, whether each policy can be tested on it as a whole.
     pub(super) testable: BTreeMap<&'static str, Vec<bool>>,
-    /// Whether each policy looks at money and has no price to put in place of one that is missing: on a run with calls
-    /// without a price it is then not testable.
+    /// Whether each policy reads money and has no price to put in place of a missing one: on a run with calls without
+    /// a price it is then not testable.
     pub(super) needs_prices: Vec<bool>,
 }
 
-/// Replays all `policies` over `inputs` in one pass; `options.policy` is not looked at.
+/// Replays all `policies` over `inputs` in one pass; `options.policy` is ignored.
 ///
-/// Memory grows with runs times policies, some 40 bytes each.
+/// Memory grows with runs times policies, about 40 bytes each.
 ///
 /// # Errors
 /// If a policy cannot be compiled.
@@ -87,14 +87,14 @@ fn needs_prices(policy: &Policy) -> bool {
 }
 
 impl Comparison {
-    /// What the policy at `index` would have done to all runs.
+    /// The effect of the policy at `index` on all runs.
     #[must_use]
     pub fn effect(&self, index: usize) -> Effect {
         self.effect_of(&[index], |_, _| true)
     }
 
-    /// What the policies at `indices` would have done together to the runs that `select` admits by index
-    /// and report: the first cut counts.
+    /// The combined effect of the policies at `indices` on the runs that `select` admits by index and report: the
+    /// first cut counts.
     pub fn effect_of(
         &self,
         indices: &[usize],
@@ -124,7 +124,7 @@ impl Comparison {
     }
 }
 
-/// What a policy would have done to some runs.
+/// The effect of a policy on some runs.
 ///
 /// See the example of [`Comparison`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -159,8 +159,8 @@ pub struct Effect {
     pub unknown: u64,
     /// Of those, how many it would have stopped.
     pub unknown_stopped: u64,
-    /// Runs that cannot show all that the policy looks at, because their format does not record it or their calls have
-    /// no price; they are in none of the counts of outcomes, for nothing was tested on them.
+    /// Runs that lack data of the policy, because their format does not record it or their calls have no price; they
+    /// are in none of the counts of outcomes, because the policy was not tested on them.
     pub not_testable: u64,
 }
 
@@ -215,13 +215,13 @@ impl Effect {
         }
     }
 
-    /// The share of successes lost, with its uncertainty; none where no success is known.
+    /// The share of successes lost, with its uncertainty; `None` if no success is known.
     #[must_use]
     pub fn lost(&self) -> Option<Interval> {
         Interval::of(self.succeeded_stopped, self.succeeded)
     }
 
-    /// The share of failures cut, with its uncertainty; none where no failure is known.
+    /// The share of failures cut, with its uncertainty; `None` if no failure is known.
     #[must_use]
     pub fn caught(&self) -> Option<Interval> {
         Interval::of(self.failed_stopped, self.failed)

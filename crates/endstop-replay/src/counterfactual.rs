@@ -1,4 +1,4 @@
-//! One policy beside one recorded run: where it would have cut it.
+//! One policy and one recorded run: the point where the policy would have stopped it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct StopPoint {
     pub step: u64,
     /// Tokens spent until then.
     pub tokens: u64,
-    /// Dollars spent until then, as far as they are known.
+    /// Dollars spent until then, in calls with a known price.
     pub spent: Money,
 }
 
@@ -54,12 +54,12 @@ impl Counterfactual {
         &self.testable.left_out
     }
 
-    /// Where the run was cut, once it is over.
+    /// The stop point of the run, once it is over.
     pub(super) fn cut(&self) -> Option<StopPoint> {
         self.tripped.filter(|_| self.is_cut)
     }
 
-    /// The record at the stop, or at the end where there was none: after a stop, the run sees no more.
+    /// The record at the stop, or at the end without one: after a stop, the run sees no more.
     pub(super) fn into_trip_record(self) -> TripRecord {
         self.unstopped.into_trip_record()
     }
@@ -74,11 +74,11 @@ impl Counterfactual {
         self.tripped.is_some()
     }
 
-    /// Takes the next event. `known` is what the run has spent so far, as far as prices are known.
+    /// Takes the next event. `known` is the run's spend so far, in calls with a known price.
     pub(super) fn take(&mut self, event: &Event<'_>, known: Money) {
         if self.tripped.is_some() {
             if !self.is_cut && is_of_limit(event) {
-                // The step that the stop ends was still open: a live run takes in that a limit cut its response off.
+                // The step that the stop ends was still open: a live run records that a limit cut its response off.
                 self.unstopped.take(event);
             }
             // The first thing that would have begun after the stop is what the stop cuts.
@@ -101,7 +101,7 @@ impl Counterfactual {
         self.warned.extend(self.unstopped.take_notices().into_iter().map(|notice| notice.rule));
     }
 
-    /// Takes what did not begin when it was recorded: it counts where this policy, too, does not let it begin.
+    /// Takes an act that was refused when it was recorded: it counts if this policy refuses it too.
     pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
         if self.tripped.is_some() || !self.unstopped.would_admit(event).admits() {
             self.take(event, known);

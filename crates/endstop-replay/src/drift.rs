@@ -10,7 +10,7 @@ use super::usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 /// same agent on the same tasks changes as much by chance.
 const SURE: f64 = 2.0;
 
-/// What an earlier replay said that its runs used.
+/// The usage in the output of an earlier replay.
 ///
 /// ```
 /// use endstop_replay::{Baseline, Change, drift};
@@ -28,17 +28,17 @@ const SURE: f64 = 2.0;
 pub struct Baseline {
     /// Runs.
     pub runs: u64,
-    /// What they used.
+    /// Their usage.
     pub usage: Usage,
 }
 
-/// Why a file is no baseline.
+/// Why a file is not a baseline.
 #[derive(Debug, Error)]
 pub enum BaselineError {
-    /// It is no JSON, or not of this form.
+    /// It is not JSON, or not of this form.
     #[error("not the JSON of a replay: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// It was written before a replay told what runs used, or is something else.
+    /// It was written before a replay recorded usage, or is something else.
     #[error("it does not say what its runs used")]
     NoUsage,
     /// It was written by a version that is not known.
@@ -71,7 +71,7 @@ impl Baseline {
     }
 }
 
-/// What a number is about.
+/// The subject of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -83,7 +83,7 @@ pub enum Group {
     Tool,
 }
 
-/// What a number is.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -107,7 +107,7 @@ pub enum Change {
     Fell,
     /// It was not there before.
     New,
-    /// It is not there any more.
+    /// It no longer exists.
     Gone,
 }
 
@@ -118,7 +118,7 @@ pub struct Figure {
     pub group: Group,
     /// The kind, model or tool.
     pub name: String,
-    /// What is measured, such as `tokens per run`.
+    /// The measured quantity, such as `tokens per run`.
     pub what: &'static str,
     /// Its unit.
     pub unit: Unit,
@@ -132,10 +132,10 @@ pub struct Figure {
     pub is_drift: bool,
 }
 
-/// Compares every number of the two; a change of at most `tolerance` (0.2 is a fifth) is none. Numbers of
-/// calls also have to change by more than chance does: by two standard errors of what was counted.
+/// Compares every number of the two; a change of at most `tolerance` (0.2 is a fifth) is none. Numbers of calls also
+/// have to change by more than chance does: by two standard errors of the count.
 ///
-/// What fell and what is gone is told and is no drift: nothing became more expensive.
+/// Lower and missing numbers are reported and do not count as drift: nothing became more expensive.
 #[must_use]
 pub fn drift(before: &Baseline, now: &Baseline, tolerance: f64) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -173,7 +173,7 @@ struct Measured {
     what: &'static str,
     unit: Unit,
     value: f64,
-    /// What it was counted from, where chance is to be considered: the count and its divisor.
+    /// Its basis, if chance matters: the count and its divisor.
     counted: Option<(f64, f64)>,
 }
 
@@ -233,7 +233,7 @@ fn compare(
         before,
         now,
         change,
-        // A tool that is called for the first time costs nothing by itself.
+        // A tool that is called for the first time costs nothing in itself.
         is_drift: change == Change::Rose || (change == Change::New && group != Group::Tool),
     };
     match (old, new) {

@@ -85,7 +85,7 @@ pub struct Options<'a> {
     pub outcomes: &'a BTreeMap<String, bool>,
     /// Prices for calls that carry no bill.
     pub prices: &'a PriceTable,
-    /// Threads; 0 takes one a core.
+    /// Threads; 0 takes one per core.
     pub jobs: usize,
     /// Whether the reservations that an Endstop trace recorded count, so that money and token rules refuse a call by its
     /// worst case as they did live. Otherwise only spend counts, as in every other format.
@@ -117,7 +117,7 @@ pub fn replay(
 /// Called from any thread with each input that is done.
 pub type Progress<'a> = dyn Fn(&Transcript) + Sync + 'a;
 
-/// One pass over all inputs, on as many threads as are asked for; in the order of the inputs.
+/// One pass over all inputs, on the requested number of threads; in the order of the inputs.
 fn record(
     inputs: &[Transcript],
     policies: &PolicySet,
@@ -137,10 +137,10 @@ fn record(
         if found.is_exact {
             return found;
         }
-        // A person let a run go on, which means something else to each policy.
+        // A person let a run continue, which means something else to each policy.
         read(input, Arc::new(plan.individual()))
     };
-    // 0 is one a core.
+    // 0 means one per core.
     let threads = options.jobs.min(MAX_THREADS);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     match pool {

@@ -1,4 +1,4 @@
-//! How much a replay takes in.
+//! Limits of a replay's input.
 
 /// The most policies of one replay: a table that long is not read, and each is a run to follow.
 pub const MAX_CANDIDATES: usize = 1_000;
@@ -10,6 +10,6 @@ pub const MAX_HEADROOM: usize = 4;
 /// The most threads of a replay; far more than there are cores.
 pub(crate) const MAX_THREADS: usize = 256;
 
-/// How many models, tools and kinds are told apart, each; the rest are counted together. Far more than
-/// anyone has, and little enough that hostile names do not fill the memory.
+/// How many models, tools and kinds are distinguished, each; the rest are counted together. Far more than real runs
+/// have, and few enough that hostile names do not fill the memory.
 pub(crate) const MAX_NAMES: usize = 4_096;

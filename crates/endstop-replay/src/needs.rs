@@ -1,4 +1,4 @@
-//! What a rule needs to be tested, and what a format supplies.
+//! The data that a rule needs to be tested, and that a format supplies.
 //!
 //! A rule on something that a format does not record is not testable for its runs: it is counted as
 //! such and never stops one (docs/semantics.md, section 2).
@@ -16,7 +16,7 @@ use endstop_core::{Policy, Program};
 
 use endstop_transcript::{Format, Supplies};
 
-/// What a format would have to supply for the condition to be tested; what it need not is false.
+/// The data that a format has to supply for the condition to be tested; the rest is false.
 pub(crate) fn needs(condition: &Condition) -> Supplies {
     let mut needed = Supplies::default();
     add_needs(condition, &mut needed);

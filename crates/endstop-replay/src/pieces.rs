@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::recorder::Record;
 use endstop_transcript::{Transcript, Warning, WarningKind};
 
-/// The least that is worth a piece of its own: some milliseconds of reading.
+/// The smallest piece worth reading separately: a few milliseconds.
 pub(super) const PIECE_BYTES: u64 = 8 << 20;
 
 /// Pieces for each thread: runs differ, and the last piece should not keep the others waiting for long.
@@ -21,7 +21,7 @@ const PIECES_A_THREAD: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Pieces<'t> {
     pub(super) whole: &'t Transcript,
-    /// In order; none where it is read as a whole.
+    /// In order; empty if it is read in one go.
     pieces: Vec<Transcript>,
     left: AtomicUsize,
 }
@@ -47,7 +47,7 @@ impl<'t> Pieces<'t> {
         self.left.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// What the whole holds, of what its parts hold in their order. None where only the whole can tell.
+    /// The record of the whole, from the records of its parts in their order. `None` if only the whole can give it.
     pub(super) fn join(&self, parts: impl Iterator<Item = Record>) -> Option<Record> {
         let mut parts = parts;
         let mut joined = parts.next()?;
@@ -89,15 +89,15 @@ impl<'t> Pieces<'t> {
         joined.into_values().collect()
     }
 
-    /// The lines of the parts before the one at `index`; none where these can no longer be read.
+    /// The lines of the parts before the one at `index`; `None` if these can no longer be read.
     fn lines_before(&self, index: usize) -> Option<u64> {
         let before = self.parts().get(..index)?;
         before.par_iter().map(|part| part.main.line_feeds().ok()).sum()
     }
 }
 
-/// Whether the usage is the same in whatever order it was added up: of too many names the first are told
-/// apart, and what money cannot hold is left out.
+/// Whether the usage is the same in any order of addition: of too many names the first are distinguished, and amounts
+/// that money cannot hold are left out.
 fn is_certain(record: &Record) -> bool {
     let costs = record.runs.iter().map(|run| run.report.known_cost);
     let total = costs.into_iter().try_fold(Money::ZERO, Money::checked_add);

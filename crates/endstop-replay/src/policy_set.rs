@@ -1,5 +1,5 @@
 //! All policies of a replay, and how they follow a run: over one meter if they can share it, otherwise each
-//! by itself.
+//! separately.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     shared: Vec<(Arc<Watched>, Vec<usize>)>,
     /// The others.
     individual: Vec<usize>,
-    /// What the policies look at.
+    /// The data that the policies read.
     wants: Wants,
 }
 
@@ -90,12 +90,12 @@ impl PolicySet {
 }
 
 impl Plan {
-    /// What the policies look at, as long as they follow a run.
+    /// The data that the policies read, as long as they follow a run.
     pub(super) const fn wants(&self) -> Wants {
         self.wants
     }
 
-    /// Every policy by itself.
+    /// Every policy separately.
     pub(super) fn individual(&self) -> Self {
         Self {
             testable: self.testable.clone(),
@@ -146,7 +146,7 @@ impl Counterfactuals {
         }
     }
 
-    /// Takes the next event. `known` is what the run has spent so far, as far as prices are known.
+    /// Takes the next event. `known` is the run's spend so far, in calls with a known price.
     pub(super) fn take(&mut self, event: &Event<'_>, known: Money) {
         for shared in &mut self.shared {
             shared.take(event, known);
@@ -167,7 +167,7 @@ impl Counterfactuals {
         }
     }
 
-    /// Whether every policy has stopped the run: from here on, none looks at more than what would begin.
+    /// Whether every policy has stopped the run: from here on, none reads more than the acts that would begin.
     pub(super) fn has_stopped(&self) -> bool {
         self.individual.iter().all(|(_, counterfactual)| counterfactual.has_stopped())
             && self.shared.iter().all(|shared| shared.watch.left() == 0)

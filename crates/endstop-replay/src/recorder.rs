@@ -19,7 +19,7 @@ use endstop_transcript::{
 const UNFINISHED: RunFooter<'_> =
     RunFooter { outcome: None, cost_is: CostIs::Unknown, model: None };
 
-/// What is kept of each policy's decision on a run.
+/// The part of each policy's decision on a run that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// The trip record of every run, stopped or not.
@@ -41,7 +41,7 @@ pub(super) struct Recorded {
     pub(super) trip_record: Option<TripRecord>,
 }
 
-/// What one input held.
+/// The contents of one input.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) runs: Vec<Recorded>,
@@ -52,7 +52,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record of this whole transcript: if it held no run and nothing says why, that is told.
+    /// The record of this whole transcript: if it held no run and has no warning, it gets one.
     pub(super) fn of(mut self, transcript: &Transcript) -> Self {
         let file = transcript.main.name();
         let is_told =
@@ -78,10 +78,10 @@ pub(super) struct Recorder<'a> {
 struct Replaying {
     report: RunReport,
     following: Counterfactuals,
-    /// Whether every policy has stopped it: from here on, only what is counted matters.
+    /// Whether every policy has stopped it: from here on, only counts matter.
     has_stopped: bool,
     agent: Option<String>,
-    /// What the whole run spent, as far as prices are known.
+    /// The spend of the whole run, in calls with a known price.
     total: Money,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Recorder<'a> {
     }
 
     pub(super) fn finish(mut self) -> Record {
-        // A reader that stopped in the middle of a run has told why; what it read still counts.
+        // A reader that stopped in the middle of a run has reported why; the part it read still counts.
         self.end_run(&UNFINISHED);
         self.record
     }
@@ -200,7 +200,7 @@ impl RunSink for Recorder<'_> {
 }
 
 impl Replaying {
-    /// What the whole recorded run did, stops or not.
+    /// Counts the acts of the whole recorded run, with or without a stop.
     fn count(&mut self, event: &Event<'_>) {
         let (usage, cost) = match &event.kind {
             EventKind::RunBegin { agent: Some(agent), .. } if event.source == Source::Own => {

@@ -1,4 +1,4 @@
-//! What a replay found, for machines; the command line makes it readable.
+//! The findings of a replay, for machines; the command line makes them readable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,20 +32,20 @@ pub struct RunReport {
     /// Dollars as a decimal; none where unknown.
     #[serde(rename = "cost_usd", serialize_with = "dollars_or_none")]
     pub cost: Option<Money>,
-    /// What the amount is.
+    /// The kind of the amount.
     #[serde(serialize_with = "cost_is")]
     pub cost_is: CostIs,
-    /// Calls that the price table has no price for and nobody billed.
+    /// Calls that the price table has no price for and that have no billed amount.
     pub unpriced_calls: u64,
     /// Whether it succeeded, where known.
     pub outcome: Option<bool>,
-    /// The step at which the policy would have stopped it; none if it would not.
+    /// The step at which the policy would have stopped it; `None` if it would not.
     pub stopped_at_step: Option<u64>,
     /// The rule that would have.
     pub rule: Option<String>,
     /// The reason.
     pub reason: Option<&'static str>,
-    /// What the rule saw.
+    /// The observation of the rule.
     pub evidence: Option<String>,
     /// Dollars that the stop would have saved.
     #[serde(rename = "saved_usd", serialize_with = "dollars_or_none")]
@@ -56,7 +56,7 @@ pub struct RunReport {
     pub not_testable: Vec<String>,
     /// Pause rules at which a person would have been asked.
     pub paused: Vec<String>,
-    /// Warn rules that would have told.
+    /// Warn rules that would have warned.
     pub warned: Vec<String>,
     #[serde(skip)]
     pub(crate) known_cost: Money,
@@ -160,7 +160,7 @@ pub struct Outcomes {
     pub unknown: u64,
 }
 
-/// What one rule would have done.
+/// The effect of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RuleReport {
     /// Runs that it would have stopped.
@@ -172,7 +172,7 @@ pub struct RuleReport {
     pub succeeded_stopped: u64,
     /// Failures that it would have cut.
     pub failed_stopped: u64,
-    /// Runs whose format cannot show what it looks at.
+    /// Runs whose format lacks the data it reads.
     pub not_testable: u64,
     /// Runs in which it would have asked a person.
     pub paused: u64,
@@ -183,7 +183,7 @@ pub struct RuleReport {
     pub at_steps: Vec<u64>,
 }
 
-/// What a replay found.
+/// The findings of a replay.
 ///
 /// See the example of [the crate](crate).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -196,7 +196,7 @@ pub struct Report {
     pub steps: u64,
     /// Their tokens.
     pub tokens: u64,
-    /// Their cost in dollars, as far as it is known.
+    /// Their cost in dollars, in calls with a known price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
     pub cost: Money,
     /// Runs that the policy would have stopped.
@@ -208,11 +208,11 @@ pub struct Report {
     pub unpriced: Unpriced,
     /// How the runs ended.
     pub outcomes: Outcomes,
-    /// What the runs used, by model, tool and kind of run.
+    /// The usage of the runs, by model, tool and kind of run.
     pub usage: Usage,
     /// Each rule by id.
     pub rules: BTreeMap<String, RuleReport>,
-    /// What the readers had to say.
+    /// The warnings of the readers.
     #[serde(serialize_with = "warnings")]
     pub warnings: Vec<Warning>,
     /// Each run.

@@ -7,9 +7,10 @@
 //! parts: each part is judged by rules that were chosen on the others alone, and the parts are added up.
 //! How much looser (at most [`MAX_HEADROOM`]) is the least with which that loses no more than allowed.
 //!
-//! What stops none of the runs is left out, a limit too: that it bounds runs which nobody saw is no reason to choose
-//! its value. So is what stops successes and no failure. No limit on time is proposed from runs of formats that count a
-//! person's absence ([`Format::is_attended`](endstop_transcript::Format::is_attended)).
+//! A rule that stops none of the runs is left out, a limit too: bounding runs that do not exist is no reason to
+//! choose its value. A rule that stops successes and no failure is left out as well. No limit on time is proposed
+//! from runs of formats that count a person's absence
+//! ([`Format::is_attended`](endstop_transcript::Format::is_attended)).
 
 mod families;
 
@@ -28,7 +29,7 @@ use families::FAMILIES;
 /// Into how many parts the runs are dealt: what is left to choose on is most of them.
 pub const FOLDS: usize = 5;
 
-/// What is proposed.
+/// The proposal.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub const FOLDS: usize = 5;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// Whether any run's outcome is known; where none is, no run may be stopped that might have succeeded.
+    /// Whether any run's outcome is known; otherwise no run may be stopped that might have succeeded.
     pub knows_outcomes: bool,
     /// The share of successes that may be lost.
     pub lose_at_most: f64,
@@ -58,10 +59,10 @@ pub struct Suggestion {
     pub together: Effect,
     /// The same on runs that did not choose them: what to expect.
     pub together_held_out: Effect,
-    /// What the runs used.
+    /// The usage of the runs.
     #[serde(skip)]
     pub usage: Usage,
-    /// What the readers had to say.
+    /// The warnings of the readers.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
     /// The runs.
@@ -74,11 +75,11 @@ pub struct Suggestion {
 pub struct SuggestedRule {
     /// Its name in the policy file.
     pub id: &'static str,
-    /// The condition; none where no value of it would do.
+    /// The condition; `None` if no value of it would do.
     pub condition: Option<String>,
     /// What it is for.
     pub purpose: &'static str,
-    /// Formats among the runs that do not tell what it looks at, or not truthfully: it is not judged on their runs.
+    /// Formats among the runs that do not record its data, or not truthfully: it is not judged on their runs.
     pub not_told_by: Vec<&'static str>,
     /// Whether it is proposed, or why not.
     #[serde(rename = "verdict")]
@@ -103,11 +104,11 @@ pub enum Proposed {
     LosesTooMuch,
     /// Alone it would do, but with the rules before it more is lost than is allowed.
     LosesTooMuchTogether,
-    /// What it looks at is not recorded.
+    /// Its data is not recorded.
     NotTestable,
 }
 
-/// Proposes rules for `inputs`; `options.policy` is not looked at.
+/// Proposes rules for `inputs`; `options.policy` is ignored.
 ///
 /// # Errors
 /// If a rule cannot be compiled, which would be a defect.
@@ -150,10 +151,10 @@ fn forget_time_of_people(comparison: &mut Comparison) {
     }
 }
 
-/// Which runs are looked at, by index.
+/// A selection of runs, by index.
 type Select<'s> = &'s dyn Fn(usize) -> bool;
 
-/// What is known of a family that is left out.
+/// The facts about a family that is left out.
 #[derive(Clone, Debug)]
 struct LeftOut {
     verdict: Proposed,
@@ -165,7 +166,7 @@ struct Chooser {
     comparison: Comparison,
     lose_at_most: f64,
     knows_outcomes: bool,
-    /// How many values looser each family goes; none where it is left out.
+    /// How many values looser each family goes; `None` if it is left out.
     headroom: Vec<Option<usize>>,
     /// Families that would keep to what may be lost, and are left out for another reason.
     left_out: Vec<Option<LeftOut>>,
@@ -248,13 +249,13 @@ impl Chooser {
         }
     }
 
-    /// What a family would have done to runs that did not choose its value; one that is left out, what it
-    /// would have done with the most headroom.
+    /// The effect of a family on runs that did not choose its value; for one that is left out, its effect with the
+    /// most headroom.
     fn held_out(&self, family: usize) -> Effect {
         self.over_parts(|others| vec![(family, self.alone_in(family, others))])
     }
 
-    /// The same of all families together.
+    /// Like `held_out`, for all families together.
     fn held_out_together(&self) -> Effect {
         self.over_parts(|others| self.together(others).into_iter().enumerate().collect())
     }
@@ -393,7 +394,7 @@ impl Chooser {
         lost <= self.allowed(of)
     }
 
-    /// How many of so many successes may be lost, rounded down.
+    /// How many of these successes may be lost, rounded down.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

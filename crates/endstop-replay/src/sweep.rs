@@ -34,13 +34,13 @@ pub struct Sweep {
 /// See the example of [`Sweep`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What tells it from the others: `cost >= $0.25`, `x = 3`.
+    /// Its difference from the others: `cost >= $0.25`, `x = 3`.
     pub label: String,
     /// Candidates of one series differ by one value and belong to one line of a chart.
     pub series: String,
     /// The values that were put in.
     pub values: Vec<(String, String)>,
-    /// The policy's text with the values in it; none where there was no text.
+    /// The policy's text with the values in it; `None` without a text.
     pub text: Option<String>,
     /// A condition that is added as a stop rule.
     pub added: Option<String>,
@@ -50,7 +50,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct SweepError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// What to do.
     pub hint: String,
@@ -118,7 +118,7 @@ fn range(name: &str, parts: [Option<&str>; 3]) -> Result<Vec<String>, SweepError
     });
     let Some(unit) = unit else {
         let hint = "write the ends as amounts: `3`, `200k`, `$0.25` (in single quotes), `90s`";
-        return Err(error(format!("`{from}` is no amount"), hint));
+        return Err(error(format!("`{from}` is not an amount"), hint));
     };
     let amount = |text: &str| {
         parse_amount(text, unit).map_err(|bad| {
@@ -141,7 +141,7 @@ fn range(name: &str, parts: [Option<&str>; 3]) -> Result<Vec<String>, SweepError
         return Err(too_many());
     }
     let values = (0..=(to - from) / step).map(|count| from + count * step);
-    // The end belongs to the range even where no step lands on it.
+    // The end belongs to the range, even if no step lands on it.
     let end = Some(to).filter(|_| !(to - from).is_multiple_of(step));
     Ok(values.chain(end).map(|value| amount_text(value, unit)).collect())
 }
@@ -154,7 +154,7 @@ fn too_many() -> SweepError {
 /// them in every combination; any other is a gauge, whose limit is added to the text's rules.
 ///
 /// # Errors
-/// [`SweepError`] for a name that is neither, a value that is no limit of its gauge, or too many policies.
+/// [`SweepError`] for a name that is neither, a value that does not fit its gauge, or too many policies.
 pub fn candidates(text: Option<&str>, sweeps: &[Sweep]) -> Result<Vec<Candidate>, SweepError> {
     let is_inside = |sweep: &&Sweep| text.is_some_and(|text| text.contains(&place(&sweep.name)));
     let (inside, beside): (Vec<&Sweep>, Vec<&Sweep>) = sweeps.iter().partition(is_inside);
@@ -204,7 +204,7 @@ fn fill(text: Option<&str>, values: Vec<(String, String)>) -> Candidate {
     let fill = |text: &str| {
         values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&place(name), value))
     };
-    // What changes fastest is the line of a chart; the other values name it.
+    // The fastest-changing value is the line of a chart; the other values name it.
     let (fixed, swept) = values.split_at(values.len().saturating_sub(1));
     let names: Vec<String> = swept.iter().map(|(name, _)| place(name)).collect();
     let series = [label(fixed), names.concat()].into_iter().filter(|part| !part.is_empty());
@@ -217,7 +217,7 @@ fn fill(text: Option<&str>, values: Vec<(String, String)>) -> Candidate {
     }
 }
 
-/// The base with a limit on a gauge besides.
+/// The base with an additional limit on a gauge.
 fn add(base: &Candidate, sweep: &Sweep, value: &str) -> Result<Candidate, SweepError> {
     let name = &sweep.name;
     if unit_of_gauge(name).is_none() {

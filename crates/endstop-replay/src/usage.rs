@@ -1,4 +1,4 @@
-//! What recorded runs used: by model, by tool, and by kind of run.
+//! The usage of recorded runs: by model, by tool, and by kind of run.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ const OTHERS: &str = "(others)";
 /// The name of a model that the transcript does not name.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
-/// What runs used.
+/// The usage of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// By model that answered.
     pub models: BTreeMap<String, ModelUsage>,
     /// By tool.
     pub tools: BTreeMap<String, ToolUsage>,
-    /// By kind of run: the agent's name where it is told, else the format.
+    /// By kind of run: the agent's name if it is recorded, and the format otherwise.
     pub kinds: BTreeMap<String, KindUsage>,
 }
 
-/// What one model was used for.
+/// The usage of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelUsage {
@@ -46,7 +46,7 @@ pub struct ModelUsage {
     pub unpriced_calls: u64,
 }
 
-/// What one tool was used for.
+/// The usage of one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolUsage {
@@ -58,7 +58,7 @@ pub struct ToolUsage {
     pub result_bytes: u64,
 }
 
-/// What one kind of run used.
+/// The usage of one kind of run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KindUsage {
@@ -68,7 +68,7 @@ pub struct KindUsage {
     pub steps: u64,
     /// Tokens, sub-agents' included.
     pub tokens: u64,
-    /// Dollars, as far as they are known.
+    /// Dollars, in calls with a known price.
     #[serde(rename = "cost_usd", serialize_with = "dollars", deserialize_with = "dollars_from")]
     pub cost: Money,
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 /// The normal quantile of a two-sided interval that holds 95 times in 100.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A share of counted things, with its Wilson score interval at 95 % (E. B. Wilson, 1927): unlike the
-/// textbook interval it stays honest where nothing or everything was counted, and where little was.
+/// A share of counted things, with its Wilson score interval at 95% (E. B. Wilson, 1927): unlike the textbook
+/// interval it stays honest if nothing or everything was counted, and if little was.
 ///
 /// ```
 /// use endstop_replay::Interval;
@@ -29,7 +29,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of `count` in `of`; none where there was nothing to count.
+    /// The interval of `count` in `of`; `None` if `of` is 0.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of runs are far below 2^52")]
     pub fn of(count: u64, of: u64) -> Option<Self> {

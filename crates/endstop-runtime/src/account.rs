@@ -48,7 +48,9 @@ pub use memory::MemoryBudgetStore;
 pub use refused::AccountRefused;
 pub(crate) use run::{AccountBlock, AccountHold};
 pub use run::{AccountWait, RunAccounts};
-pub use spec::{Account, AccountError, AccountProblem, AccountSet, DEFAULT_ACCOUNT, OnFull};
+pub use spec::{
+    Account, AccountError, AccountProblem, AccountSet, DEFAULT_ACCOUNT, OnFull, is_match,
+};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteBudgetStore;
 pub use store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState};

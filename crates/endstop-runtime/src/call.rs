@@ -1,10 +1,10 @@
 //! Model calls: planned before they begin, reserved, and settled exactly once.
 
 mod accounts;
+mod admission;
 mod fit;
 mod input;
 mod open;
-mod output_speed;
 mod plan;
 mod pricing;
 mod refused;

@@ -1,7 +1,7 @@
 //! Cancellation: a tree of tokens that carry the reason, and the kill switch.
 //!
-//! A run holds a [`CancelToken`], and each run below it a [`child`](CancelToken::child). Cancelling a token
-//! reaches everything below it and nothing above. How hard it stops is its [`Urgency`].
+//! A run holds a [`CancelToken`], and each child run a [`child`](CancelToken::child) of it. Cancelling a token
+//! reaches all of its descendants and none of its ancestors. How hard it stops is its [`Urgency`].
 //!
 //! # Invariants
 //!
@@ -11,12 +11,11 @@
 //!    anyone is woken.
 //! 3. A token is cancelled at least as urgently as its parent is. A child of a cancelled token is born
 //!    cancelled.
-//! 4. Cancelling touches the token and what is below it, never its parent or its siblings.
-//! 5. Whoever waits is woken: a waiter is listed under the same lock under which the urgency rises, and
-//!    looks at the urgency again before it is listed.
+//! 4. Cancelling reaches the token and its descendants, never its parent or its siblings.
+//! 5. Every waiter is woken: it is listed under the same lock that guards changes of the urgency, and checks the
+//!    urgency again before it is listed.
 //! 6. No foreign code runs under the lock: wakers are cloned, woken and dropped outside.
-//! 7. A token whose last clone is dropped leaves nothing behind. What is below it belongs to its parent from
-//!    then on.
+//! 7. A token whose last clone is dropped leaves nothing behind. Its children then belong to its parent.
 //! 8. Work over the tree is a loop, never a recursion, so that depth costs no stack.
 
 pub mod interrupt;
@@ -44,7 +43,7 @@ use tree::Handle;
 /// How hard a cancellation stops what it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// Nothing more begins; what is in flight ends by itself.
+    /// Nothing new starts; work in flight finishes.
     Graceful,
     /// Calls in flight are aborted.
     Now,
@@ -68,7 +67,7 @@ pub struct CancelToken {
 }
 
 impl CancelToken {
-    /// A token without a parent, in a tree of its own.
+    /// A token without a parent: the root of a new tree.
     #[must_use]
     pub fn new() -> Self {
         Self { handle: crate::sync::Arc::new(Handle::root()) }
@@ -80,7 +79,7 @@ impl CancelToken {
         Self { handle: crate::sync::Arc::new(self.handle.child()) }
     }
 
-    /// Cancels this token and all below it, and says whether this token was not cancelled before.
+    /// Cancels this token and its descendants. Returns `true` if this token was not cancelled before.
     ///
     /// The first signal stays [the signal](Self::signal), here and below; later ones are [kept](Self::signals) too, up to
     /// 64. A later [`Urgency::Now`] makes a graceful cancellation urgent; urgency never falls.
@@ -112,7 +111,7 @@ impl CancelToken {
         self.urgency().is_some()
     }
 
-    /// Resolves when the token is cancelled, in either way; at once if it already is.
+    /// Resolves when the token is cancelled, with either urgency. Resolves immediately if it already is.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +120,7 @@ impl CancelToken {
         Cancelled { token: self, least: Urgency::Graceful, key: None }
     }
 
-    /// Resolves when the token is cancelled with [`Urgency::Now`]; at once if it already is.
+    /// Resolves when the token is cancelled with [`Urgency::Now`]. Resolves immediately if it already is.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Time for runs: a monotonic offset that goes on over save and resume, and wall time.
+//! Time for runs: a monotonic offset that survives save and resume, and wall time.
 //!
 //! Monotonic time is that of `tokio::time`, so that tests on a paused clock run in simulated time. Time in
 //! which a run was not loaded counts in nothing (docs/semantics.md, section 1).
@@ -39,7 +39,7 @@ impl fmt::Debug for RunClock {
 }
 
 impl RunClock {
-    /// A clock that goes on at `before`: zero for a new run, the last event's offset for a resumed one.
+    /// A clock that continues from `before`: zero for a new run, the last event's offset for a resumed one.
     #[must_use]
     pub fn start(before: Millis, wall: Option<WallClock>) -> Self {
         Self { origin: Instant::now(), before, wall }
@@ -68,8 +68,8 @@ impl RunClock {
 pub(crate) type LastWall = Option<(Millis, WallTime)>;
 
 impl RunClock {
-    /// As [`RunClock::wall`], at an offset of the run. The system's clock is read once a millisecond and not
-    /// for every event: offsets are no finer.
+    /// Like [`RunClock::wall`], for an offset of the run. The system clock is read once per millisecond and not for
+    /// every event: offsets are no finer.
     pub(crate) fn wall_at(&self, at: Millis, last: &mut LastWall) -> WallTime {
         match last {
             _ if self.wall.is_some() => self.wall(),

@@ -1,7 +1,7 @@
 //! The ledger: a tree of budgets that cannot be overshot.
 //!
-//! What may be spent is reserved before it is spent ([`Budget::reserve`]) and settled after
-//! ([`Hold::settle`]), in five dimensions at once: steps, attempts, tool calls, tokens and money.
+//! Spending is reserved in advance ([`Budget::reserve`]) and settled afterwards ([`Hold::settle`]), in five
+//! dimensions at the same time: steps, attempts, tool calls, tokens and money.
 //!
 //! 1. *Committed* is settled + held. At every node and in every dimension no reservation takes committed
 //!    past the limit, under any interleaving of threads.
@@ -16,10 +16,10 @@
 //!    was told otherwise ([`OnDrop`]).
 //! 6. The order of settlements changes no total. Amounts are integers. One that cannot be kept exactly is
 //!    kept as `u64::MAX`, and from then on the whole tree refuses ([`Budget::is_overflowed`]).
-//! 7. A limit of 0 admits nothing; no limit is `None`, written out. Limits and committed amounts beyond
-//!    `i64::MAX` (pico-dollars: $9.2 M) are not told apart: whatever would pass it is refused.
-//! 8. A budget that nobody refers to is freed; what it settled is in its ancestors. Only what a resumed run
-//!    brings with it is in its own node alone: a shared budget counts what is spent while it is shared.
+//! 7. A limit of 0 admits nothing; no limit is `None`, written out. Limits and committed amounts beyond `i64::MAX`
+//!    (pico-dollars: $9.2 M) are indistinguishable: anything that would exceed it is refused.
+//! 8. A budget without handles is freed; its ancestors keep what it settled. Only the earlier spend of a resumed run
+//!    stays in its own node: a shared budget counts spend while it is shared.
 //! 9. A reading ([`Budget::snapshot`]) is of one moment.
 //!
 //! One lock serves a tree, and is held for a walk from the node to the root; nothing is awaited under it and
@@ -103,9 +103,9 @@ pub struct BudgetSnapshot {
     pub budget: u32,
     /// Its own limits; those of its ancestors bind as well.
     pub limits: Limits,
-    /// What was spent here and below.
+    /// Amounts settled by this node and its descendants.
     pub settled: Amounts,
-    /// What is reserved here and below, and not yet spent.
+    /// Amounts reserved by this node and its descendants, and not yet settled.
     pub held: Amounts,
 }
 
@@ -116,7 +116,7 @@ impl BudgetSnapshot {
         self.settled.saturating_add(&self.held)
     }
 
-    /// What was settled beyond the limits.
+    /// The settled amounts beyond the limits.
     #[must_use]
     pub fn overshoot(&self) -> Amounts {
         self.limits.overshoot(&self.settled)
@@ -130,8 +130,8 @@ impl Budget {
         Self(Arc::new(Node::root(limits)))
     }
 
-    /// A budget within this one: whatever it spends is spent here as well, and all limits on the way to the
-    /// root bind it beside its own.
+    /// A budget within this one. Its spend counts here as well, and all limits up to the root bind it in addition to
+    /// its own.
     #[must_use]
     pub fn child(&self, limits: Limits) -> Self {
         Self(Arc::new(Node::child(self, limits)))
@@ -170,14 +170,14 @@ impl Budget {
         self.settle(&Amounts::ZERO, &amounts);
     }
 
-    /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
-    /// has counted it already, or did not share it.
+    /// Settles, in this node only, spend from before the node existed. Every run that shares the ancestors has
+    /// counted it already, or did not share it.
     pub(crate) fn bring_in(&self, before: Amounts) {
         self.0.locked().bring_in(self.0.slot(), &before.words());
     }
 
-    /// Replaces the limits of this node: an approval raises them, a policy lowers them. What is committed
-    /// stays, and may then be above them.
+    /// Replaces the limits of this node: an approval raises them, a policy lowers them. Committed amounts stay, and
+    /// may then exceed them.
     pub fn set_limits(&self, limits: Limits) {
         self.0.locked().set_limits(self.0.slot(), limits);
     }
@@ -188,19 +188,19 @@ impl Budget {
         self.snapshot().limits
     }
 
-    /// What was spent here and below.
+    /// Amounts settled by this node and its descendants.
     #[must_use]
     pub fn settled(&self) -> Amounts {
         self.snapshot().settled
     }
 
-    /// What is reserved here and below, and not yet spent.
+    /// Amounts reserved by this node and its descendants, and not yet settled.
     #[must_use]
     pub fn held(&self) -> Amounts {
         self.snapshot().held
     }
 
-    /// Whether anybody who shares the outermost budget holds tokens or money.
+    /// Whether any budget of the tree holds tokens or money.
     pub(crate) fn is_anything_held(&self) -> bool {
         let held = self.0.locked().held_at_root(self.0.slot());
         held.tokens > 0 || held.cost > Money::ZERO
@@ -217,14 +217,14 @@ impl Budget {
         self.snapshot().committed()
     }
 
-    /// What is left here, over this node and all its ancestors: 0 where one of them is at or above its limit,
-    /// `None` where none of them has one.
+    /// The room left here, over this node and all its ancestors: 0 if one of them is at or above its limit, `None` if
+    /// none of them has one.
     #[must_use]
     pub fn room(&self) -> Limits {
         self.0.locked().room(self.0.slot())
     }
 
-    /// What was settled beyond the limits of this node.
+    /// The amounts settled beyond the limits of this node.
     #[must_use]
     pub fn overshoot(&self) -> Amounts {
         self.snapshot().overshoot()

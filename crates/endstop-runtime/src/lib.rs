@@ -61,6 +61,9 @@ pub use call::{
     WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
-pub use provider_api::{PROVIDER_APIS, ProviderApi};
-pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};
+pub use provider_api::{MODEL_PROVIDERS, ModelProvider, ProviderApi};
+pub use run::{
+    BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, Standstill, StopReach,
+    Waited,
+};
 pub use tool_call::{ToolCall, ToolOutcome};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Output tokens below which a call is not worth making: not even a short tool call fits.
 pub const MIN_OUTPUT_TOKENS: u64 = 16;
-/// The output that is reserved for a call if neither the agent nor the model sets a cap: more than nearly all
-/// responses of agents take, and little beside a usual limit.
+/// The output that is reserved for a call if neither the agent nor the model sets an output cap: more than nearly all
+/// responses of agents take, and little compared with a usual limit.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
 /// The output that is kept for a wrap-up: an answer of some paragraphs.
 pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
@@ -15,26 +15,26 @@ pub(crate) const SHORT_ANSWER_TOKENS: u64 = 500;
 pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
 /// Bytes of output that a token has at least, in an estimate: JSON and code have fewer than text.
 pub const BYTES_PER_TOKEN: u64 = 3;
-/// Output that can be under way when a stream is closed: the model makes more until the provider learns of it, and the
-/// first tokens come at once (docs/semantics.md, "Charging when usage is missing").
+/// Output in transit when a stream is closed: the model produces more until the provider learns of it, and the first
+/// tokens arrive together (docs/semantics.md, "Charging when usage is missing").
 pub(crate) const OUTPUT_AHEAD: u64 = 256;
 /// A call waits for others if it would get less than one part in so many of the output that it could have alone: a
 /// response that is cut off costs as much as a wait, and is of no use.
 pub(crate) const WORTH_A_PART: u64 = 4;
-/// A share is the remaining budget divided by this, and at least the largest output so far multiplied by it: so some
-/// calls fit beside each other, and a response can be some times as long as any before.
+/// A share is the remaining budget divided by this, and at least the largest output so far multiplied by it: so
+/// several calls fit in parallel, and a response can be several times as long as any before.
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;
 /// The largest context window that is sold, in tokens, for models that are listed without theirs.
 pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
-/// Models that responded in the stead of one model and whose prices are remembered: a router has some dozens. Names come
-/// from upstream, so that they must not fill the memory.
+/// Models that responded instead of one requested model and whose prices are cached: a router has a few dozen. Names
+/// come from upstream, so they must not fill the memory.
 pub(crate) const MAX_RESPONDED_MODELS: usize = 64;
-/// Longest such name that is remembered, in bytes: with [`MAX_RESPONDED_MODELS`], 16 kilobytes per model.
+/// Longest such name that is cached, in bytes: with [`MAX_RESPONDED_MODELS`], 16 kilobytes per model.
 pub(crate) const MAX_RESPONDED_NAME: usize = 256;
-/// How long a rule in time that trips and is overridden is left alone: its distance is zero, and asking again at once
-/// would keep a core busy.
+/// How long a time rule that trips and is overridden is left alone: its distance is zero, and checking again
+/// immediately would keep a core busy.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// After the reset that a provider has announced: its clock and this one differ a little, and a report of the use before the
@@ -43,7 +43,7 @@ pub(crate) const AFTER_RESET: Duration = Duration::from_secs(1);
 /// The longest wait for a reset: no window of a subscription is longer than a month.
 pub(crate) const MAX_RESET_WAIT: Duration = Duration::from_secs(32 * 24 * 3_600);
 
-/// Far more calls than one run has in flight; a table that is full is one that nobody closes.
+/// Far more calls than one run has in flight; a table that is full has leases that its owner never closes.
 pub const MAX_LEASES: usize = 4_096;
 
 /// Bytes of a kill file that are read: a message is a line for a person.
@@ -75,13 +75,13 @@ pub(crate) const MAX_HEADER_NAME_BYTES: usize = 256;
 pub(crate) const MAX_TRACE_HEADER_BYTES: u64 = 8 << 10;
 /// The memory that stays reserved for the next line of each open trace, in bytes: a usual line fits.
 pub(crate) const TRACE_ROOM_BYTES: usize = 4 << 10;
-/// How much of a trace file is read at a time, in bytes: some hundred lines, so that a system call is rare.
+/// Bytes of a trace file read at a time: a few hundred lines, so that a system call is rare.
 pub(crate) const TRACE_READ_BYTES: usize = 64 << 10;
 /// Entries that a recording keeps unless told otherwise: a long test, and not a process that fills up.
 pub(crate) const DEFAULT_RECORDING: usize = 100_000;
 
-/// The largest state in bytes: a context of a million tokens is some 4 MiB of text, and a state that is an
-/// order of magnitude larger is a mistake which would be written at every step.
+/// The largest state in bytes: a context of a million tokens is about 4 MiB of text. A state ten times as large is a
+/// mistake that would be written at every step.
 pub const MAX_STATE_BYTES: usize = 64 << 20;
 /// The most that one append takes, in bytes: the events of a step are a few kilobytes, and a reader holds
 /// an append in memory.
@@ -114,7 +114,7 @@ pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
 
 // Accounts.
 
-/// The longest name of an account in bytes: it stands in each row of a store and in each refusal.
+/// The longest name of an account in bytes: each row of a store and each refusal repeats it.
 pub(crate) const MAX_ACCOUNT_NAME_BYTES: usize = 64;
 /// The limits of one account: each is summed at every call.
 pub(crate) const MAX_ACCOUNT_LIMITS: usize = 16;
@@ -139,12 +139,14 @@ pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
 pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
 /// The longest id of a hold in bytes.
 pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
-/// Holds that have ended and are remembered, so that a repeated settlement counts once: by time in a file, and by number in
-/// memory.
+/// How long holds that have ended are recorded, so that a repeated settlement counts once: by time in a file, and by
+/// number in memory.
 #[cfg(feature = "sqlite")]
 pub(crate) const REMEMBER_HOLDS: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// See [`REMEMBER_HOLDS`]: some ten megabytes.
+/// See [`REMEMBER_HOLDS`]: about ten megabytes.
 pub(crate) const MAX_REMEMBERED_HOLDS: usize = 65_536;
+/// How far the clock is behind the time of a store before a warning: clocks of machines differ by less.
+pub(crate) const CLOCK_JUMP: Duration = Duration::from_secs(60);
 /// How long a hold lasts without a sign of its owner: a process that was killed pins its holds for no longer.
 pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
 /// How often an owner shows that it lives: three signs within [`HOLD_TTL`].

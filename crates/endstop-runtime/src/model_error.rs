@@ -23,21 +23,21 @@ pub(crate) const FAILED_STATUSES: &[u16] = &[500, 503, 529];
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{kind}: {message}")]
 pub struct ModelError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: ModelErrorKind,
-    /// What the provider or the network said; no secrets.
+    /// The message of the provider or the network, without secrets.
     pub message: String,
-    /// The status code, where there was an answer (`http.response.status_code`).
+    /// The status code, if there was a response (`http.response.status_code`).
     pub status: Option<u16>,
     /// How long the provider asks to wait before another attempt (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// Tokens that the provider says it charged for the failed request.
     pub usage: Option<TokenUsage>,
-    /// What is known of the charge for the response.
+    /// Whether the response was charged, if known.
     pub billing: ErrorBilling,
 }
 
-/// What is known of the charge for an error response.
+/// Whether an error response was charged, if known.
 ///
 /// ```
 /// use endstop_runtime::{ErrorBilling, ModelError, ModelErrorKind};
@@ -57,7 +57,7 @@ pub enum ErrorBilling {
     /// Nothing: there was no response, or it is not in the shape of the API.
     #[default]
     Unknown,
-    /// It is in the shape of the API, and whoever sent it may call providers in its turn.
+    /// It is in the shape of the API, and its sender may call providers in turn.
     OfApi,
     /// The provider does not charge for it ([`ProviderApi`](crate::ProviderApi)).
     Free,
@@ -65,7 +65,7 @@ pub enum ErrorBilling {
     Charged,
 }
 
-/// What kind of failure (`error.type`).
+/// The kind of failure (`error.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelErrorKind {

@@ -1,8 +1,8 @@
-//! Watching runs: the observers' trait, what it is told, and the report at the end of a run.
+//! Watching runs: the observers' trait, its observations, and the report at the end of a run.
 //!
-//! An [`Observer`] sees every event that a run's decision core takes in, in that order, so that a recorded
-//! run gives the same decisions when it is replayed. The events of a descendant are seen twice: as its own,
-//! and with [`Source::Descendant`](endstop_core::event::Source::Descendant) by each of its ancestors.
+//! An [`Observer`] sees every event that a run's decision core processes, in that order, so that a recorded run gives
+//! the same decisions when it is replayed. The events of a descendant are seen twice: as its own, and with
+//! [`Source::Descendant`](endstop_core::event::Source::Descendant) by each of its ancestors.
 //!
 //! No observer reads a clock: what it prints or stores comes from the times of the events.
 
@@ -35,7 +35,7 @@ pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::{clean, clean_lines};
 
-/// What is fixed about a run.
+/// The fixed properties of a run.
 ///
 /// ```
 /// use endstop_runtime::{observe::RunInfo, store::RunId};
@@ -66,7 +66,7 @@ pub struct RunInfo {
     pub provider: String,
     /// Nesting depth; the root is 0.
     pub depth: u32,
-    /// Whether it goes on from a saved state.
+    /// Whether it continues from a saved state.
     pub is_resumed: bool,
 }
 
@@ -79,9 +79,9 @@ pub struct Observation<'a> {
     pub info: &'a RunInfo,
     /// The event as the core took it in.
     pub event: &'a Event<'a>,
-    /// What the core answered.
+    /// The core's directive.
     pub directive: Directive,
-    /// What the core does not look at.
+    /// Details that the core ignores.
     pub detail: Detail<'a>,
     /// The core after the event.
     pub run: &'a Run,
@@ -100,21 +100,21 @@ impl fmt::Debug for Observation<'_> {
     }
 }
 
-/// What the decision core does not look at.
+/// Details that the decision core ignores.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Detail<'a> {
     /// Nothing more.
     #[default]
     None,
-    /// Beside `RunBegin`.
+    /// With `RunBegin`.
     Begin {
         /// How many messages the conversation has.
         messages: usize,
         /// How many tools the model may call.
         tools: usize,
     },
-    /// Beside `AttemptBegin`.
+    /// With `AttemptBegin`.
     Request {
         /// The model that is asked.
         model: &'a str,
@@ -125,13 +125,13 @@ pub enum Detail<'a> {
         /// The tokens that the input is at most.
         input_bound: u64,
     },
-    /// Beside `Reply`.
+    /// With `Reply`.
     Reply {
-        /// The model's words.
+        /// The text of the model response.
         text: &'a str,
         /// The calls that it asks for.
         tool_calls: &'a [ToolCall],
-        /// Whether usage was counted here because the provider told none.
+        /// Whether usage was counted here because the provider reported none.
         is_estimate: bool,
         /// The part of the cost that no provider confirmed.
         unconfirmed: Money,
@@ -142,50 +142,50 @@ pub enum Detail<'a> {
         /// From the request to the end.
         took: Duration,
     },
-    /// Beside `AttemptFailed`.
+    /// With `AttemptFailed`.
     Failure {
         /// Why.
         error: &'a ModelError,
-        /// Whether what was charged is an estimate.
+        /// Whether the charge is an estimate.
         is_estimate: bool,
         /// The part of the cost that no provider confirmed.
         unconfirmed: Money,
         /// From the request to the failure.
         took: Duration,
     },
-    /// Beside `ToolBegin`, `ToolEnd` and `ToolRefused`.
+    /// With `ToolBegin`, `ToolEnd` and `ToolRefused`.
     Tool {
         /// The call.
         call: &'a ToolCall,
-        /// What became of it; `None` while it begins.
+        /// The outcome; `None` while it begins.
         outcome: Option<ToolOutcome>,
         /// How long it ran.
         took: Duration,
     },
-    /// Beside `ToolCost`.
+    /// With `ToolCost`.
     ToolCost {
         /// The part of the cost that the tool did not report: its call failed, and the declared cost is charged.
         unconfirmed: Money,
     },
-    /// Beside `ChildBegin` and `ChildEnd`.
+    /// With `ChildBegin` and `ChildEnd`.
     Child {
         /// The sub-agent's name.
         agent: &'a str,
     },
-    /// Beside `StepEnd`.
+    /// With `StepEnd`.
     Step {
         /// From the step's beginning to its end, model and tools included.
         took: Duration,
     },
-    /// A hook, a tool or the loop failed; beside `StopRaised`.
+    /// A hook, a tool or the loop failed; with `StopRaised`.
     Error {
-        /// What happened.
+        /// The message.
         message: &'a str,
     },
 }
 
 impl Detail<'_> {
-    /// Whether tokens that are settled were not told by the provider.
+    /// Whether settled tokens were counted here and not reported by the provider.
     #[must_use]
     pub const fn is_estimate(&self) -> bool {
         matches!(
@@ -254,8 +254,8 @@ impl<'a> Observation<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Observer: Send + Sync {
-    /// Takes in one event. Called in order for each run, while the run waits: it must not block for long
-    /// and must not call back into the run. A panic is caught and ends nothing.
+    /// Records one event. Called in order for each run, while the run waits: it must not block for long and must not
+    /// call back into the run. A panic is caught and ends nothing.
     fn observe(&self, observation: &Observation<'_>);
 
     /// A warn rule began to hold. Called after the event that brought it.
@@ -263,8 +263,8 @@ pub trait Observer: Send + Sync {
         let _ = (info, notice, run);
     }
 
-    /// The run is over or paused and its state is final: `run` gives status, verdict and totals. It is a copy, so
-    /// the run waits for nobody here and may be called back.
+    /// The run is over or paused and its state is final: `run` gives status, trip record and totals. It is a copy, so
+    /// the run does not wait for this call and may be called back.
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
         let _ = (info, run, budget);
     }

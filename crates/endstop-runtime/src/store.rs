@@ -42,7 +42,7 @@ pub use crate::limits::{
     MAX_APPEND_BYTES, MAX_CHILD_ID_BYTES, MAX_RUN_ID_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES,
 };
 
-/// Number of a stored state: 1 for the first, one more with each save, 0 where nothing is stored.
+/// Number of a stored state: 1 for the first, one higher with each save, 0 if the run has no stored state.
 ///
 /// See the example of [`FileStore`].
 #[derive(
@@ -63,7 +63,7 @@ impl Display for Version {
     }
 }
 
-/// What an acknowledged save or append survives. Each includes the one before.
+/// The failures that an acknowledged save or append survives. Each includes the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
@@ -95,42 +95,42 @@ pub struct RunSummary {
     pub version: Version,
     /// When it was saved: milliseconds since 1970-01-01T00:00Z.
     pub saved_at: u64,
-    /// The text of the key `label` near the beginning of a state that is a JSON object, without control
-    /// characters and cut to 200 characters; empty where there is none.
+    /// The text of the key `label` near the beginning of a state that is a JSON object, without control characters
+    /// and cut to 200 characters; empty if it is missing.
     pub label: String,
     /// Length of the state's text in bytes.
     pub bytes: u64,
-    /// Why the state cannot be loaded, where that is already known; the version is then 0, and the time
-    /// that of the file.
+    /// The reason why the state cannot be loaded, if already known. The version is then 0, and the time is that of
+    /// the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Where runs are kept.
+/// Storage for runs.
 ///
 /// # Cancel safety
 ///
-/// A future that is dropped before it resolves has or has not done its work, as a whole. Work that has
-/// begun goes on and ends by itself.
+/// A future that is dropped before it resolves has done its work completely or not at all. Work that was started
+/// finishes without it.
 ///
 /// See the examples of [`MemoryStore`] and [`FileStore`].
 pub trait Store: Send + Sync + Debug {
-    /// What acknowledged saves and appends survive.
+    /// The failures that acknowledged saves and appends survive.
     fn durability(&self) -> Durability;
 
     /// Replaces the state of a run, and gives the number of the new one.
     ///
-    /// `expected` is the number that must be stored now, `Version(0)` meaning nothing; `None` replaces
-    /// whatever is there, damaged states included. Of several savers that expect the same number exactly
-    /// one succeeds, in whatever process they are.
+    /// `expected` is the number that must be stored now; `Version(0)` means that the run has no state. `None`
+    /// replaces any state, damaged ones included. Of several savers that expect the same number exactly one succeeds,
+    /// in any process.
     ///
-    /// After a crash the old state or the new one is there, whole; once acknowledged, the new one.
+    /// After a crash the complete old or the complete new state is stored; after an acknowledgment, the new one.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] where another number is stored, [`StoreError::TooLarge`] beyond
-    /// [`MAX_STATE_BYTES`], and whatever the medium has to say. The old state then stays; but where only
-    /// the last wait for the disk failed ([`Durability::Power`]), the new one may be there.
+    /// [`StoreError::Conflict`] if another number is stored, [`StoreError::TooLarge`] beyond [`MAX_STATE_BYTES`], and
+    /// the errors of the medium. The old state then stays, with one exception: if only the last wait for the disk
+    /// failed ([`Durability::Power`]), the new one may be stored.
     fn save<'a>(
         &'a self,
         id: &'a RunId,
@@ -138,12 +138,12 @@ pub trait Store: Send + Sync + Debug {
         expected: Option<Version>,
     ) -> BoxFuture<'a, Result<Version, StoreError>>;
 
-    /// The stored state of a run; `None` where nothing was saved.
+    /// The stored state of a run; `None` if it was never saved.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] where what is there was cut or altered, [`StoreError::Newer`] where a later
-    /// version of the program wrote it.
+    /// [`StoreError::Damaged`] if the stored state was truncated or altered, [`StoreError::Newer`] if a later version
+    /// of the program wrote it.
     fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>>;
 
     /// Appends whole lines to the trace of a run; a missing line feed at the end is added, and an empty
@@ -154,21 +154,21 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], [`StoreError::Damaged`] if the store finds that the trace
-    /// is, and whatever the medium has to say.
+    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], [`StoreError::Damaged`] if the store finds that the
+    /// trace is, and the errors of the medium.
     fn append<'a>(&'a self, id: &'a RunId, lines: &'a str)
     -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The trace of a run from a line on, the first being 0, without line feeds.
     ///
-    /// A call gives at most [`PAGE_LINES`] lines and stops once it has [`PAGE_BYTES`]; ask again from
-    /// `from_line` plus the number of lines that came, until none come. What is not UTF-8 is replaced, so
-    /// that lines keep their numbers; a last line without its line feed is left out.
+    /// A call returns at most [`PAGE_LINES`] lines and stops once it has [`PAGE_BYTES`]. To read the rest, call again
+    /// with `from_line` plus the number of lines received, until none arrive. Invalid UTF-8 is replaced, so that
+    /// lines keep their numbers; a last line without its line feed is left out.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] if the store finds that lines were changed, moved or removed since they were appended, and
-    /// whatever the medium has to say; a run without a trace has no lines.
+    /// [`StoreError::Damaged`] if the store finds that lines were changed, moved or removed since they were appended,
+    /// and the errors of the medium. A run without a trace has no lines.
     fn read_trace<'a>(
         &'a self,
         id: &'a RunId,
@@ -180,7 +180,7 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Whatever the medium has to say about the list as a whole.
+    /// Errors of the medium about the list itself.
     fn list<'a>(&'a self) -> BoxFuture<'a, Result<Vec<RunSummary>, StoreError>>;
 
     /// Removes the state and the trace of a run; whether there was one. A crash may leave the trace
@@ -191,8 +191,8 @@ pub trait Store: Send + Sync + Debug {
     /// [`StoreError::Locked`] while anyone holds its lock.
     fn remove<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// Takes the lock of a run: whoever drives it holds it, so that no two do. Saving and appending do not
-    /// ask for it. It ends when the guard is dropped, and with the process.
+    /// Takes the lock of a run. The driver of a run holds it, so that no two drive the same run. Saving and appending
+    /// do not check it. It ends when the guard is dropped, and with the process.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ pub trait Store: Send + Sync + Debug {
     fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>>;
 }
 
-/// Milliseconds since 1970-01-01T00:00Z by the wall clock; 0 where it stands before that.
+/// Milliseconds since 1970-01-01T00:00Z by the wall clock; 0 if the clock is set to an earlier time.
 fn now_millis() -> u64 {
     millis_since_epoch(SystemTime::now())
 }

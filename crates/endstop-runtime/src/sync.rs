@@ -1,5 +1,5 @@
-//! The synchronisation types of `ledger` and `cancel`: those of the standard library, or those of a model
-//! checker under `--cfg endstop_loom` or `--cfg endstop_shuttle`.
+//! The synchronization types of `ledger` and `cancel`: those of the standard library, or those of a model checker
+//! under `--cfg endstop_loom` or `--cfg endstop_shuttle`.
 
 #[cfg(endstop_loom)]
 pub(crate) use loom::sync::*;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A call that the model asks for.
 ///
 /// `endstop-llm` has a type of the same fields for calls as they are read from the wire. Neither crate depends on the
-/// other: a reader of responses needs no ledger, and a driver of its own needs no readers. This one is stored.
+/// other: a reader of responses needs no ledger, and a custom driver needs no readers. This one is stored.
 ///
 /// ```
 /// use endstop_runtime::ToolCall;
@@ -26,7 +26,7 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
-/// What became of a tool call.
+/// The outcome of a tool call.
 ///
 /// ```
 /// use endstop_runtime::ToolOutcome;
@@ -65,7 +65,7 @@ impl ToolOutcome {
         matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Aborted)
     }
 
-    /// Whether the model is told that it failed.
+    /// Whether the model sees it as failed.
     #[must_use]
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Succeeded)

@@ -1,4 +1,4 @@
-//! The trace of a run: its events as lines, written, kept in memory, and taken in again.
+//! The trace of a run: its events as lines, written, kept in memory, and replayed.
 
 mod buffer;
 mod file;

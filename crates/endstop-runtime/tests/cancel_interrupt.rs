@@ -99,7 +99,7 @@ fn check(test: &str, signals: [&str; 3]) {
     if std::env::var_os(ROLE).is_some() {
         return be_interrupted();
     }
-    let reason = "user_requested: interrupted; once more to stop at once";
+    let reason = "user_requested: interrupted; once more to stop immediately";
     let mut program = Interrupted::start(test);
     assert_eq!(program.next_stage(), "listening");
     program.send(signals[0]);

@@ -24,9 +24,9 @@ pub struct SimCall {
     pub api: Api,
     /// The model.
     pub model: String,
-    /// Whether a stream was asked for.
+    /// Whether the request asks for a stream.
     pub is_stream: bool,
-    /// Whether usage was asked for in the stream; always true where it comes anyway.
+    /// Whether the request asks for usage in the stream; always `true` if the API sends it anyway.
     pub wants_usage: bool,
     /// Messages or items in the request.
     pub messages: usize,

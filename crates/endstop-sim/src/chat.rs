@@ -139,7 +139,7 @@ fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     events.into_answer("text/event-stream; charset=utf-8")
 }
 
-/// A chunk. Where usage was asked for, each chunk but the last says that it has none.
+/// A chunk. If the request asks for usage, each chunk but the last says that it has none.
 fn with_choices(request: &SimRequest, reply: &Reply, choices: Value) -> Value {
     let mut chunk = json!({
         "id": format!("chatcmpl-{}", reply.id),

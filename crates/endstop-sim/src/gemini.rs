@@ -37,7 +37,7 @@ pub(crate) fn read(
     Ok(request)
 }
 
-/// A member by either of its spellings: Google's own client sends `parameters_json_schema` beside camel case.
+/// A member by either of its spellings: Google's own client mixes `parameters_json_schema` with camel case.
 fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     value.get(name).or_else(|| {
         let mut snake = String::new();

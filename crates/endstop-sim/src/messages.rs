@@ -15,7 +15,7 @@ pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
     Ok(request)
 }
 
-/// A request whose tokens are to be counted has no output cap.
+/// A request for a count of its tokens has no output cap.
 pub(crate) fn read_to_count(body: &Value) -> Result<SimRequest, &'static str> {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.ok_or("messages: Field required")?;

@@ -1,4 +1,4 @@
-//! What the scripted model says next.
+//! The next response of the scripted model.
 
 use serde_json::{Map, Value};
 
@@ -13,14 +13,14 @@ const BYTES_PER_TOKEN: usize = 4;
 const SLOW_WORDS: usize = 50;
 /// Words of a long answer.
 const LONG_WORDS: usize = 4_000;
-/// Where one of these stands in a tool's name, the tool hands work on.
+/// If a tool's name contains one of these, the tool hands work on.
 const DELEGATES: [&str; 3] = ["agent", "delegate", "task"];
-/// Where one of these stands in a tool's name, the tool hardly changes anything: a script that makes up arguments
-/// should not write files with them if it can read some instead.
+/// If a tool's name contains one of these, the tool hardly changes anything: a script that makes up arguments should
+/// not write files with them if it can read some instead.
 const LOOKS: [&str; 10] =
     ["count", "read", "list", "get", "search", "find", "look", "fetch", "glob", "grep"];
 
-/// What the model says.
+/// The content of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Words to the user.
@@ -39,7 +39,7 @@ pub(crate) enum Content {
 /// One answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    /// What ids are made of: the same for the same request.
+    /// The basis of ids: the same for the same request.
     pub(crate) id: String,
     pub(crate) content: Content,
     /// Whether the output cap ended it.
@@ -50,7 +50,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// What a script says to a request.
+    /// A script's response to a request.
     pub(crate) fn of(script: Script, request: &SimRequest, id: String) -> Self {
         let mut content = content(script, request);
         let mut is_capped = false;
@@ -83,7 +83,7 @@ impl Content {
         }
     }
 
-    /// As much as a cap lets through. Half a call would be of no use to anybody: it becomes words.
+    /// As much as a cap admits. Half a call would be useless: it becomes text.
     fn capped(self, cap: u64) -> Self {
         let mut text = match self {
             Self::Text(text) => text,
@@ -134,8 +134,8 @@ fn arguments(schema: &Value, step: u64) -> Value {
     }
 }
 
-/// The tool that a script calls: one that delegates if that is the script, else one that only looks, else any; one
-/// that ends the run only if there is no other.
+/// The tool that a script calls. The first choice is one that delegates if that is the script, then one that only
+/// reads, then any; one that ends the run only if there is no other.
 fn tool_of(script: Script, tools: &[Tool]) -> Option<&Tool> {
     tools.iter().min_by_key(|tool| {
         let name = tool.name.to_ascii_lowercase();
@@ -154,7 +154,7 @@ fn tool_of(script: Script, tools: &[Tool]) -> Option<&Tool> {
     })
 }
 
-/// The tool that answers where a call is demanded: one that says so by its name, else the first.
+/// The tool that answers if a call is demanded: one with such a name, or the first.
 fn final_tool(tools: &[Tool]) -> Option<&Tool> {
     tools.iter().find(|tool| tool.name.starts_with("final")).or_else(|| tools.first())
 }
@@ -170,7 +170,7 @@ fn words(script: Script, request: &SimRequest) -> String {
     }
 }
 
-/// A text of so many words.
+/// A text of `count` words.
 fn numbered(count: usize) -> String {
     let mut text = "This text has many words:".to_owned();
     for number in 1..=count.saturating_sub(5) {

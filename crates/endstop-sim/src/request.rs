@@ -1,4 +1,4 @@
-//! What a request asks of the scripted model, whatever its interface.
+//! A request to the scripted model, in any API.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Api;
 use crate::limits::MAX_CHOICES;
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub(crate) struct SimRequest {
     pub(crate) api: Api,
@@ -15,7 +15,7 @@ pub(crate) struct SimRequest {
     pub(crate) is_stream: bool,
     /// Whether a stream is made of events; Gemini streams an array where that is not asked for.
     pub(crate) is_sse: bool,
-    /// Whether the stream is to bring usage, where that has to be asked for.
+    /// Whether the stream should include usage, for APIs that send it only on request.
     pub(crate) wants_usage: bool,
     pub(crate) tools: Vec<Tool>,
     pub(crate) choice: ToolChoice,
@@ -29,7 +29,7 @@ pub(crate) struct SimRequest {
     pub(crate) results: usize,
     /// The output cap in tokens.
     pub(crate) cap: Option<u64>,
-    /// Answers that are asked for; at least 1.
+    /// The number of requested answers; at least 1.
     pub(crate) choices: u64,
     /// The id of the answer that this request continues, where the conversation is kept here.
     pub(crate) continues: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct Tool {
     pub(crate) schema: Value,
 }
 
-/// Whether a tool is to be called.
+/// Whether a tool has to be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ToolChoice {
     #[default]
@@ -87,7 +87,7 @@ impl SimRequest {
     }
 }
 
-/// A text member; empty where there is none.
+/// A text member; empty if it is missing.
 pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -97,7 +97,7 @@ pub(crate) fn flag(value: &Value, key: &str) -> bool {
     value.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The elements of an array member; none where it is not an array.
+/// The elements of an array member; empty if it is not an array.
 pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -107,7 +107,7 @@ pub(crate) fn count(elements: &[Value], counts: impl Fn(&&Value) -> bool) -> u64
     elements.iter().filter(counts).count() as u64
 }
 
-/// A path's part with `%XX` resolved where that stands for ASCII.
+/// A path's part with `%XX` resolved if it is ASCII.
 pub(crate) fn unescaped(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::request::unescaped;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Chat,
@@ -151,7 +151,7 @@ pub(crate) fn error(family: Family, status: u16, message: &str) -> Value {
     }
 }
 
-/// The answer to a message that continues one which is not kept any more: the client sends everything again.
+/// The answer to a message that continues an evicted one: the client sends everything again.
 pub(crate) fn thread_not_found() -> Value {
     let mut error = error(Family::Anthropic, 404, "The thread is not known here.");
     if let Some(members) = error.pointer_mut("/error").and_then(Value::as_object_mut) {

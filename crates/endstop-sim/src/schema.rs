@@ -50,7 +50,7 @@ impl<'s> Maker<'s> {
         }
     }
 
-    /// What a `$ref` within the schema points to.
+    /// The target of a `$ref` within the schema.
     fn resolved(&self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
         for _ in 0..MAX_SCHEMA_DEPTH {
@@ -70,7 +70,7 @@ impl<'s> Maker<'s> {
         values.get(at).map_or(Value::Null, |value| self.copied(value))
     }
 
-    /// A value of the schema itself; a large one counts as many, for it may be asked for often.
+    /// A value of the schema itself; a large one counts as many, because it may be requested often.
     fn copied(&mut self, value: &Value) -> Value {
         self.values = self.values.saturating_add(value.to_string().len() / 16);
         value.clone()
@@ -82,7 +82,7 @@ impl<'s> Maker<'s> {
         variants.iter().find(|schema| !is_null(schema)).or_else(|| variants.first())
     }
 
-    /// The members of all parts together; the last part that is no object, where none is.
+    /// The members of all parts together; the last part that is not an object, if none is.
     fn all_of(&mut self, schema: &'s Value, parts: &'s [Value], name: &str, depth: usize) -> Value {
         let mut members = Map::new();
         let mut other = None;
@@ -98,7 +98,7 @@ impl<'s> Maker<'s> {
         }
     }
 
-    /// Adds what a schema asks for beside its variants.
+    /// Adds the properties that a schema requires outside its variants.
     fn with_properties(&mut self, schema: &'s Value, value: Value, depth: usize) -> Value {
         match value {
             Value::Object(mut members) if schema.get("properties").is_some() => {
@@ -181,7 +181,7 @@ fn size(schema: &Value, key: &str) -> Option<usize> {
     Some(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// A number that differs with the step, within the bounds; whole in units of its multiple, where that is possible.
+/// A number that differs with the step, within the bounds; an integer multiple of its unit, if possible.
 fn number(schema: &Value, step: u64) -> Value {
     let unit = limit(schema, "multipleOf").filter(|unit| *unit > 0.0).unwrap_or(1.0);
     let bound = |key: &str| limit(schema, key).map(|bound| bound / unit);

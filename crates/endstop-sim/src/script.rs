@@ -1,11 +1,11 @@
-//! What the scripted model does, and how that is written.
+//! The behavior of the scripted model, and its notation.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What the scripted model does. A request may ask for another one by its model's name, `sim/<script>`.
+/// The behavior of the scripted model. A request may choose another one by its model's name, `sim/<script>`.
 ///
 /// ```
 /// use endstop_sim::Script;
@@ -17,31 +17,31 @@ use thiserror::Error;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Script {
-    /// Calls a tool, for ever, each time with other arguments.
+    /// Calls a tool forever, each time with other arguments.
     #[default]
     Loop,
     /// Calls a tool that many times, then answers.
     LoopFor(u64),
-    /// Answers at once.
+    /// Answers immediately.
     Answer,
-    /// As `Loop`, with a tool that delegates where one is offered.
+    /// Like `Loop`, but with a tool that delegates if the request has one.
     Delegate,
     /// A text, a word every 200 ms.
     Slow,
-    /// As `Loop`, but every second call fails: 500, then 529, then 429, and again.
+    /// Like `Loop`, but every second call fails: 500, then 529, then 429, and again.
     Fail,
-    /// As `Loop`, but the connection is closed in the middle of each answer.
+    /// Like `Loop`, but the connection is closed in the middle of each answer.
     Cut,
-    /// Calls the same tool with the same arguments, for ever.
+    /// Calls the same tool with the same arguments, forever.
     Repeat,
-    /// A long text: some 4,000 words, or as much as the output cap lets through.
+    /// A long text: about 4,000 words, or as much as the output cap admits.
     Long,
 }
 
 /// A text that names no script.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no script: one of loop, loop:N, answer, delegate, slow, fail, cut, repeat, long is"
+    "unknown script `{0}`: write loop, loop:N, answer, delegate, slow, fail, cut, repeat or long"
 )]
 pub struct ScriptError(String);
 

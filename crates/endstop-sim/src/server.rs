@@ -40,7 +40,7 @@ const BEFORE_CUT: Duration = Duration::from_millis(20);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct Shared {
     script: Script,
@@ -117,7 +117,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    // A client that goes away is no fault of the server.
+    // A client that disconnects is not an error of the server.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -140,7 +140,7 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             return failed(route.family(), 413, "The request is too large.");
         }
-        Err(_) => return failed(route.family(), 400, "The request did not come to its end."),
+        Err(_) => return failed(route.family(), 400, "The request is incomplete."),
     };
     match read(&route, &bytes) {
         Ok(request) => answer(&route, request, &bytes, shared).await,
@@ -151,7 +151,7 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
 /// Why a request is not answered.
 #[derive(Debug, Error)]
 enum BadRequest {
-    #[error("The body is no JSON: {0}.")]
+    #[error("The body is not JSON: {0}.")]
     NotJson(#[from] serde_json::Error),
     #[error("{0}")]
     Invalid(&'static str),
@@ -248,7 +248,7 @@ async fn send(
     }
 }
 
-/// What is done to send a stream.
+/// The next act of sending a stream.
 #[derive(Debug)]
 enum SendStep {
     Wait(Duration),
@@ -298,7 +298,7 @@ fn played(acts: VecDeque<SendStep>, watched: AbandonGuard) -> Body {
     StreamBody::new(stream).boxed_unsync()
 }
 
-/// Counts an answer as abandoned if it is dropped before it is whole.
+/// Counts an answer as abandoned if it is dropped before it is complete.
 struct AbandonGuard(Option<Arc<Shared>>);
 
 impl AbandonGuard {

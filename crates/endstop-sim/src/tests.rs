@@ -173,7 +173,7 @@ fn usage_comes_in_a_chat_stream_only_if_asked_for() {
     assert!(at(last, "/usage/completion_tokens").as_u64().unwrap() > 0);
 }
 
-/// What a stream says in the end is what the whole answer says: here, the arguments of a call.
+/// A stream adds up to the non-streaming response: here, the arguments of a call.
 #[test]
 fn the_pieces_of_a_stream_are_the_whole_answer() {
     let body = with(chat_body(), "stream", json!(true));

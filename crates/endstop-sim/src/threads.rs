@@ -8,7 +8,7 @@ use crate::plan::Reply;
 use crate::request::{SimRequest, Tool};
 use crate::{messages, responses};
 
-/// What the next request of a conversation builds on.
+/// The basis of the next request of a conversation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadState {
     turns: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Completes a request that continues an answer. False where that answer is not known.
+    /// Completes a request that continues an answer. Returns `false` if that answer is unknown.
     pub(crate) fn complete(&self, request: &mut SimRequest) -> bool {
         let Some(id) = &request.continues else { return true };
         let Some(before) = self.by_id.get(id) else { return false };

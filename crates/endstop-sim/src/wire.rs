@@ -1,4 +1,4 @@
-//! What the interfaces have in common when an answer is written: pieces, events, ids, errors.
+//! The common parts of written answers in all APIs: pieces, events, ids, errors.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// When the scripted models answer: a fixed time, so that answers are the same (seconds since 1970).
 pub(crate) const CREATED: u64 = 1_893_456_000;
 
-/// Characters of arguments that come at once in a stream.
+/// Characters of arguments per piece of a stream.
 const ARGUMENT_PIECE: usize = 16;
 
 /// An answer, before it is sent.
@@ -18,13 +18,13 @@ pub(crate) enum Answer {
     Whole(Value),
     /// A stream, piece by piece.
     Stream {
-        /// `text/event-stream`, but for Gemini's arrays.
+        /// `text/event-stream`, except for Gemini's arrays.
         content_type: &'static str,
         pieces: Vec<Piece>,
     },
 }
 
-/// What is sent at once.
+/// A part that is sent in one write.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) bytes: Bytes,

@@ -1,13 +1,13 @@
 //! Chat histories of aider, `.aider.chat.history.md`: Markdown, one run for each `# aider chat started at`.
 //!
-//! - What the user typed is in lines that begin with `####`, and what aider said is quoted (`>`). The rest are the
-//!   model's words.
+//! - The user's input is in lines that begin with `####`, and aider's own output is quoted (`>`). The rest is the
+//!   text of the model. Aider ends both with a line break of Markdown, two spaces: a heading of the model has none.
 //! - A quoted line `Tokens: .. sent, .. received` ends a model call. Its counts have two or three digits, and so do the
 //!   dollars of `Cost: .. message`: sums are close, not exact. Without a cost the price table computes one.
 //! - Words after a user turn that no such line follows are a call whose usage is unknown. Other words are what aider
 //!   said in several lines, of which it quotes only the first.
-//! - Calls of an editor model are told as those of the main model.
-//! - Only the time at which a chat started is told, in the user's own zone.
+//! - Calls of an editor model are recorded as those of the main model.
+//! - The only recorded time is the start of a chat, in the user's own zone.
 
 use endstop_price::UsageShape;
 use serde_json::{Value, json};
@@ -23,6 +23,9 @@ use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 const STARTED: &str = "# aider chat started at ";
+
+/// What Markdown ends a line with that it is not to join with the next.
+const BREAK: &str = "  ";
 
 /// Commands of the user that ask the model. Others are for aider itself.
 const ASKING: [&str; 4] = ["/ask", "/code", "/architect", "/context"];
@@ -43,8 +46,14 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     while let Some(time) = started.take() {
         let mut run = RunBuilder::new(reading, &mut *sink).named(Some(time.as_str()));
         run.note(parse_civil(&time));
-        let mut chat =
-            Chat { run, words: String::new(), is_typed: false, is_asked: false, counts: None };
+        let mut chat = Chat {
+            run,
+            words: String::new(),
+            has_breaks: false,
+            is_typed: false,
+            is_asked: false,
+            counts: None,
+        };
         while started.is_none() {
             let Some(line) = next(&mut lines) else { break };
             started = start_in(&line);
@@ -58,7 +67,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     }
 }
 
-/// The next line that is not blank, as it is written.
+/// The next line that is not blank, as it is written but for its end of line.
 fn next(lines: &mut JsonLines<'_>) -> Option<String> {
     lines.advance().then(|| {
         if !lines.is_whole() {
@@ -66,7 +75,7 @@ fn next(lines: &mut JsonLines<'_>) -> Option<String> {
                 "the file ends in the middle of this line".to_owned()
             });
         }
-        String::from_utf8_lossy(lines.as_written()).trim_end().to_owned()
+        String::from_utf8_lossy(lines.as_written()).trim_end_matches(['\r', '\n']).to_owned()
     })
 }
 
@@ -78,8 +87,10 @@ fn start_in(line: &str) -> Option<String> {
 
 struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// What the model said since its last call ended.
+    /// The model's text since its last call ended.
     words: String,
+    /// The lines of aider end with line breaks. Where an editor removed them, every `####` is the user's.
+    has_breaks: bool,
     /// The user typed the line before.
     is_typed: bool,
     /// The user asked something that no call has answered.
@@ -90,7 +101,10 @@ struct Chat<'s, 'w> {
 
 impl Chat<'_, '_> {
     fn line(&mut self, line: &str) -> Result<(), Full> {
-        let is_typed = line.starts_with("####");
+        let has_break = line.ends_with(BREAK);
+        let line = line.trim_end();
+        self.has_breaks |= has_break && line.starts_with('>');
+        let is_typed = line.starts_with("####") && (has_break || !self.has_breaks);
         let was_typed = std::mem::replace(&mut self.is_typed, is_typed);
         let counts = self.counts.take();
         if is_typed {
@@ -159,7 +173,7 @@ impl Chat<'_, '_> {
         step.say(None, words.trim())
     }
 
-    /// Words that nothing told the end of are a call, too.
+    /// Text without a recorded end is a call, too.
     fn give_up(&mut self) -> Result<(), Full> {
         if self.words.trim().is_empty() || !self.is_asked {
             self.words.clear();

@@ -1,5 +1,5 @@
-//! Lists of Anthropic messages: bare, under `messages` as a request has them, or one a line. A line with
-//! `messages` is a run of its own.
+//! Lists of Anthropic messages: bare, under `messages` as a request has them, or one per line. A line with `messages`
+//! is a separate run.
 //!
 //! - An assistant message is one model call, and so are several in a row with the same message id.
 //! - A user message with `tool_result` blocks answers it and is no user turn; `is_error` is a failure.
@@ -30,7 +30,7 @@ pub(crate) fn detect_messages(head: &Head<'_>) -> bool {
     has_messages(head) && !has_usage(head)
 }
 
-/// Whether these are messages of which the model's are whole responses.
+/// Whether these are messages of which the model's are complete responses.
 pub(crate) fn detect_responses(head: &Head<'_>) -> bool {
     has_messages(head) && has_usage(head)
 }
@@ -78,7 +78,7 @@ fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {
         }
     }
     run.finish();
-    // If one line is a list, each is a run of its own.
+    // If one line is a list, each is a separate run.
     while has_lists {
         if let Some(list) = lines.parse::<ListLine<'_>>() {
             let number = lines.number();
@@ -190,7 +190,7 @@ impl<'s, 'w> MessageList<'s, 'w> {
     }
 }
 
-/// What the response reports of itself; nothing if it reports nothing.
+/// The response's report of itself; nothing if it has none.
 fn reply_of(reading: Reading<'_>, model: Option<&str>, usage: Option<&RawValue>) -> Reply {
     let mut reply = Reply::of_model(model);
     if usage.is_some_and(|usage| usage.get() != "null") {

@@ -24,7 +24,7 @@ const TABLE_SEARCH_BYTES: u64 = 22 + (64 << 10);
 /// How the end of an archive's table of contents begins.
 const TABLE_END: &[u8] = b"PK\x05\x06";
 
-/// What is done with an entry: its name and content.
+/// The handler of an entry: its name and content.
 type Take<'t> = dyn FnMut(&str, &[u8]) + 't;
 
 /// Limits on what is unpacked.
@@ -136,7 +136,7 @@ impl Unpack<'_, '_> {
         match unpacked {
             Ok(()) => self.hand_over(&name, &bytes),
             Err(error) => {
-                // It cost its work all the same.
+                // It took its work anyway.
                 self.total = self.total.saturating_add(bytes.len() as u64);
                 self.damaged(&format!("`{name}`"), &error);
                 Ok(())
@@ -144,7 +144,7 @@ impl Unpack<'_, '_> {
         }
     }
 
-    /// Goes through the entries as they lie, without a table, as far as they are whole.
+    /// Goes through the entries as they lie, without a table, until the first incomplete one.
     fn in_order(&mut self) {
         let Ok(file) = self.part.open() else { return };
         let mut file = BufReader::new(file);

@@ -1,12 +1,12 @@
-//! ATIF, the Agent Trajectory Interchange Format of Harbor (`ATIF-v1.0` to `-v1.8`): one JSON document a run.
+//! ATIF, the Agent Trajectory Interchange Format of Harbor (`ATIF-v1.0` to `-v1.8`): one JSON document per run.
 //!
 //! - A step of the source `agent` is one model call; one with `llm_call_count` 0 is a dispatch without a
 //!   model, whose tool calls belong to the step before. Steps of copied context were counted where they
 //!   were made.
-//! - `prompt_tokens` holds the cached ones. `cost_usd` is the truth where it is there; the price table
-//!   computes the rest. `final_metrics` are sums, and not read.
-//! - Embedded sub-agents are played where an observation refers to them, others at the end. Files that are
-//!   referred to by path are runs of their own.
+//! - `prompt_tokens` includes the cached ones. `cost_usd` is authoritative if present; the price table computes the
+//!   rest. `final_metrics` are sums, and not read.
+//! - Embedded sub-agents are played where an observation refers to them, others at the end. Files that are referred
+//!   to by path are separate runs.
 //! - The format has no place for failed attempts, refused calls, outcomes and finish reasons. `endstop
 //!   convert` keeps them under `extra.endstop`, and this reader takes them from there; `extra.is_error` of a
 //!   result and `extra.finish_reason` of a step are read from anyone.
@@ -40,7 +40,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
     has_place && head.mentions("\"ATIF-v")
 }
 
-/// What stands beside the steps.
+/// The parts outside the steps.
 #[derive(Debug, Default)]
 struct Beside {
     session: Option<String>,
@@ -77,7 +77,7 @@ impl Beside {
     }
 }
 
-/// The value, where it is what the format says. What matters of it is checked where it is used.
+/// The value, if it has the form of the format. Its relevant parts are checked by the code that uses them.
 fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
@@ -182,7 +182,7 @@ impl Trajectory<'_, '_> {
     }
 }
 
-/// Where the costs of a run come from, as far as it says so.
+/// The source of a run's costs, if the file names it.
 fn source_of(extra: &RunExtra) -> CostSource {
     match CostIs::declared(extra.endstop.cost_is.as_deref()) {
         None | Some(CostIs::Billed) => CostSource::Billed,

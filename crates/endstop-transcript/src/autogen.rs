@@ -3,7 +3,7 @@
 //! - A message with `models_usage`, or a request for tools, is one model call; other messages of agents, such
 //!   as summaries and the output of code, are none. A usage of 0 and 0 is what a client reports that knows
 //!   nothing, so it is unknown.
-//! - Messages of source `user`, and of whoever was asked for input, are turns of the user.
+//! - Messages of source `user`, and of any participant that a request for input named, are turns of the user.
 //! - No model is named, so there is no money. `stop_reason` is free text and tells no outcome.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use super::text::{Text, present, text_or_json};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
 
-/// Who gives a task, unless it is said otherwise.
+/// The source of a task by default.
 const USER: &str = "user";
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {

@@ -21,12 +21,12 @@ pub(crate) struct RunBuilder<'s, 'w> {
     pub(crate) reading: Reading<'s>,
     id: Option<String>,
     model: Option<String>,
-    /// The first time that a record told which is no entry.
+    /// The first time of a record that is not an entry.
     noted: Time,
     own: AgentTimeline,
     /// Sub-agents that ended while the run's own step was open.
     children: Vec<AgentTimeline>,
-    /// Sub-agents that work beside the run, by the names that records give them.
+    /// Sub-agents that work in parallel to the run, by the names that records give them.
     named: BTreeMap<String, AgentTimeline>,
     closing: Closing,
     state: State<'w>,
@@ -92,7 +92,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         self.reading.line = Some(line);
     }
 
-    /// A record that is no entry tells a time: the run begins at the first that is told.
+    /// A record that is not an entry has a time: the run begins at the first such time.
     pub(crate) fn note(&mut self, time: Time) {
         self.noted = self.noted.or(time);
     }
@@ -118,7 +118,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         }
     }
 
-    /// The run begins at the first time that was told, whether there was an entry or not.
+    /// The run begins at the first recorded time, with or without an entry.
     pub(crate) fn begin_noted(&mut self) {
         self.begin(self.noted);
     }
@@ -139,13 +139,13 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         self.seen(time);
     }
 
-    /// A step begins whose request was made at `begun`.
+    /// Begins a step; its request was sent at `begun`.
     pub(crate) fn step_at(&mut self, begun: Time) -> &mut Step {
         self.close();
         self.own.begin(begun)
     }
 
-    /// The open step, or one that begins whose request was made at `begun`.
+    /// The open step, or a new one with its request at `begun`.
     pub(crate) fn step_or_begin(&mut self, begun: Time) -> &mut Step {
         self.own.step_or_begin(begun)
     }
@@ -196,8 +196,8 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         &mut self.own
     }
 
-    /// The timeline of the sub-agent with this name, or of the run itself. What a run with named sub-agents did is
-    /// written when it ends.
+    /// The timeline of the sub-agent with this name, or of the run itself. The entries of a run with named sub-agents
+    /// are written when it ends.
     pub(crate) fn agent(&mut self, name: Option<&str>) -> &mut AgentTimeline {
         match name {
             Some(name) => self.named.entry(name.to_owned()).or_default(),
@@ -280,7 +280,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         }
     }
 
-    /// Writes all that a sub-agent did, if the run has begun.
+    /// Writes all entries of a sub-agent, if the run has begun.
     pub(crate) fn write_child(&mut self, child: &AgentTimeline) {
         if let State::Writing(writer) = &mut self.state {
             writer.child(child.entries());
@@ -297,7 +297,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         self.closing.outcome = outcome;
     }
 
-    /// Whether the file tells of money, if that differs from what its format tells.
+    /// Whether the file records money, if that differs from its format.
     pub(crate) const fn has_money(&mut self, has_money: bool) {
         self.closing.has_money = has_money;
     }

@@ -1,4 +1,4 @@
-//! Tokens and money of one model call: what was billed, else what the price table computes.
+//! Tokens and money of one model call: the billed amounts, or those that the price table computes.
 
 use endstop_core::units::{Cost, TokenUsage, WallTime};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const LATEST: WallTime = WallTime(4_102_444_800_000);
 /// A model call.
 #[derive(Clone, Copy)]
 pub(super) struct ModelCall<'c> {
-    /// Whose price list is searched, in this order; `None` is whoever claims the model's name.
+    /// The price lists to search, in this order; `None` is any provider that claims the model's name.
     pub(super) providers: &'c [Option<&'c str>],
     /// The model on the price list, if it is not the one that the reply names.
     pub(super) model: Option<&'c str>,
@@ -73,19 +73,19 @@ pub(super) fn with_cost(mut usage: Value, cost: Option<Value>) -> Value {
     usage
 }
 
-/// What it used and cost.
+/// Its usage and cost.
 pub(super) struct CallCharge {
     /// `None` where the report cannot be read.
     pub(super) usage: Option<TokenUsage>,
     pub(super) cost: Cost,
     pub(super) source: CostSource,
-    /// What is wrong with the report.
+    /// The problem in the report.
     pub(super) problem: Option<String>,
     /// The cached tokens are more than the input that should hold them: it was taken as without them.
     pub(super) was_exclusive: bool,
 }
 
-/// Reads the usage report of a call. What the provider billed wins over what is computed.
+/// Reads the usage report of a call. The amount that the provider billed wins over a computed one.
 pub(super) fn charge_of(call: &ModelCall<'_>, prices: &PriceTable) -> CallCharge {
     let mut charge = CallCharge {
         usage: None,

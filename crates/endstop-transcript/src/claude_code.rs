@@ -1,8 +1,8 @@
 //! Claude Code sessions: JSON lines, one file for a session and one for each of its sub-agents.
 //!
 //! - Lines of one message (same message and request id) are one model call; the last line's usage counts.
-//! - Files of sub-agents are children of their session's run, merged by time. A child's line that repeats
-//!   a message of the session is not counted again, nor is what `progress` lines embed.
+//! - Files of sub-agents are children of their session's run, merged by time. A child's line that repeats a message
+//!   of the session is not counted again, and neither are messages embedded in `progress` lines.
 //! - Lines of model `<synthetic>` are no calls; API errors are failed attempts of the next call's step.
 //! - Tokens are snapshots taken while the reply streamed: tokens and money are lower bounds.
 //!
@@ -77,7 +77,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     run.end();
 }
 
-/// What a first pass over the session's file tells.
+/// The results of a first pass over the session's file.
 #[derive(Default)]
 struct Survey {
     session: Option<String>,
@@ -118,7 +118,7 @@ impl Survey {
     }
 }
 
-/// The session, and its sub-agents in its file and in files of their own.
+/// The session, and its sub-agents in its file and in separate files.
 fn agents_of<'s>(
     reading: Reading<'s>,
     survey: &'s Survey,

@@ -1,13 +1,13 @@
 //! Tasks of Cline and of the extensions made from it (Roo Code, Kilo Code): a directory with `ui_messages.json`, and
-//! beside it the conversation, `api_conversation_history.json`.
+//! in the same directory the conversation, `api_conversation_history.json`.
 //!
 //! - `api_req_started` is one model call. Its text says what the call used and cost, once that is known.
-//! - What the model said and the tools that it called are the messages up to the next call. The next call's request, or
-//!   the conversation, holds their results.
-//! - A call that was given up before the model said anything is a failed attempt of the next one.
-//! - `cost` is what the extension computed; 0 is what it writes where it knows no price, so the price table computes that.
-//!   Calls that were deleted from the task, those of sub-agents and those that condensed the conversation were paid for
-//!   all the same: each such message is one call.
+//! - The model's text and its tool calls are the messages up to the next call. The next call's request, or the
+//!   conversation, holds their results.
+//! - A call that was abandoned before the model said anything is a failed attempt of the next one.
+//! - `cost` is the extension's own figure. It writes 0 if it knows no price, so the price table computes that. Calls
+//!   that were deleted from the task, those of sub-agents and those that condensed the conversation were paid for
+//!   anyway: each such message is one call.
 //! - Without `ui_messages.json` the conversation is a list of messages like any other, without usage.
 //!
 //! More than 250 lines because usage and the conversation lie in two files, results in the next request, and calls of
@@ -32,7 +32,7 @@ use super::text::Text;
 use super::time::Time;
 use super::{Head, RunSink};
 
-/// The file of the messages with the bill, and that of the conversation.
+/// The file of the messages with the costs, and that of the conversation.
 const MESSAGES: &str = "ui_messages.json";
 const CONVERSATION: &str = "api_conversation_history.json";
 
@@ -48,7 +48,7 @@ const TOOLS: [(&str, &str); 5] = [
 /// Messages with words of the model.
 const WORDS: [&str; 4] = ["text", "completion_result", "plan_mode_respond", "followup"];
 
-/// Messages that sum up calls which no other message tells of.
+/// Messages that sum up calls without other messages.
 const SUMMED_UP: [&str; 2] = ["deleted_api_reqs", "subagent_usage"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -58,7 +58,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
     })
 }
 
-/// The messages with the bill that lie beside a conversation.
+/// The messages with the costs next to a conversation.
 pub(crate) fn bill_beside(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
     path.file_name().filter(|name| *name == CONVERSATION)?;
     Some(path.with_file_name(MESSAGES)).filter(|messages| messages.is_file())
@@ -120,7 +120,7 @@ struct Request<'a> {
 struct OpenCall {
     reply: Reply,
     begun: Time,
-    /// The last message that tells of it.
+    /// The last message about it.
     last: Time,
     /// The model said something or called a tool.
     has_content: bool,
@@ -132,7 +132,7 @@ struct Task<'s, 'w> {
     history: History,
     model: Option<String>,
     open: Option<OpenCall>,
-    /// Calls that were given up since the last one that was answered.
+    /// Calls that were abandoned since the last one that was answered.
     failures: Failures,
 }
 
@@ -230,7 +230,7 @@ impl Task<'_, '_> {
         self.run.step_or_begin(time).call(time, None::<String>, tool, arguments)
     }
 
-    /// Calls that are told of as a sum.
+    /// Calls that are recorded as a sum.
     fn summed_up(&mut self, text: &str, time: Time) -> Result<(), Full> {
         let wrong = "not a sum of calls of this format";
         let sum: Option<Request<'_>> = self.run.reading.parse_text(text, wrong);
@@ -252,7 +252,7 @@ impl Task<'_, '_> {
         Ok(())
     }
 
-    /// What a call used and cost, and whether anything is told of it.
+    /// The usage and the cost of a call, and whether the file records any.
     fn reply_of(&self, request: &Request<'_>, time: Time) -> (Reply, bool) {
         let counts =
             [&request.tokens_in, &request.tokens_out, &request.cache_writes, &request.cache_reads];

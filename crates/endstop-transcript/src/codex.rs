@@ -3,8 +3,8 @@
 //! - A model call is what the model wrote between two reports of usage (`token_count`). New versions write
 //!   the report after the call's items, old ones just ahead of them. Without reports an item that comes
 //!   after a tool's output begins the next call.
-//! - A report's `last_token_usage` counts; where it is absent, the difference of the totals, which may
-//!   start afresh. A report with the same totals as the one before it is a repetition.
+//! - A report's `last_token_usage` counts. If it is absent, the difference of the totals counts; totals may start
+//!   over. A report with the same totals as the one before it is a repetition.
 //! - A fork or a spawned thread begins with a copy of its parent's lines, restamped in one burst or with
 //!   their own, older times. They were paid for in the parent's run and are not counted again.
 //! - A tool failed if its output says so: an exit code other than 0, or `success` false.
@@ -33,7 +33,7 @@ use super::time::{Time, parse_time};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
-/// The directory for sessions that were put away, and the one where they were.
+/// The directory of archived sessions, and their directory before.
 pub(crate) const ARCHIVE: &str = "archived_sessions";
 pub(crate) const ACTIVE: &str = "sessions";
 
@@ -258,7 +258,7 @@ impl CodexAssembler<'_, '_> {
         self.run.step_or_begin(begun)
     }
 
-    /// A report whose call left no items is a call all the same.
+    /// A report of a call that left no items is a call anyway.
     fn flush_pending(&mut self) {
         if let Some(report) = self.pending.take() {
             self.run.step_at(self.run.last().or(report.time));
@@ -339,14 +339,14 @@ impl Totals {
         let used = difference(&total, before.as_ref());
         if used.is_none() {
             lines.warn(WarningKind::BadNumber, || {
-                format!("totals of tokens are no counts: `{total}`")
+                format!("totals of tokens are not counts: `{total}`")
             });
         }
         used
     }
 }
 
-/// What was used since the totals were `before`. Totals that fell have started afresh.
+/// The usage since the totals were `before`. Totals that fell have started over.
 fn difference(total: &Value, before: Option<&Value>) -> Option<Value> {
     let count = |usage: &Value, key: &str| match usage.get(key) {
         None | Some(Value::Null) => Some(0),

@@ -2,10 +2,10 @@
 //!
 //! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id; a call that no response
 //!   lists begins with `tool.execution_start`.
-//! - What a call used is told by an `assistant.usage` event, which only the output of `copilot --output-format json` has.
-//!   A session's file has sums: `session.shutdown` tells what each model used since the session began or was resumed.
-//!   The sum of the model in use is put on the last call before it, and that of each other model is one more call: the
-//!   run's tokens and cost are right at its end, and those of its parts are unknown.
+//! - The usage of a call is in an `assistant.usage` event, which only the output of `copilot --output-format json`
+//!   has. A session's file has sums: `session.shutdown` has the usage of each model since the session began or was
+//!   resumed. The sum of the model in use is put on the last call before it, and that of each other model is a
+//!   separate call: the run's tokens and cost are right at its end, and those of its parts are unknown.
 //! - The input includes what was cached. Premium requests are no money; the price table computes what tokens cost.
 //! - An event with an `agentId` is of a sub-agent.
 
@@ -55,7 +55,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     session.run.end();
 }
 
-/// What has to be known of a file before its events are.
+/// The facts about a file that its events depend on.
 #[derive(Clone, Copy, Default)]
 struct Outline {
     /// Events tell what each call used.
@@ -92,7 +92,7 @@ struct Event<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// What the event tells, of all kinds that are read.
+/// The data of the event, for all kinds that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Data<'a> {
@@ -121,7 +121,7 @@ struct ToolRequest<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// What a tool gave, or why it failed.
+/// The result of a tool, or the reason why it failed.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Outcome<'a> {
@@ -138,7 +138,7 @@ struct Session<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     outline: Outline,
     model: Option<String>,
-    /// When the last call of the run itself was answered, if no sum has been told since.
+    /// When the last call of the run itself was answered, if no sum has been recorded since.
     call: Option<Time>,
 }
 

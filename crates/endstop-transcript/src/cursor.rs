@@ -2,9 +2,10 @@
 //! messages are `bubbleId:<conversation>:<message>`. Earlier versions keep conversations in `state.vscdb` of each workspace,
 //! in a list.
 //!
-//! - A message of type 1 is a user turn. Messages of type 2 hold words, thoughts or one tool call each; where a model call
-//!   ends is not told. A call goes on with tools of the same `modelCallId`, and otherwise until a tool was called.
-//! - `tokenCount` is zero in most versions, which is unknown. Money and what was cached are not told.
+//! - A message of type 1 is a user turn. Messages of type 2 hold text, thoughts or one tool call each; the end of a
+//!   model call is not recorded. A call continues with tools of the same `modelCallId`, and otherwise until a tool
+//!   was called.
+//! - `tokenCount` is zero in most versions, which is unknown. Money and cached tokens are not recorded.
 //! - Earlier versions have the messages in the conversation itself. In later versions the list of a workspace only names
 //!   conversations: those are no runs.
 
@@ -159,7 +160,7 @@ struct Tool<'a> {
 struct OpenCall {
     /// It called a tool.
     has_tool: bool,
-    /// What its tools name it.
+    /// The name by which its tools refer to it.
     id: Option<String>,
     /// It has a reply with usage.
     has_usage: bool,
@@ -203,7 +204,7 @@ impl Chat<'_, '_> {
         if let Some(usage) = &usage {
             let shape = ModelCall::new(UsageShape::OpenAiChat, usage);
             let charge = self.run.reading.price(&mut reply, &shape, "tokenCount");
-            // What was cached is not told, and costs much less.
+            // Cached input is not recorded, and costs much less.
             reply = Reply { usage: charge.usage, ..Reply::of_model(model.as_deref()) };
         }
         if !goes_on {
@@ -246,7 +247,7 @@ fn time_of(raw: Option<&RawValue>) -> Time {
     text.or_else(|| serde_json::from_str::<u64>(raw?.get()).ok())
 }
 
-/// What is told of tokens; zeros tell nothing.
+/// The recorded tokens; zeros mean unknown.
 fn usage_of(reading: Reading<'_>, raw: Option<&RawValue>) -> Option<Value> {
     let tokens = reading.usage::<Value>(raw, "tokenCount")?;
     let count = |name: &str| tokens.get(name).cloned().unwrap_or_else(|| json!(0));

@@ -12,7 +12,7 @@ use super::head::ends_of;
 use super::limits::MAX_DIRECTORY_DEPTH;
 use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 
-/// What [`walk`] found.
+/// The result of [`walk`].
 ///
 /// ```
 /// use endstop_transcript::walk;
@@ -32,7 +32,7 @@ use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 pub struct Found {
     /// The transcripts, in order of their paths within each path that was named.
     pub transcripts: Vec<Transcript>,
-    /// What could not be read, or is of no known format.
+    /// Paths that could not be read, or have no known format.
     pub warnings: Vec<Warning>,
 }
 
@@ -61,9 +61,9 @@ impl DiscoverError {
 /// Finds the transcripts in files and directories. Directories are searched to their ends, in order of names, except
 /// those in of version control and of dependencies. Files of one run become one transcript.
 ///
-/// A path that cannot be read and a named file of no known format are warnings, for the other paths are read all the
-/// same. So are files of unknown formats in directories: those whose names or first bytes
-/// make them look like records, as one warning with their number.
+/// A path that cannot be read and a named file of no known format are warnings, because the other paths are read
+/// anyway. The same applies to files of unknown formats in directories: those whose names or first bytes make them
+/// look like records, as one warning with their number.
 ///
 /// # Errors
 ///
@@ -112,12 +112,12 @@ fn is_passed_over(directory: &Path) -> bool {
     name.is_some_and(|name| PASSED_OVER.contains(&name))
 }
 
-/// What agents and their tools end the names of records with.
+/// The endings of record names of agents and their tools.
 const ENDINGS: [&str; 10] =
     ["json", "jsonl", "ndjson", "eval", "traj", "log", "db", "sqlite", "sqlite3", "vscdb"];
 
-/// Whether a file of no known format might be a transcript all the same: by its name, or because it begins as JSON
-/// does. Sources, prose, pictures and programs are not.
+/// Whether a file of no known format might be a transcript anyway: by its name, or because it begins as JSON does.
+/// Sources, prose, pictures and programs are not.
 fn might_be_transcript(path: &Path, head: &[u8]) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
@@ -129,7 +129,7 @@ fn might_be_transcript(path: &Path, head: &[u8]) -> bool {
     is_json || ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
 }
 
-/// Whether a tool whose transcripts are read keeps this file beside them.
+/// Whether a tool whose transcripts are read keeps this file next to them.
 fn is_beside(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = format!("/{name}");
@@ -142,7 +142,7 @@ fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.detect(&head))
 }
 
-/// The format of a part that is no file to be found, such as what came through a pipe; `None` if it is of none.
+/// The format of a part outside the file system, such as data from a pipe; `None` if it has none.
 ///
 /// # Errors
 ///
@@ -160,7 +160,7 @@ pub fn detect(part: &Part) -> io::Result<Option<&'static Format>> {
     Ok(format_of(&head, &tail))
 }
 
-/// What a file looks like.
+/// The kind of a file.
 enum Look {
     Known(&'static Format),
     /// It might be a transcript of a format that is not known.
@@ -182,7 +182,7 @@ struct Walk {
     /// Files that were seen, by their real paths.
     seen: BTreeSet<PathBuf>,
     listing: Listing,
-    /// How many files of known formats were looked at.
+    /// The number of files of known formats.
     known: u64,
     /// Files in directories that might be transcripts of unknown formats.
     unknown: Unknown,
@@ -236,7 +236,7 @@ impl Unknown {
 }
 
 impl Walk {
-    /// A path that the caller named: whatever is wrong with it is told.
+    /// A path that the caller named: every problem with it is reported.
     fn named(&mut self, path: &Path) {
         let name = path.display().to_string();
         match path.metadata() {
@@ -325,9 +325,9 @@ impl Walk {
         Ok(Look::Known(format))
     }
 
-    /// Looks at what may belong to a file that was named, and keeps only what does.
+    /// Reads other files of a transcript that was named, and keeps only those that belong to it.
     fn companion(&mut self, companion: &Path, main: &Path) {
-        // Nobody named what else lies there.
+        // The user did not name the other files there.
         let unknown = std::mem::take(&mut self.unknown);
         let before = self.items.len();
         if companion.is_dir() {

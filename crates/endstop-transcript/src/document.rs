@@ -1,6 +1,5 @@
-//! Files that are one JSON document, read as a stream: the elements of its list one by one, and what is
-//! wanted of the keys beside it; or every key with its value. A document of any size is read in the memory of
-//! its largest element.
+//! Files that are one JSON document, read as a stream: the elements of its list one by one, and the values of wanted
+//! keys next to it; or every key with its value. A document of any size is read in the memory of its largest element.
 
 use serde_json::value::RawValue;
 
@@ -14,18 +13,18 @@ use super::warning::{WarningKind, Warnings};
 pub(super) enum Element<'d> {
     /// An element of the list.
     Item(&'d RawValue),
-    /// A wanted key beside the list, and its value.
+    /// A wanted key next to the list, and its value.
     Beside(&'d str, &'d RawValue),
 }
 
-/// What is wanted of a document.
+/// The wanted parts of a document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'w> {
     /// The keys of the list, from outside in: the elements of the list under the first key hold each a
     /// list under the second, and so on. A document that is a list is what the first key would hold; with
     /// more than one key, a list of such documents. Without a key no elements are wanted.
     pub(super) list: &'w [&'w str],
-    /// Keys beside the list; the first value of each is handed over, at the place where it stands.
+    /// Keys next to the list; the first value of each is handed over, at its place.
     pub(super) beside: &'w [&'w str],
 }
 
@@ -35,9 +34,9 @@ const LIST: [u8; 2] = [b'[', b']'];
 /// Takes what is wanted.
 type Take<'t> = dyn FnMut(Element<'_>) + 't;
 
-/// Hands over the elements of the list that the document is, or that it holds under a key, unparsed, and
-/// what stands beside it under the wanted keys. What comes before a cut or a fault is handed over; the cut
-/// or fault is a warning, and so is an element that is no JSON or larger than [`MAX_ELEMENT_BYTES`].
+/// Hands over the elements of the list that the document is, or that it holds under a key, unparsed, and the values
+/// next to it under the wanted keys. Everything before a cut or a fault is handed over; the cut or fault is a
+/// warning, and so is an element that is not JSON or larger than [`MAX_ELEMENT_BYTES`].
 pub(super) fn each_element(
     part: &Part,
     wanted: Wanted<'_>,
@@ -47,15 +46,15 @@ pub(super) fn each_element(
     read(part, wanted, MAX_ELEMENT_BYTES, warnings, take);
 }
 
-/// Hands over every key at the top of an object, and its value, as [`Element::Beside`]: a key that comes
-/// twice is handed over twice. Faults are told as those of [`each_element`].
+/// Hands over every key at the top of an object, and its value, as [`Element::Beside`]: a key that appears twice is
+/// handed over twice. Faults are reported like those of [`each_element`].
 pub(super) fn each_member(part: &Part, warnings: &Warnings, take: &mut Take<'_>) {
     let wanted = Wanted { list: &[], beside: &[] };
     scan(part, wanted, MAX_ELEMENT_BYTES, warnings, take, |document| document.read_members());
 }
 
-/// Looks for keys at the top of a document, wherever they stand, and passes over all else. Says nothing of
-/// faults: this is a first look, and they are said when the elements are read.
+/// Looks for keys at the top of a document, in any place, and skips everything else. Ignores faults: this is a first
+/// look, and they are reported when the elements are read.
 pub(super) fn look_for(part: &Part, keys: &[&str], take: &mut dyn FnMut(&str, &RawValue)) {
     let wanted = Wanted { list: &[], beside: keys };
     read(part, wanted, MAX_ELEMENT_BYTES, &Warnings::default(), &mut |element| {
@@ -101,7 +100,7 @@ struct Document<'d, 't> {
 impl Document<'_, '_> {
     fn read(&mut self) -> Result<(), Stop> {
         match (self.scanner.peek()?, self.wanted.list) {
-            // Nothing stands beside it.
+            // It is the whole document.
             (b'[', []) => return Ok(()),
             (b'[', [_]) => self.list(&[])?,
             (b'[', path) => self.documents(path)?,
@@ -111,7 +110,7 @@ impl Document<'_, '_> {
         if self.has_all() { Ok(()) } else { self.scanner.end() }
     }
 
-    /// Whether nothing else is wanted: the rest of the file need not be looked at.
+    /// Whether everything wanted was found: the rest of the file need not be read.
     fn has_all(&self) -> bool {
         self.wanted.list.is_empty() && self.seen.len() == self.wanted.beside.len()
     }
@@ -185,7 +184,7 @@ impl Document<'_, '_> {
                 (Some(Wish::List), [_, rest @ ..]) if self.scanner.peek()? == b'[' => {
                     self.list(rest)?;
                 }
-                // The format may call for a list where there is none; that is no damage to what follows.
+                // The format may call for a list that is missing; that does not damage the rest.
                 (None | Some(Wish::List), _) => self.scanner.skip()?,
                 (Some(Wish::Beside(key)), _) => self.value(Some(key))?,
             }
@@ -250,7 +249,7 @@ impl Document<'_, '_> {
     fn fail(&mut self, stop: Stop) {
         let line = Some(self.scanner.line());
         let is_bracket = |byte: Option<u8>| matches!(byte, Some(b']' | b'}'));
-        // Every document that is whole ends with a bracket.
+        // Every complete document ends with a bracket.
         let stop = match stop {
             Stop::Malformed(_) if !is_bracket(self.scanner.last_byte()) => Stop::Truncated,
             stop => stop,
@@ -259,7 +258,7 @@ impl Document<'_, '_> {
     }
 }
 
-/// What is wished of the value of a key.
+/// The wanted form of the value of a key.
 enum Wish {
     List,
     /// The wanted key at this place.

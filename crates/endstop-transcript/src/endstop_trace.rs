@@ -82,14 +82,14 @@ struct RecordedRun {
 /// How a header of [`VERSION`] begins.
 const CURRENT: &[u8] = b"{\"endstop_trace\":1,";
 
-/// Tells a header from an event.
+/// Distinguishes a header from an event.
 #[derive(Deserialize)]
 struct Mark {
     endstop_trace: Option<u32>,
 }
 
 impl TraceReader<'_> {
-    /// An event before the first header, or after one that is not known, is nobody's.
+    /// An event before the first header, or after an unknown one, belongs to no run.
     fn event(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
         if let Some(run) = &mut self.run {
             run.play(event, refused, sink);
@@ -157,7 +157,7 @@ impl TraceReader<'_> {
 }
 
 impl RecordedRun {
-    /// A line may leave its wall time out; the run's first one tells it.
+    /// A line may leave its wall time out; it is that of the run's first line.
     fn wall_of(&mut self, event: &Event<'_>) -> WallTime {
         if event.wall.0 > 0 {
             self.began.get_or_insert(event.wall.0.saturating_sub(event.at.0));

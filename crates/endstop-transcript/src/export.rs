@@ -21,12 +21,12 @@ use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 use crate::{CostIs, RunFooter, RunHeader, RunSink, Transcript, Warning};
 use endstop_price::PriceTable;
 
-/// What a run is written as.
+/// The output format of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// ATIF v1.7, one JSON document a run. It has no place for the words of a user, which events do not
-    /// carry, nor for facts, signals, approvals and hand-offs: those are dropped and counted. Times within
-    /// a step become the time at which it began.
+    /// ATIF v1.7, one JSON document per run. It has no place for the text of a user, which events do not carry, or
+    /// for facts, signals, approvals and handoffs: those are dropped and counted. Times within a step become the time
+    /// at which it began.
     Atif,
     /// Endstop's trace, JSON lines: every event as it is.
     Endstop,
@@ -63,8 +63,8 @@ pub struct Exported {
     pub dropped: u64,
 }
 
-/// Reads a transcript and hands over its runs, each as soon as it is read. Calls whose cost is not recorded are priced
-/// by `prices`. Returns what the reader had to say.
+/// Reads a transcript and hands over its runs, each as soon as it is read. Calls whose cost is not recorded are
+/// priced by `prices`. Returns the warnings of the reader.
 pub fn export(
     transcript: &Transcript,
     prices: &PriceTable,

@@ -122,7 +122,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "cline",
-            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` with the conversation beside it",
+            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` and the conversation next to it",
             cline::detect,
             cline::read,
         )
@@ -164,7 +164,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "opencode",
-            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`",
+            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`; the storage was not tried on real files",
             opencode::detect,
             opencode::read,
         )
@@ -347,7 +347,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "tau2",
-            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`",
+            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`; not those of voice agents",
             tau2::detect,
             tau2::read,
         )
@@ -401,7 +401,7 @@ pub static FORMATS: &[Format] = &[
         joins: true,
         ..Format::new(
             "anthropic-responses",
-            "lists of Anthropic messages with API responses, as JSON or one a line",
+            "lists of Anthropic messages with API responses, as JSON or one per line",
             anthropic::detect_responses,
             anthropic::read,
         )
@@ -513,7 +513,7 @@ impl Format {
         self.kept
     }
 
-    /// What the format can tell.
+    /// The data that the format has.
     #[must_use]
     pub const fn supplies(&self) -> Supplies {
         self.supplies
@@ -561,15 +561,15 @@ impl Format {
         self.attended
     }
 
-    /// Whether a part of a run brings the whole along where only the part is named. Otherwise it is a run of its own then,
+    /// Whether a part of a run stands for the whole if only the part is named. Otherwise it is a separate run then,
     /// as a sub-agent is.
     pub(super) const fn joins(&self) -> bool {
         self.joins
     }
 
-    /// The file in pieces of about this many bytes or more, to be read on several threads: read one after
-    /// the other they give the runs of the whole, and warnings whose lines count from the piece's first.
-    /// Empty if it is best read as a whole.
+    /// The file in pieces of about this many bytes or more, for several threads: read one after the other they give
+    /// the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be read
+    /// in one go.
     #[must_use]
     pub fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
         self.pieces.map(|pieces| pieces(part, about)).unwrap_or_default()

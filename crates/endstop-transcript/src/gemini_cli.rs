@@ -2,11 +2,11 @@
 //!
 //! - A message of type `gemini` with a model, tokens or tool calls is one model call. In lines it is written
 //!   again whenever it grows; the last writing counts.
-//! - `$rewindTo` takes messages out of the conversation; their calls were made and paid for all the same.
-//!   `$set` repeats what is known. Neither is an event.
+//! - `$rewindTo` takes messages out of the conversation; their calls were made and paid for anyway. `$set` repeats
+//!   known values. Neither is an event.
 //! - `tokens.input` includes the cached ones, `output` excludes the thoughts.
-//! - A message is stamped when it is first written, which without words is when its tools are done: the time
-//!   of a reply is then the latest that it can be.
+//! - A message is stamped when it is first written. For a message without text that is when its tools are done: the
+//!   time of a reply is then the latest possible.
 //! - A tool failed if its status is `error` or `cancelled`.
 //! - A sub-agent has a file of its own, in a directory named by its parent's session.
 //!
@@ -72,7 +72,7 @@ fn short_id(path: &Path) -> Option<&str> {
 }
 
 pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
-    // A session that is taken up again is copied to lines and goes on there.
+    // A session that is resumed is copied to lines and continues there.
     path.extension().filter(|ending| *ending == "json").map(|_| path.with_extension("jsonl"))
 }
 
@@ -199,7 +199,7 @@ impl<'s> Session<'s> {
     fn close(&mut self) {
         let Some(OpenMessage { begun, message, .. }) = self.open.take() else { return };
         let answered = message.calls.iter().filter_map(|call| call.answer.as_ref()?.time);
-        // A message without words is written when its tools are done.
+        // A message with no text is written when its tools are done.
         let time = answered.clone().min().into_iter().chain(message.time).min();
         self.file.agent.seen(answered.max().max(self.file.agent.last()));
         let reading = message.reading;

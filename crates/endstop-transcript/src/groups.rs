@@ -13,7 +13,7 @@ use super::warning::{WarningKind, Warnings};
 
 /// Where the runs of a file end. The first pass notes every record's run, the second asks in the same order.
 ///
-/// Runs are known by digests, so that a file of a gigabyte takes some 20 bytes for each of its runs.
+/// Runs are known by digests, so that a file of a gigabyte takes about 20 bytes for each of its runs.
 #[derive(Debug, Default)]
 struct RunEnds {
     last: HashMap<u64, u64>,
@@ -35,7 +35,7 @@ impl RunEnds {
     }
 }
 
-/// What is held of the runs that are open.
+/// The held records of the open runs.
 #[derive(Debug)]
 struct OpenRuns<T> {
     runs: BTreeMap<String, Held<T>>,
@@ -54,7 +54,7 @@ impl<T> OpenRuns<T> {
         Self { runs: BTreeMap::new(), bytes: 0, limit }
     }
 
-    /// Holds a record of that many bytes. False, and it is dropped, where that is more than is held at once.
+    /// Holds a record of that many bytes. Returns `false` and drops it if that exceeds the bytes held at one time.
     fn add(&mut self, run: &str, record: T, bytes: usize) -> bool {
         if self.bytes.saturating_add(bytes) > self.limit {
             return false;
@@ -91,7 +91,7 @@ pub(super) struct Grouped<'g, T> {
     pub(super) run_of: fn(&RawValue) -> Option<Text<'_>>,
     /// Reads a record; `None` if it holds nothing that counts.
     pub(super) record: fn(&RawValue) -> Result<Option<T>, serde_json::Error>,
-    /// What warnings call a record, and what they call the runs.
+    /// The names of a record and of the runs in warnings.
     pub(super) words: (&'static str, &'static str),
     /// The warning of a record without a run; `None` if it is a line of another kind.
     pub(super) nameless: Option<&'static str>,

@@ -1,18 +1,18 @@
-//! How a file begins and ends: what its format is told from.
+//! The beginning and the end of a file, which show its format.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::part::Part;
 
-/// How much of a file's beginning is looked at, in bytes: the keys that tell a format come early, but
-/// may follow a long system prompt.
+/// Bytes of a file's beginning that are read: the keys that identify a format appear early, but may follow a long
+/// system prompt.
 pub(super) const HEAD_BYTES: u64 = 64 << 10;
 
-/// How much of a file's end is looked at, in bytes: some tools write the name of their format last.
+/// Bytes of a file's end that are read: some tools write the name of their format last.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// How many lines of the head are looked at.
+/// Lines of the head that are read.
 const HEAD_LINES: usize = 20;
 
 /// The beginning and the end of a file.
@@ -41,7 +41,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Whether all of these keys are there.
+    /// Whether all of these keys are present.
     pub(super) fn have(&self, names: &[&str]) -> bool {
         names.iter().all(|name| self.names.contains(*name))
     }
@@ -105,8 +105,8 @@ pub(super) fn ends_of(part: &Part) -> io::Result<(Vec<u8>, Vec<u8>)> {
     Ok((head, tail))
 }
 
-/// The keys of a part's document, or of its first line; `None` if it is blank. A part that cannot be opened is
-/// blank: that is said when it is read.
+/// The keys of a part's document, or of its first line; `None` if it is blank. A part that cannot be opened is blank:
+/// reading it reports the error.
 pub(super) fn first_keys(part: &Part) -> Option<Keys> {
     let (head, _) = ends_of(part).unwrap_or_default();
     (!head.trim_ascii().is_empty()).then(|| keys_of(&head))
@@ -147,7 +147,7 @@ fn keys_of(text: &[u8]) -> Keys {
     keys
 }
 
-/// Where the string ends whose text begins here.
+/// The end of the string that begins here.
 fn string_end(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|&byte| {

@@ -1,8 +1,9 @@
 //! Logs of Inspect: one JSON document, or an `.eval` archive with one document for each sample.
 //!
-//! - A sample in one epoch is a run. Its `model` events are steps, its `tool` events their results. What a
-//!   scorer asks of a model grades the run and is no part of it.
-//! - A model call inside the span of a tool is a sub-agent's; so are those of a tool's own events in old logs.
+//! - A sample in one epoch is a run. Its `model` events are steps, its `tool` events their results. A scorer's model
+//!   calls grade the run and do not belong to it.
+//! - A model call inside the span of a tool is a sub-agent's. The same applies to calls of a tool's own events in old
+//!   logs.
 //! - The turns of the user are those of the sample's input, what a person typed in, and an operator's
 //!   messages. Other user messages are the harness's.
 //! - A sample without events is read from its messages: its tokens and times are then unknown.
@@ -32,7 +33,7 @@ use super::text::present;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
-/// What an archive's first entry begins with in its name.
+/// The beginnings of the name of an archive's first entry.
 const DIRECTORIES: [&[u8]; 3] = [b"_journal/", b"samples/", b"header.json"];
 
 /// Where the name of an archive's first entry stands, in bytes.

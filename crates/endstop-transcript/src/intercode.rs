@@ -37,7 +37,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     });
 }
 
-/// What comes after the first key of an object.
+/// The text after the first key of an object.
 fn first_value(object: &[u8]) -> Option<&[u8]> {
     let object = object.strip_prefix(b"\xef\xbb\xbf").unwrap_or(object).trim_ascii_start();
     let key = object.strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"")?;
@@ -73,7 +73,7 @@ struct Summary {
     max_reward: Option<Value>,
 }
 
-/// Tells a task from a key that a later version may put beside the tasks.
+/// Distinguishes a task from a key that a later version may put next to the tasks.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Mark<'a> {

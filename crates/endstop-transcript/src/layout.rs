@@ -1,5 +1,5 @@
-//! Whether a file is one JSON document or JSON lines, for formats that are kept as either, and what tells lists of
-//! messages apart: their names, and whose form they have.
+//! Whether a file is one JSON document or JSON lines, for formats that are kept as either, and the differences
+//! between lists of messages: their names, and their forms.
 
 use std::io::Read;
 
@@ -24,9 +24,9 @@ const BLANK_BYTES: u64 = 1 << 10;
 pub(super) enum Layout {
     /// One document, or the cut beginning of one.
     Document,
-    /// One whole object on a line of its own, which is both.
+    /// One whole object on one line, which is both.
     OneLine,
-    /// An object a line.
+    /// One object per line.
     Lines,
 }
 
@@ -36,7 +36,7 @@ impl Layout {
         if first_byte(part) == Some(b'[') {
             return Self::Document;
         }
-        // Whoever reads the file then gives the warnings.
+        // Reading the file then gives the warnings.
         first_value(part).unwrap_or_else(|| of_lines(part))
     }
 }
@@ -84,7 +84,7 @@ fn first_byte(part: &Part) -> Option<u8> {
 /// Keys of formats that keep messages under `messages` and name themselves.
 const OTHERS: [&str; 5] = ["sessionId", "projectHash", "trajectory_format", "simulations", "info"];
 
-/// What only messages in the form of Anthropic mention.
+/// Keys that only messages in the form of Anthropic have.
 const ANTHROPIC: [&str; 5] = [
     "\"tool_use\"",
     "\"tool_result\"",
@@ -93,7 +93,7 @@ const ANTHROPIC: [&str; 5] = [
     "\"redacted_thinking\"",
 ];
 
-/// What messages in the form of OpenAI mention, which may look alike otherwise.
+/// Keys of messages in the form of OpenAI, which may look alike otherwise.
 const OPENAI: [&str; 4] =
     ["\"tool_calls\"", "\"tool_call_id\"", "\"function_call\"", "\"finish_reason\""];
 
@@ -109,7 +109,7 @@ pub(super) fn are_of_anthropic(head: &Head<'_>) -> bool {
     (mentions(&ANTHROPIC) || has_thoughts) && !mentions(&OPENAI)
 }
 
-/// What a list of messages calls itself and its model.
+/// The names in a list of messages for itself and its model.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) id: Option<String>,
@@ -117,7 +117,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of a document, wherever they stand in it.
+    /// The names in a document, in any place.
     pub(super) fn of(part: &Part) -> Self {
         let mut names = Self::default();
         look_for(part, &["id", "model"], &mut |key, value| match key {
@@ -132,7 +132,7 @@ fn present(raw: Option<&RawValue>) -> Option<String> {
     text_of(raw).filter(|text| !text.is_empty())
 }
 
-/// A list of messages on a line of its own.
+/// A list of messages on one line.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct ListLine<'a> {

@@ -115,7 +115,7 @@ pub use part::Part;
 pub use supplies::Supplies;
 pub use warning::{Warning, WarningKind};
 
-/// What a reader reads from.
+/// The source of a reader.
 ///
 /// [`Transcript::read`] makes it; see the example of [`Transcript`].
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +164,7 @@ impl Transcript {
     }
 }
 
-/// What takes the runs of a transcript: `begin`, its events, `end`, and so on; warnings come at any time.
+/// The receiver of the runs of a transcript: `begin`, its events, `end`, and so on; warnings arrive at any time.
 ///
 /// See the example of [the crate](crate).
 pub trait RunSink {
@@ -172,8 +172,7 @@ pub trait RunSink {
     fn begin(&mut self, run: &RunHeader<'_>);
     /// Something happened in it.
     fn event(&mut self, event: &Event<'_>);
-    /// Something was to begin in it, and did not: its limits of then refused it. A sink that does not tell takes it
-    /// as if it had begun.
+    /// An act was refused by the run's limits of that time. A sink that does not distinguish it takes it as begun.
     fn refused(&mut self, event: &Event<'_>) {
         self.event(event);
     }
@@ -181,15 +180,15 @@ pub trait RunSink {
     fn end(&mut self, end: &RunFooter<'_>);
     /// Something could not be read, or not be trusted.
     fn warn(&mut self, warning: Warning);
-    /// What it looks at in the next event: it may be less after another. A reader may be faster where that is
-    /// little; it need not be, and it need not ask more than once.
+    /// The texts that it reads in the next event: fewer after another one, perhaps. A reader may be faster if few are
+    /// wanted; it need not be, and it need not ask more than once.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 }
 
-/// What a sink looks at. In place of a text that it does not, a reader may give any other of the same length
-/// in bytes. Everything, unless said otherwise.
+/// The texts that a sink reads. In place of any other text, a reader may give one of the same length in bytes.
+/// Everything by default.
 ///
 /// ```
 /// use endstop_transcript::Wants;
@@ -200,7 +199,7 @@ pub trait RunSink {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
-    /// The model's words.
+    /// The text of model responses.
     pub words: bool,
     /// Arguments and results of tool calls.
     pub results: bool,
@@ -212,7 +211,7 @@ impl Default for Wants {
     }
 }
 
-/// What is known of a run before its first event.
+/// The known facts about a run before its first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunHeader<'a> {
     /// The run's name, stable over replays: a session id, an instance, `task/trial`, or the file's stem.
@@ -225,12 +224,12 @@ pub struct RunHeader<'a> {
     pub model: Option<&'a str>,
 }
 
-/// What is known of a run after its last event.
+/// The known facts about a run after its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFooter<'a> {
     /// Whether the run succeeded, where the file says so.
     pub outcome: Option<bool>,
-    /// What its cost is.
+    /// The kind of its cost.
     pub cost_is: CostIs,
     /// The model that answered most calls.
     pub model: Option<&'a str>,

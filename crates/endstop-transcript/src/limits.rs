@@ -1,4 +1,4 @@
-//! How much the readers take in, so that no file fills the memory or runs forever.
+//! Limits of the readers, so that no file fills the memory or runs forever.
 
 /// The longest line that is read, in bytes: an agent's longest lines hold a few images, some megabytes each. A
 /// longer one is skipped with a warning and never held in memory.
@@ -14,11 +14,11 @@ pub(crate) const MAX_STEP_BYTES: usize = 2 * MAX_LINE_BYTES;
 /// The most tool calls, pieces and failed attempts of one step, each; far beyond any provider's limit.
 pub(crate) const MAX_STEP_ITEMS: usize = 4_096;
 
-/// How many entries are held until one tells a time: a run begins at the first time that is told, which a prompt
-/// without a time may precede.
+/// How many entries are held until one has a time: a run begins at the first recorded time, which a prompt without a
+/// time may precede.
 pub(crate) const MAX_UNTIMED_ENTRIES: usize = 16;
 
-/// How many models of one run are told apart in its tally; a run that names more is hostile.
+/// How many models of one run are distinguished in its tally; a run that names more is hostile.
 pub(crate) const MAX_MODELS: usize = 64;
 
 /// The most bytes of records that are held at once, over all open runs of a file or all sub-agents of a run.
@@ -47,7 +47,7 @@ pub(crate) const MAX_HISTORY_BYTES: usize = 8 << 20;
 /// lie inside a piece.
 pub(crate) const MAX_TRACE_HEADER_BYTES: usize = 64 << 10;
 
-/// The most entries of one archive; an evaluation has some thousand samples.
+/// The most entries of one archive; an evaluation has a few thousand samples.
 pub(crate) const MAX_ARCHIVE_ENTRIES: usize = 1 << 20;
 
 /// The most that one entry of an archive unpacks to, in bytes: it is held in memory while its run is read.

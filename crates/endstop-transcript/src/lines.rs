@@ -1,4 +1,4 @@
-//! JSON lines, one at a time; no more in memory than one and what was read with it.
+//! JSON lines, one at a time; memory holds only one and the bytes read with it.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -14,8 +14,8 @@ use super::warning::{WarningKind, Warnings};
 /// How much is read from the file at once, at most and about: it fits the cache, and so do the lines in it.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// How much is looked at ahead of a line, at most: enough lines that checking their text once pays, and so
-/// little that it may be checked again where one of them needs a closer look.
+/// Bytes checked ahead of a line, at most: enough lines that checking their text once pays, and so few that checking
+/// again is cheap if one of them needs it.
 const AHEAD_BYTES: usize = 4 << 10;
 
 /// The byte order mark that some editors put first.
@@ -26,7 +26,7 @@ pub(super) struct JsonLines<'p> {
     part: &'p Part,
     warnings: &'p Warnings,
     reader: Option<Box<dyn Read + 'p>>,
-    /// What was read and is not yet done with is at `unread`; the current line lies before it.
+    /// Unprocessed data begins at `unread`; the current line lies before it.
     buffer: Vec<u8>,
     unread: Range<usize>,
     line: Range<usize>,
@@ -36,7 +36,7 @@ pub(super) struct JsonLines<'p> {
     limit: usize,
 }
 
-/// What became of a line.
+/// The result of reading a line.
 enum Taken {
     Line,
     TooLong,
@@ -97,8 +97,8 @@ impl<'p> JsonLines<'p> {
         }
     }
 
-    /// Some of what was read already of the lines after the current one: whole lines, each with its line
-    /// feed. Nothing if there is none or it is not UTF-8.
+    /// Part of the lines already read after the current one: whole lines, each with its line feed. Nothing if there
+    /// is none or it is not UTF-8.
     #[inline]
     pub(super) fn ahead(&self) -> &str {
         let unread = self.buffer.get(self.unread.clone()).unwrap_or(&[]);
@@ -138,7 +138,7 @@ impl<'p> JsonLines<'p> {
         self.warn_of_in(self.warnings, error);
     }
 
-    /// As [`warn_of`](Self::warn_of), of lines whose own warnings are discarded.
+    /// Like [`warn_of`](Self::warn_of), for lines whose own warnings are discarded.
     pub(super) fn warn_of_in(&self, warnings: &Warnings, error: &serde_json::Error) {
         let is_cut = error.is_eof() || !self.text().ends_with(b"}");
         if is_cut && !self.is_whole {
@@ -172,7 +172,7 @@ impl<'p> JsonLines<'p> {
 
     fn take(&mut self) -> io::Result<Taken> {
         self.line = 0..0;
-        // How much of the line that is being read holds no line feed, and how much of it was let go.
+        // How much of the current line holds no line feed, and how much of it was dropped.
         let (mut searched, mut dropped) = (0, 0usize);
         loop {
             let from = self.unread.start + searched;

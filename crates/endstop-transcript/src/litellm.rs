@@ -1,10 +1,10 @@
 //! Spend logs of the LiteLLM proxy (rows of `LiteLLM_SpendLogs`): a list, `{"data": [...]}` as its API
 //! answers, or a row on each line.
 //!
-//! - Rows of one `session_id` are a run, in the order of their starts. A row without one is a run of its
-//!   own: a user or a key is not a run, and a month of them is none.
-//! - `spend` is what was billed. LiteLLM writes 0 also where it knows no price; where tokens were used and
-//!   its cache did not answer, 0 is unknown, and the price table computes it.
+//! - Rows of one `session_id` are a run, in the order of their starts. A row without one is a separate run: a user or
+//!   a key is not a run, and neither is a month of them.
+//! - `spend` is the billed amount. LiteLLM also writes 0 if it knows no price; if tokens were used and its cache did
+//!   not answer, 0 is unknown, and the price table computes it.
 //! - A row with the status `failure` is a failed attempt; the next one answers the same step.
 //! - Messages are logged only if that is switched on. Where they are, they tell user turns, tool calls and
 //!   results. Rows of MCP tools are the tool calls of the step before them.
@@ -29,7 +29,7 @@ use super::text::Text;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
-/// What every row has.
+/// The keys of every row.
 const KEYS: [&str; 3] = ["request_id", "spend", "startTime"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {

@@ -1,16 +1,16 @@
-//! Agents that worked at the same time, merged by time: from one file, or each from a file of its own.
+//! Agents that worked at the same time, merged by time: from one file, or each from a separate file.
 
 use endstop_core::event::Source as Origin;
 
 use super::time::Time;
 use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry};
 
-/// Where a sub-agent stands whose beginning tells no time.
+/// The place of a sub-agent whose beginning has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untimed {
-    /// Before everything that tells one.
+    /// Before everything with a time.
     First,
-    /// After everything that tells one.
+    /// After everything with a time.
     Last,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct MergedAgent<'s> {
     entries: Box<dyn Iterator<Item = TimelineEntry> + 's>,
     current: Option<(TimelineEntry, std::vec::IntoIter<(Time, EntryEvent)>)>,
     next: Option<(Time, EntryEvent)>,
-    /// The latest time that the agent told so far; an event without a time has it too.
+    /// The latest recorded time of the agent so far; an event without a time has it too.
     time: u64,
 }
 

@@ -1,19 +1,19 @@
-//! Recorded messages of a model call, in the forms of OpenAI, Anthropic, the GenAI conventions and the AI SDK:
-//! what the model said and asked for, and what it had been told.
+//! Recorded messages of a model call, in the forms of OpenAI, Anthropic, the GenAI conventions and the AI SDK: the
+//! model's output, its requests and its input.
 //!
 //! Instrumentations mix these forms, and rename their fields, within one message. So they are read by the names that
 //! occur in any of them; the readers of one API, here and in `endstop-llm`, would each refuse what is of another.
 
 use serde_json::{Value, json};
 
-/// What a model said.
+/// The output of a model.
 #[derive(Debug, Default)]
 pub(super) struct RecordedOutput {
     pub(super) text: String,
     pub(super) calls: Vec<RequestedCall>,
 }
 
-/// A tool call that was asked for.
+/// A tool call that the model requested.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedCall {
     pub(super) id: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct RequestedCall {
     pub(super) arguments: String,
 }
 
-/// What was told to a model.
+/// The input of a model.
 #[derive(Debug, Default)]
 pub(super) struct RecordedInput {
     /// User turns.
@@ -30,7 +30,7 @@ pub(super) struct RecordedInput {
     pub(super) results: Vec<(String, String)>,
 }
 
-/// What these messages of a model say.
+/// The output in these messages of a model.
 pub(super) fn said_in(messages: &[Value]) -> RecordedOutput {
     let mut said = RecordedOutput::default();
     for message in messages {
@@ -41,7 +41,7 @@ pub(super) fn said_in(messages: &[Value]) -> RecordedOutput {
     said
 }
 
-/// What these messages tell a model.
+/// The input in these messages to a model.
 pub(super) fn told_in(messages: &[Value]) -> RecordedInput {
     let mut told = RecordedInput::default();
     for message in messages {

@@ -1,12 +1,12 @@
-//! mini-SWE-agent trajectories (`mini-swe-agent-1`, `-1.1`): one JSON document a run.
+//! mini-SWE-agent trajectories (`mini-swe-agent-1`, `-1.1`): one JSON document per run.
 //!
-//! - An assistant message is one model call. What the response says was billed (`usage.cost`) is its cost;
-//!   without that the price table computes it. What the tool itself computed (`extra.cost`,
-//!   `instance_cost`) is not read: it knows neither cached tokens nor price changes.
+//! - An assistant message is one model call. The amount that the response reports as billed (`usage.cost`) is its
+//!   cost; without it the price table computes the cost. The tool's own figures (`extra.cost`, `instance_cost`) are
+//!   not read: it knows neither cached tokens nor price changes.
 //! - A reply with exactly one bash block is one call of the tool `bash`; any other number is not executed:
 //!   one refused call. `-1.1` lists the executed commands in `extra.actions`.
-//! - A command that ends with a non-zero code has still told the model something; it is a failed call only
-//!   if it was killed for time or the shell could not run it (codes 126 and 127).
+//! - A command with a non-zero exit code has still given the model something; it is a failed call only if it was
+//!   killed for time or the shell could not run it (codes 126 and 127).
 
 use endstop_price::UsageShape;
 use serde::Deserialize;
@@ -134,7 +134,7 @@ fn observation(
         }
         // The words that refuse a reply without exactly one command, or the run's own closing note.
         Some(step) if step.has_refused() => {}
-        // A task is no act of the agent.
+        // A task is not an act of the agent.
         _ if role == "user" => run.push(TimelineEntry::User(time)),
         _ => {}
     }

@@ -1,8 +1,8 @@
-//! Lists of OpenAI chat messages, bare, under `messages`, or one such object a line, and tau-bench results,
-//! which hold one list for each run under `traj`.
+//! Lists of OpenAI chat messages, bare, under `messages`, or one such object per line, and tau-bench results, which
+//! hold one list for each run under `traj`.
 //!
-//! There is no usage and no time in them. An assistant message is one model call; tool messages answer it.
-//! Whether a tool failed is not told. A tau-bench run succeeded if its reward is 1.
+//! There is no usage and no time in them. An assistant message is one model call; tool messages answer it. Failures
+//! of tools are not recorded. A tau-bench run succeeded if its reward is 1.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,9 +48,9 @@ struct Trial<'a> {
     traj: Vec<&'a RawValue>,
 }
 
-/// A message of a conversation. `endstop-llm` reads such messages in requests and responses of the API and sums them up:
-/// how large they are, the first choice's text up to a bound. A replay needs all words, arguments and results, and lists
-/// in files have messages that no API would send. So this is a form of its own.
+/// A message of a conversation. `endstop-llm` reads such messages in requests and responses of the API and sums them
+/// up: how large they are, the first choice's text up to a bound. A replay needs all texts, arguments and results,
+/// and lists in files have messages that no API would send. So this is a separate form.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {

@@ -1,11 +1,11 @@
 //! Sessions of OpenCode: its storage, a JSON document for each session, message and part; and what `opencode export`
 //! writes, one document with all of them.
 //!
-//! - A message of the assistant has one model call for each part of type `step-finish`, which tells what it used and
-//!   cost. A message without such a part is one call, with the usage of the message, if that is not zero.
+//! - A message of the assistant has one model call for each part of type `step-finish`, which has its usage and cost.
+//!   A message without such a part is one call, with the usage of the message, if that is not zero.
 //! - `cost` is what OpenCode computed; 0 is what it writes where it knows no price, so the price table computes that.
-//! - The input excludes what was cached. `total` tells whether the output includes the reasoning; without it, the output
-//!   does, but for Google's models.
+//! - The input excludes cached tokens. `total` shows whether the output includes the reasoning; without it, the
+//!   output does, except for Google's models.
 //! - A part of type `retry`, and a message that ended in an error before the model said anything, is a failed attempt.
 //! - A session with a `parentID` is a sub-agent of the session that it names.
 //! - Texts that OpenCode itself put into a message of the user are no user turn.
@@ -162,7 +162,7 @@ impl<'s> Files<'s> {
         parents
     }
 
-    /// Reads the messages of a session. What was done so far may be taken after each.
+    /// Reads the messages of a session. The entries so far may be taken after each.
     fn read(
         &self,
         session: &str,

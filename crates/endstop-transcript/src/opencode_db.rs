@@ -81,7 +81,7 @@ fn descendants(
     found
 }
 
-/// Reads the messages of a session. What was done so far may be taken after each.
+/// Reads the messages of a session. The entries so far may be taken after each.
 fn read_session<'s>(
     database: &Database<'s>,
     reading: Reading<'s>,

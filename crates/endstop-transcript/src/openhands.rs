@@ -1,8 +1,8 @@
-//! OpenHands: lines of an evaluation's output, one run a line, and exported trajectories, a list of events
-//! or an object with one under `history`.
+//! OpenHands: lines of an evaluation's output, one run per line, and exported trajectories, a list of events or an
+//! object with one under `history`.
 //!
-//! - Actions of the agent with the same `model_response` are one model call; each with a call of its own.
-//!   Actions without one, as in old files and for plain messages, are a call each.
+//! - Actions of the agent with the same `model_response` are one model call; each requests one tool call. Actions
+//!   without one, as in old files and for plain messages, are a call each.
 //! - A call's usage is that of its response, priced by the table. Old files have only `metrics.costs`, what
 //!   OpenHands computed for each call: it counts where there are as many as there are calls, and no usage.
 //! - Messages of source `user` are turns of the user; states, recalls and other notes are none. In old files
@@ -11,8 +11,8 @@
 //!   false. An action that the user rejected is refused. `finish` has no observation: it is done when said.
 //! - An error that is of no action is a reply that could not be used: a failed attempt of the next step.
 //! - Between the action `delegate` and its observation it is a sub-agent that acts.
-//! - A run succeeded if its report says `resolved`, or its test result is or says so in one word. What a
-//!   model thinks of it (`success` of the resolver) is not read.
+//! - A run succeeded if its report says `resolved`, or its test result is or says so in one word. A model's opinion
+//!   of it (`success` of the resolver) is not read.
 //! - Times have no zone; they are taken for UTC.
 //!
 //! More than 250 lines because it has two layouts, and old files without sources, responses or usage of their own.
@@ -57,7 +57,7 @@ const NO_CALLS: [&str; 11] = [
     "loop_recovery",
 ];
 
-/// Actions that are over when they are said: nothing is observed of them.
+/// Actions that end immediately: they have no observation.
 const ENDS: [&str; 2] = ["finish", "reject"];
 
 /// The words by which benchmarks name their verdict.
@@ -69,7 +69,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
         let is_event = keys.have(&["action"]) || keys.have(&["observation"]);
         return is_event && keys.have(&["source", "timestamp"]);
     }
-    // SWE-agent has a `history`, too, beside its `trajectory`.
+    // SWE-agent has a `history`, too, next to its `trajectory`.
     if keys.have(&["trajectory"]) {
         return false;
     }
@@ -105,7 +105,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// Hands over the events of a run. Warnings are those of the list.
 type EachEvent<'e> = dyn Fn(&Warnings, &mut dyn FnMut(&RawValue)) + 'e;
 
-/// Reads a run. Whether its costs count is known behind its last event: they are counted before.
+/// Reads a run. Whether its costs count is known only after its last event: a first pass counts them.
 fn read_run(
     line: &EvaluationLine<'_>,
     each: &EachEvent<'_>,
@@ -152,7 +152,7 @@ fn outcome_of(line: &EvaluationLine<'_>) -> Option<bool> {
 
 struct Evaluation<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Those of the calls that come, if they tell no usage.
+    /// Costs of the following calls, if they have no usage.
     costs: vec::IntoIter<Money>,
     own: AgentState,
     /// The sub-agent that acts, and what it did.
@@ -175,7 +175,7 @@ struct AgentState {
     failures: usize,
 }
 
-/// What calls a run has.
+/// The calls of a run.
 #[derive(Debug, Default)]
 struct Tally {
     replies: usize,
@@ -249,7 +249,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         }
     }
 
-    /// What a sub-agent does is held until the run's own step is over. False if that is too much.
+    /// Holds the acts of a sub-agent until the run's own step is over. Returns `false` if that is too much.
     fn holds(&mut self, event: &OpenHandsEvent<'_>, raw: &RawValue) -> bool {
         if self.child.is_none() || event.observation.as_deref() == Some("delegate") {
             return true;
@@ -363,7 +363,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         }
     }
 
-    /// The next entry of whoever acts. One of the run itself is written, with what sub-agents did meanwhile.
+    /// The next entry of an agent. One of the run itself is written, with the acts of sub-agents in the meantime.
     fn push(&mut self, entry: TimelineEntry) {
         self.has_begun = true;
         self.agent().1.push(entry);

@@ -1,11 +1,11 @@
 //! Logged model calls of the OpenHands SDK (`log_completions`): a directory with one JSON document for each call, which
 //! holds the request and the response. The directory is one run.
 //!
-//! - Calls are in the order of their times. Results of tools stand in the messages of later calls.
+//! - Calls are in the order of their times. Results of tools are in the messages of subsequent calls.
 //! - `cost` is what the SDK computed when it made the call; 0 is what it writes where it knows no price, so the price
 //!   table computes that.
 //! - A document with an error in place of a response is a failed attempt.
-//! - Calls that are made beside the agent's, such as those of a condenser, are calls of the run.
+//! - Calls outside the agent's own, such as those of a condenser, are calls of the run.
 
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 //!
 //! - Actions with one `llm_response_id` are one model call, and so is a message of the agent. Observations and errors
 //!   answer them by the id of the tool call.
-//! - What calls used and cost is in `base_state.json`, by the id of the response; without it, that is unknown. Usage
+//! - Usage and cost of calls are in `base_state.json`, by the id of the response; without it, they are unknown. Usage
 //!   there that belongs to no event, such as that of a condenser, makes tokens and cost lower bounds.
 //! - Times carry no zone; they are taken as UTC.
 
@@ -26,7 +26,7 @@ use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
-/// The file that holds what is known of a conversation as a whole, and the directory of its events.
+/// The file with the state of a whole conversation, and the directory of its events.
 const STATE: &str = "base_state.json";
 const EVENTS: &str = "events";
 
@@ -83,8 +83,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let left = !chat.state.usage.is_empty();
     if left {
         reading.warn(WarningKind::LowerBound, || {
-            "calls that no event tells of are not counted: tokens and cost are lower bounds"
-                .to_owned()
+            "calls without an event are not counted: tokens and cost are lower bounds".to_owned()
         });
     }
     chat.run.is_lower_bound(left);
@@ -124,7 +123,7 @@ struct Cost {
     cost: Option<Value>,
 }
 
-/// What the state tells of calls.
+/// The data about calls in the state.
 #[derive(Default)]
 struct State {
     id: Option<String>,
@@ -140,7 +139,7 @@ impl State {
         for metrics in metrics.into_iter().flat_map(BTreeMap::into_values) {
             let usages = metrics.token_usages.unwrap_or_default();
             let costs = metrics.costs.unwrap_or_default();
-            // Costs name no response: they are told apart by their order, where each call has one.
+            // Costs name no response: they are assigned by their order, if each call has one.
             let has_costs = costs.len() == usages.len();
             let costs = costs.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
             for (one, cost) in usages.into_iter().zip(costs) {

@@ -3,12 +3,12 @@
 //!
 //! - A trace is a run, named by its trace id. Its spans are put in the order of their starts; a file may
 //!   hold the spans of many traces in any order.
-//! - A span of a model call is a step. `execute_tool` spans that follow it within the same agent are its
-//!   tool calls; calls and results that stand only in recorded messages count too. A model call within
-//!   another is the same call, told twice.
+//! - A span of a model call is a step. `execute_tool` spans that follow it within the same agent are its tool calls;
+//!   calls and results that appear only in recorded messages count too. A model call within another is the same call,
+//!   recorded twice.
 //! - `invoke_agent` spans below another are sub-agents.
-//! - A span that failed is a failed attempt or a failed tool call. The run failed if a topmost agent did;
-//!   that it did not is no success.
+//! - A span that failed is a failed attempt or a failed tool call. The run failed if a topmost agent did; the absence
+//!   of a failure does not mean success.
 //! - Input tokens hold the cached ones. Some exporters send Anthropic's count, without them: where the
 //!   cached ones are more than the input, it is taken as that, with a warning.
 //! - Older names are read too: `gen_ai.system`, `gen_ai.usage.prompt_tokens`, those of OpenInference,

@@ -16,7 +16,7 @@ const ENDINGS: [&str; 6] = [".jsonl", ".ndjson", ".json", ".traj", ".log", ".eva
 /// How much is read at once where line feeds are counted: it fits the cache.
 const CHUNK_BYTES: u64 = 128 << 10;
 
-/// What archives are read from: their table of contents is at their end.
+/// The reader for archives: their table of contents is at their end.
 pub(super) trait ReadSeek: Read + Seek {}
 
 impl<R: Read + Seek> ReadSeek for R {}
@@ -76,8 +76,8 @@ impl Part {
         Self { name: name.into(), content: Content::Bytes(Arc::new(bytes.into())) }
     }
 
-    /// What `open` gives, under the name of a file. It is called each time the part is read from its
-    /// beginning, and has to give the same bytes each time.
+    /// The data that `open` returns, under the name of a file. It is called each time the part is read from its
+    /// beginning, and has to return the same bytes each time.
     #[must_use]
     pub fn stream(
         name: impl Into<String>,
@@ -99,7 +99,7 @@ impl Part {
         &self.name
     }
 
-    /// The path, where it is a whole file.
+    /// The path, if it is a whole file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.content {
@@ -153,7 +153,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// Those of opening the file or the stream.
+    /// The errors of opening the file or the stream.
     pub fn open(&self) -> io::Result<Box<dyn Read + '_>> {
         match &self.content {
             Content::File(path) => Ok(Box::new(File::open(path)?)),

@@ -6,7 +6,7 @@
 //!   make the total, the thoughts are in the output.
 //! - A line of type `tool_result` answers a call by its id; it failed if its status is `error` or `cancelled`.
 //! - `system` lines are telemetry. An API error among them is a failed attempt of the next call.
-//! - What a person typed for the tool itself, such as `/compress`, is no turn.
+//! - Input for the tool itself, such as `/compress`, does not count as a turn.
 
 use std::path::{Path, PathBuf};
 
@@ -164,7 +164,7 @@ impl QwenFile<'_> {
     fn reply(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
         const USAGE: &str = "usageMetadata";
         let parts = line.message.and_then(|message| message.parts).unwrap_or_default();
-        // A turn that was given up before the model said anything has no usage either.
+        // A turn that was abandoned before the model said anything has no usage either.
         if parts.is_empty() && line.usage_metadata.is_none() {
             return Ok(());
         }

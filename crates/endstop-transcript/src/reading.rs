@@ -106,7 +106,7 @@ impl<'s> Reading<'s> {
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         match serde_json::from_slice::<&RawValue>(text) {
             Ok(document) => take(document),
-            // Every document that is whole ends with a bracket.
+            // Every complete document ends with a bracket.
             Err(error) if error.is_eof() || !text.trim_ascii_end().ends_with(b"}") => {
                 self.warn(WarningKind::Truncated, || {
                     "the file ends in the middle of its document".to_owned()
@@ -116,7 +116,7 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// Looks for keys beside the list. Faults are told when the list is read.
+    /// Looks for keys next to the list. Faults are reported when the list is read.
     pub(crate) fn look_for(&self, keys: &[&str], take: &mut dyn FnMut(&str, &RawValue)) {
         look_for(self.part, keys, take);
     }
@@ -149,7 +149,7 @@ impl<'s> Reading<'s> {
         self.parse_text(raw.get(), wrong)
     }
 
-    /// As [`parse`](Self::parse), of a text that holds JSON.
+    /// Like [`parse`](Self::parse), for a text that holds JSON.
     pub(crate) fn parse_text<'a, T: Deserialize<'a>>(
         &self,
         text: &'a str,

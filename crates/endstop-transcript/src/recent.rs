@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How many ids are remembered at least, at 9 to 18 bytes each: a record is written again soon, or never.
+/// How many ids are kept at least, at 9 to 18 bytes each: a record is written again soon, or never.
 const REMEMBERED: usize = 16_384;
 
 /// Digests of ids: all of the last [`REMEMBERED`], and at most twice as many.
@@ -15,7 +15,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Remembers an id. False where it was met before.
+    /// Records an id. Returns `false` if it was met before.
     pub(super) fn insert(&mut self, id: u64) -> bool {
         if self.new.contains(&id) || self.old.contains(&id) {
             return false;
@@ -27,7 +27,7 @@ impl Recent {
     }
 }
 
-/// What stands for an id.
+/// The digest of an id.
 pub(super) fn digest(id: &str) -> u64 {
     xxh3_64(id.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! A JSON text as a stream of bytes: values are told apart by their quotes and brackets, kept where they are
-//! wanted and passed over where they are not. Memory is bounded by the largest value that is kept.
+//! A JSON text as a stream of bytes: values are distinguished by their quotes and brackets, kept if they are wanted
+//! and skipped if they are not. Memory is bounded by the largest value that is kept.
 
 use std::io::{self, Read};
 
@@ -128,7 +128,7 @@ impl<'p> Scanner<'p> {
         self.kept_from = None;
         loop {
             self.at = self.end;
-            // What cannot be read was said before.
+            // Read errors were reported before.
             if !self.fill().unwrap_or(false) {
                 break;
             }
@@ -177,7 +177,7 @@ impl<'p> Scanner<'p> {
         }
     }
 
-    /// Goes on behind the string that begins here.
+    /// Moves behind the string that begins here.
     fn string(&mut self) -> Result<(), Stop> {
         self.at += 1;
         loop {
@@ -201,7 +201,7 @@ impl<'p> Scanner<'p> {
         }
     }
 
-    /// Goes on behind a number or a literal.
+    /// Moves behind a number or a literal.
     fn word(&mut self) -> Result<(), Stop> {
         loop {
             let byte = self.next_byte()?;
@@ -212,12 +212,12 @@ impl<'p> Scanner<'p> {
         }
     }
 
-    /// What is read and not yet passed.
+    /// The bytes read and not yet passed.
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Reads more; what is not kept is let go. False at the end of the file.
+    /// Reads more and drops bytes that are not kept. Returns `false` at the end of the file.
     fn fill(&mut self) -> Result<bool, Stop> {
         if self.kept_from.is_some_and(|from| self.end - from > self.limit) {
             self.kept_from = None;

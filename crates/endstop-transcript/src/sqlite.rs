@@ -1,7 +1,8 @@
-//! Databases of tools, opened so that nothing is written beside them and no file can make a reader run what it says.
+//! Databases of tools, opened so that nothing is written next to them and no file can make a reader run what it says.
 //!
-//! A database on disk is opened as immutable: SQLite takes no lock, makes no file, and leaves alone a tool that has it
-//! open. What the tool has not yet moved from its log (`-wal`) into the database is not read; a warning says so.
+//! A database on disk is opened as immutable: SQLite takes no lock, makes no file, and leaves alone a tool that has
+//! it open. Data that the tool has not yet moved from its log (`-wal`) into the database is not read; a warning
+//! reports that.
 
 use std::fmt::Write as _;
 use std::path::Path;

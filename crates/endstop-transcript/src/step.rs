@@ -43,7 +43,7 @@ impl Failures {
     }
 }
 
-/// The model's response, besides its words.
+/// The model's response, without its text.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) model: Option<String>,
@@ -190,8 +190,8 @@ impl Step {
         self.settle(place, ToolAnswer { result, failed, time })
     }
 
-    /// What is known late of the first call with this id that has no result: when it began, and whether it was
-    /// made at all. False if there is none.
+    /// Late facts about the first call with this id that has no result: when it began, and whether it was made at
+    /// all. Returns `false` if there is none.
     pub(crate) fn set_call(&mut self, id: &str, begun: Time, refused: bool) -> bool {
         let place = self.unanswered(id);
         let Some(call) = place.and_then(|place| self.calls.get_mut(place)) else { return false };
@@ -204,7 +204,7 @@ impl Step {
         self.settle(self.unanswered(id), answer)
     }
 
-    /// Ends calls without a result by what is known of them elsewhere.
+    /// Ends calls without a result by the facts recorded elsewhere.
     pub(crate) fn end_calls(
         &mut self,
         elsewhere: &BTreeMap<String, ToolAnswer>,
@@ -220,7 +220,7 @@ impl Step {
         Ok(())
     }
 
-    /// A tool ran: what its own record tells of a call wins. One that nobody asked for is a call too.
+    /// A tool ran: its own record of a call wins. A record without a request is a call too.
     pub(crate) fn ran(
         &mut self,
         asked: &RequestedCall,
@@ -245,7 +245,7 @@ impl Step {
         self.settle_in_time(place, answer)
     }
 
-    /// A result that stands in what a later call was told, of a call without a result and a record.
+    /// A result in the input of a later call, for a call without a result and a record.
     pub(crate) fn told_result(&mut self, id: &str, time: Time, result: &str) -> Result<(), Full> {
         let is_it = |call: &ToolCall| call.id.as_deref() == Some(id) && !call.has_record;
         let place = self.calls.iter().position(is_it);
@@ -293,7 +293,7 @@ impl Step {
         self.calls.iter().any(ToolCall::waits)
     }
 
-    /// Whether a call was asked for and not made.
+    /// Whether a call was requested and not made.
     pub(crate) fn has_refused(&self) -> bool {
         self.calls.iter().any(|call| call.refused)
     }
@@ -369,7 +369,7 @@ impl Step {
         Some(match event {
             EntryEvent::StepBegin => EventKind::StepBegin,
             EntryEvent::AttemptBegin => EventKind::AttemptBegin { next_cost: None },
-            // What a failed request cost is not in any of the formats.
+            // None of the formats has the cost of a failed request.
             EntryEvent::AttemptFailed => EventKind::AttemptFailed { usage: None, cost: None },
             EntryEvent::Piece(index) => EventKind::Piece { text: &self.pieces.get(index)?.1 },
             EntryEvent::Reply => {

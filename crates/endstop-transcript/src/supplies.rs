@@ -1,8 +1,8 @@
-//! What the formats can tell.
+//! The data that the formats have.
 
-/// What a format can tell. A rule on a gauge that is not supplied cannot be tested on its runs.
+/// The data that a format has. A rule on a gauge that is not supplied cannot be tested on its runs.
 ///
-/// Steps, tool calls, their arguments and results, the model's words and user turns are always supplied.
+/// Steps, tool calls, their arguments and results, the text of model responses and user turns are always supplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Supplies {
     /// Token counts of each model call.
@@ -36,7 +36,7 @@ impl Supplies {
         interventions: false,
     };
 
-    /// What the calls used and cost, and when they were made.
+    /// Usage, cost and times of calls.
     pub(crate) const USAGE_AND_TIME: Self =
         Self { tokens: true, money: true, time: true, ..Self::NONE };
 

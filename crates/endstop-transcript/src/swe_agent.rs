@@ -1,8 +1,8 @@
-//! SWE-agent trajectories (`<instance>.traj`): one JSON document a run.
+//! SWE-agent trajectories (`<instance>.traj`): one JSON document per run.
 //!
-//! - An entry of `trajectory` is one model call; a file that has none is read from its `history`. The
-//!   model's proposals that were not executed have entries too. Where there are `attempts`, each is a run,
-//!   and the chosen one, which the file repeats at its top, is not read again.
+//! - An entry of `trajectory` is one model call; a file that has none is read from its `history`. The model's
+//!   proposals that were not executed have entries too. If it has `attempts`, each is a run, and the chosen one,
+//!   which the file repeats at its top, is not read again.
 //! - In the text form the tool is the first word of `action` and its arguments are the rest; in the
 //!   function-calling form they are those of the function, which only `history` tells.
 //! - An action that left neither a result nor a state was blocked or no valid shell: one refused call. An
@@ -32,7 +32,7 @@ use super::text::{Text, text_of};
 use super::warning::Warnings;
 use super::{Head, RunSink};
 
-/// What a warning says of an entry that cannot be read.
+/// The warning about an entry that cannot be read.
 const WRONG: &str = "an entry is not of this format";
 
 /// How the words begin with which the harness, not the model, ends a run.
@@ -41,7 +41,7 @@ const CLOSING_WORDS: [&str; 2] = ["Exit due to ", "Exiting due to "];
 /// How the actions begin with which old versions ended a run.
 const CLOSING_ACTION: &str = "exit_";
 
-/// Names in place of a model's where nobody or a person was asked.
+/// Names in place of a model's if no model or a person answered.
 const NO_MODELS: [&str; 4] = ["replay", "human", "human_thought", "instant_empty_submit"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -80,7 +80,7 @@ fn has_entries(keys: &Keys) -> bool {
     keys.have(&["trajectory"]) || keys.have(&["attempts"])
 }
 
-/// Others keep a `history` beside the name of the task.
+/// Others keep a `history` next to the name of the task.
 fn is_history(keys: &Keys) -> bool {
     keys.have(&["history"]) && !keys.have(&["instance_id"])
 }
@@ -171,7 +171,7 @@ fn read_run(lists: &Lists<'_>, id: Option<String>, model: Option<String>, sink: 
     run.end();
 }
 
-/// Reads a run that is told by its history alone.
+/// Reads a run that has only a history.
 fn read_history(lists: &Lists<'_>, play: &mut dyn FnMut(Turn)) {
     let (again, mut open) = (Warnings::default(), None::<Turn>);
     let reading = lists.reading.telling(&again);
@@ -206,7 +206,7 @@ impl Turn {
         };
         let is_harness = CLOSING_WORDS.iter().any(|words| thought.starts_with(words));
         if is_harness && (turn.action.is_empty() || turn.action.starts_with(CLOSING_ACTION)) {
-            // The model's last reply may be told with it.
+            // The model's last reply may be recorded with it.
             turn.is_closing = turn.words.is_empty() || turn.words == thought;
             turn.action.clear();
         }

@@ -1,12 +1,12 @@
-//! tau2-bench results: one JSON document, in which each of the `simulations` is a run; or `results.json` without them,
-//! beside a directory `simulations` with a document for each.
+//! tau2-bench results: one JSON document, in which each of the `simulations` is a run; or `results.json` without
+//! them, next to a directory `simulations` with a document for each.
 //!
 //! - An assistant message is one model call. The greeting with which the harness opens a conversation is
 //!   none: it has neither usage nor a raw reply.
-//! - The user is simulated by a model. What it says is a user turn; its tokens, its money and its own tool
-//!   calls are not the agent's.
-//! - A message's `cost` is what the call cost. The tool writes 0 for a model that it has no price for: with
-//!   tokens beside it, such a call is priced by the table.
+//! - The user is simulated by a model. Its text is a user turn; its tokens, its money and its own tool calls are not
+//!   the agent's.
+//! - A message's `cost` is the cost of the call. The tool writes 0 for a model that it has no price for: with tokens
+//!   recorded, such a call is priced by the table.
 //! - Times carry no zone; they are taken as UTC.
 //! - A run succeeded if its reward is 1.
 
@@ -36,7 +36,7 @@ const USER: &str = "user";
 /// The key of the simulations, and the directory that has them instead.
 const SIMULATIONS: &str = "simulations";
 
-/// Keys of a simulation in a file of its own.
+/// Keys of a simulation in a separate file.
 const SIMULATION: [&str; 3] = ["task_id", "start_time", "termination_reason"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -50,7 +50,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
         && (head.mentions("\"agent_info\"") || head.mentions("\"reward_info\""))
 }
 
-/// The results that a simulation in a file of its own belongs to.
+/// The results that a simulation in a separate file belongs to.
 pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
     let keys = head.object().filter(|keys| keys.have(&SIMULATION));
     keys.and(Some(directory_named(path, SIMULATIONS)?.with_file_name("results.json")))
@@ -192,7 +192,7 @@ impl Message<'_> {
 
 struct Dialog<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Something was said that counts.
+    /// A message that counts was seen.
     has_begun: bool,
 }
 
@@ -200,7 +200,7 @@ impl Dialog<'_, '_> {
     fn message(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
         match &*message.role {
             "user" => {
-                // A call of one of the user's own tools says nothing to the agent.
+                // A call of one of the user's tools says nothing to the agent.
                 if text_of(message.content).is_some_and(|text| !text.trim().is_empty()) {
                     self.has_begun = true;
                     self.run.user(time);

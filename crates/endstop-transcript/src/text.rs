@@ -100,14 +100,14 @@ pub(crate) fn name_of(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
+/// A value that is not null; a number beyond all bounds stays as its text, which does not count.
 pub(crate) fn value_of(raw: Option<&RawValue>) -> Option<Value> {
     let raw = raw?.get();
     let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
     (!value.is_null()).then_some(value)
 }
 
-/// The reward that counts as success: 1, but for the rounding of a benchmark's own arithmetic.
+/// The reward that counts as success: 1, except for the rounding of a benchmark's own arithmetic.
 pub(crate) fn is_full_reward(reward: f64) -> bool {
     const LEAST: f64 = 1.0 - 1e-6;
     reward >= LEAST

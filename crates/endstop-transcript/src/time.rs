@@ -4,7 +4,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::Number;
 
-/// Wall time in epoch milliseconds, if the record tells it.
+/// Wall time in epoch milliseconds, if recorded.
 pub(crate) type Time = Option<u64>;
 
 /// Reads an RFC 3339 time; anything else is no time.

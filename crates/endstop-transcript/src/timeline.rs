@@ -1,4 +1,4 @@
-//! What an agent did, entry by entry.
+//! The acts of an agent, entry by entry.
 
 use endstop_core::EventKind;
 
@@ -88,13 +88,13 @@ impl TimelineEntry {
     }
 }
 
-/// What one agent did, in order. Its last step stays open for results until the next entry.
+/// The acts of one agent, in order. Its last step stays open for results until the next entry.
 #[derive(Debug, Default)]
 pub(crate) struct AgentTimeline {
     entries: Vec<TimelineEntry>,
     open: Option<Step>,
     asking: Option<Asking>,
-    /// User turns that records of model calls told.
+    /// User turns in the records of model calls.
     turns: usize,
     last: Time,
     /// It is a sub-agent that has begun and not ended.
@@ -137,7 +137,7 @@ impl AgentTimeline {
         self.last = time.or(self.last);
     }
 
-    /// As [`seen`](Self::seen), of records that are not in the order of time.
+    /// Like [`seen`](Self::seen), for records that are not in the order of time.
     pub(crate) fn seen_by(&mut self, time: Time) {
         self.last = time.max(self.last);
     }
@@ -162,13 +162,13 @@ impl AgentTimeline {
         step
     }
 
-    /// A step begins whose request was made at `begun`.
+    /// Begins a step; its request was sent at `begun`.
     pub(crate) fn begin(&mut self, begun: Time) -> &mut Step {
         self.close();
         self.open.insert(Step::begin(begun))
     }
 
-    /// The open step, or one that begins whose request was made at `begun`.
+    /// The open step, or a new one with its request at `begun`.
     pub(crate) fn step_or_begin(&mut self, begun: Time) -> &mut Step {
         self.open.get_or_insert_with(|| Step::begin(begun))
     }
@@ -211,8 +211,8 @@ impl AgentTimeline {
     }
 }
 
-/// From records that tell model calls and tool calls apart: spans, or rows of a log. A call is completed from wherever
-/// it is told: what the model asked for, the record of the tool, the messages of the next model call.
+/// From records that separate model calls and tool calls: spans, or rows of a log. A call is completed from every
+/// record about it: the model's request, the record of the tool, the messages of the next model call.
 impl AgentTimeline {
     /// There have been this many user turns: those that are new are added, before the open step.
     pub(crate) fn hear(&mut self, turns: usize, time: Time) {
@@ -223,11 +223,11 @@ impl AgentTimeline {
 
     /// A model call begins. One that follows a failed one is its retry.
     pub(crate) fn ask(&mut self, told: &RecordedInput, time: Time) -> Result<(), Full> {
-        // A call is made for somebody, also where messages are not recorded.
+        // A call has a user, even if messages are not recorded.
         let turns = told.turns.max(1);
         let asking = self.asking.get_or_insert(Asking { begun: time, turns, failures: Vec::new() });
         asking.turns = asking.turns.max(turns);
-        // What a retry tells was there when the call was first made.
+        // The input of a retry existed when the call was first made.
         let time = asking.begun;
         let Some(step) = &mut self.open else { return Ok(()) };
         told.results.iter().try_for_each(|(id, result)| step.told_result(id, time, result))

@@ -78,7 +78,7 @@ struct Change<'a> {
     i: Option<u64>,
 }
 
-/// The requests of the document that the log tells of, from the first that is not over.
+/// The requests of the document that the log changes, from the first that is not over.
 #[derive(Default)]
 struct Pending {
     /// The number of those that are over.
@@ -190,7 +190,7 @@ impl Pending {
     }
 }
 
-/// What a step of a path leads to: a key, which need not be there yet, or an element, which has to be.
+/// The target of a step of a path: a key, which may be missing, or an element, which has to exist.
 fn entry<'v>(value: &'v mut Value, step: &Value) -> Option<&'v mut Value> {
     match (value, step) {
         (Value::Object(map), Value::String(key)) => {
@@ -218,7 +218,7 @@ struct Request {
 
 struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Requests that were read, by hashes of their ids: a log may tell of one twice.
+    /// Requests that were read, by hashes of their ids: a log may repeat one.
     seen: Recent,
 }
 
@@ -300,7 +300,7 @@ fn words_of(item: &Value) -> Option<&str> {
     text.and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// What a response says and calls, without what tools gave.
+/// The text and the calls of a response, without the results of tools.
 fn said_in(items: &[Value], step: &mut Step) -> Result<(), Full> {
     for item in items {
         step.say(None, words_of(item).unwrap_or_default())?;
@@ -313,7 +313,7 @@ fn said_in(items: &[Value], step: &mut Step) -> Result<(), Full> {
     Ok(())
 }
 
-/// What a tool gave: the texts of its parts, or else the JSON as it is.
+/// The result of a tool: the texts of its parts, or else the JSON as it is.
 fn result_text(result: &Value) -> String {
     let parts = result.get("content").and_then(Value::as_array);
     let texts: Option<Vec<&str>> =

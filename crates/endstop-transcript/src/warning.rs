@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::RunSink;
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarningKind {
     /// The file, or the rest of it, cannot be read.
@@ -65,7 +65,7 @@ pub struct Warning {
     pub line: Option<u64>,
     /// How often.
     pub count: u64,
-    /// What was wrong the first time.
+    /// The problem at the first occurrence.
     pub message: String,
 }
 
@@ -92,7 +92,7 @@ impl Warning {
         Self { kind, file: file.to_owned(), line: None, count: 1, message: message.into() }
     }
 
-    /// A file, or what stands in its place, is of no known format.
+    /// A file, or an equivalent, is of no known format.
     ///
     /// ```
     /// let warning = endstop_transcript::Warning::unknown_format("notes.json");
@@ -127,7 +127,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Counts a warning. `message` is asked for only the first time.
+    /// Counts a warning. `message` is called only the first time.
     pub(super) fn add(
         &self,
         kind: WarningKind,
@@ -150,7 +150,7 @@ impl Warnings {
         warning.count = warning.count.saturating_add(1);
     }
 
-    /// Takes over what another reading of the same files found. What both found counts once.
+    /// Adds the findings of another reading of the same files. A finding of both counts once.
     pub(super) fn join(&self, other: Self) {
         let mut by_file = self.by_file.borrow_mut();
         for (file, kinds) in other.by_file.into_inner() {

@@ -24,7 +24,7 @@ pub(crate) struct RunWriter<'s> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closing {
     pub(crate) outcome: Option<bool>,
-    /// The format tells of money.
+    /// The format records money.
     pub(crate) has_money: bool,
     /// Its token counts are too low.
     pub(crate) is_lower_bound: bool,
@@ -61,7 +61,7 @@ impl<'s> RunWriter<'s> {
         }
     }
 
-    /// Writes all that a sub-agent did.
+    /// Writes all entries of a sub-agent.
     pub(crate) fn child(&mut self, entries: &[TimelineEntry]) {
         for entry in entries {
             for (time, event) in entry.events() {

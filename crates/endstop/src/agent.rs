@@ -1,5 +1,4 @@
-//! The agent loop: a driver of the decision core that calls a model, runs tools and stops for the right
-//! reason.
+//! The agent loop: a driver of the decision core. It sends model calls, runs tools and stops for the right reason.
 //!
 //! ```
 //! use endstop::agent::AgentLoop;
@@ -16,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! The loop decides nothing: whether a step, a request, a tool call or a sub-agent begins is asked of the
-//! core ([`endstop_core::Run`]), whose directives it obeys.
+//! The loop decides nothing: the core ([`endstop_core::Run`]) decides whether a step, a request, a tool call or a
+//! sub-agent begins, and the loop obeys its directives.
 
 mod agent_run;
 mod builder;
@@ -135,12 +134,12 @@ impl fmt::Debug for AgentLoop {
     }
 }
 
-/// Why a run cannot be begun or resumed. How a run *ends* is never an error: see [`AgentState`].
+/// Why a run cannot start or resume. The way a run *ends* is never an error: see [`AgentState`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The saved decision core cannot be restored under this agent's policy.
-    #[error("the run `{run}` cannot go on: {error}")]
+    #[error("the run `{run}` cannot continue: {error}")]
     Restore {
         /// The run.
         run: RunId,
@@ -148,7 +147,7 @@ pub enum ExecuteError {
         error: endstop_core::run::RestoreError,
     },
     /// A line of the stored trace cannot be read, so what the run has spent is not known.
-    #[error("the run `{run}` cannot go on: line {line} of its trace is damaged: {error}")]
+    #[error("the run `{run}` cannot continue: line {line} of its trace is damaged: {error}")]
     Damaged {
         /// The run.
         run: RunId,
@@ -174,9 +173,9 @@ pub enum ExecuteError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no such run.
-    #[error("there is no stored run `{0}`")]
+    #[error("no stored run `{0}`")]
     NoRun(RunId),
-    /// The store knows more of the run than the saved state: it went on after that, or its process died.
+    /// The store knows more of the run than the saved state: the run continued after that, or its process died.
     #[error(
         "the store has more of the run `{run}` than the state, which ends at its event {events}: load the \
          run from the store, or resume it"
@@ -210,7 +209,7 @@ impl AgentLoop {
         &self.0.program
     }
 
-    /// Runs a new run that begins with a user's words, to its end.
+    /// Runs a new run to completion. It begins with the user's prompt.
     ///
     /// # Errors
     ///
@@ -223,8 +222,8 @@ impl AgentLoop {
         self.execute(AgentState::with_prompt(prompt)).await
     }
 
-    /// Runs until the run ends or pauses, and gives its state. A state that was saved goes on, with all
-    /// counters and clocks.
+    /// Runs until the run ends or pauses, and returns its state. A saved state continues, with all counters and
+    /// clocks.
     ///
     /// A state that ended on its own and has a new user's message begins a new run, which continues its conversation
     /// and names it as `previous`: counters and limits begin again, a shared budget continues. A state that was stopped
@@ -233,8 +232,8 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// If the run cannot be begun or resumed; with a store also if the state is older than what is stored of
-    /// the run. A limit, a cancellation, a failed model are outcomes, not errors.
+    /// If the run cannot start or resume; with a store, also if the state is older than the run in the store. A
+    /// limit, a cancellation or a failed model is an outcome, not an error.
     ///
     /// # Panics
     ///
@@ -243,8 +242,8 @@ impl AgentLoop {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
-    /// budget. To get a state back, cancel by a token or a source instead.
+    /// Dropping the future aborts calls in flight; a shared budget is charged in full for their possible cost. To get
+    /// a state back, cancel by a token or a source instead.
     pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
         let run = agent_run::root(self, state, None).await?;
         Ok(Iteration::new(run).into_last_state().await)
@@ -264,8 +263,8 @@ impl AgentLoop {
         Ok(Iteration::new(run))
     }
 
-    /// Goes on with a run of the agent's store: after a pause, or after the process died. What the dead
-    /// process had begun and not settled is charged in full.
+    /// Resumes a run of the agent's store: after a pause, or after the process died. Calls that the dead process had
+    /// started and not settled are charged in full.
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// The time of all hooks together that begin when the run is aborted already: enough to write something down.
 pub(crate) const HOOK_GRACE: Duration = Duration::from_secs(10);
 
-/// After so many looks the sources of cancellations are asked, which may be files or servers: about once a second.
+/// After this many checks of the switch, the cancellation sources are checked, which may be files or servers: about
+/// once per second.
 pub(crate) const RECHECKS_PER_CHECKPOINT: u32 = 20;
 /// The longest wait for calls in flight of which none is settled: longer than nearly all calls take. One of them may be
 /// waiting for the call that waits, so that one continues with what fits.
@@ -21,12 +22,12 @@ pub(crate) const MAX_QUIET_WAIT: Duration = Duration::from_secs(10 * 60);
 
 // Models.
 
-/// The most requests that are remembered; each holds a copy of its conversation.
+/// The most requests that are recorded; each holds a copy of its conversation.
 pub const MAX_REMEMBERED: usize = 1_000;
 /// Characters of a provider's name that are compared with the known ones: it is an argument of a command, and a
 /// longer one names no provider.
 pub(crate) const MAX_PROVIDER_NAME_CHARS: usize = 64;
-/// The most replies that are taken from a run; the longest recorded runs have some thousands.
+/// The most replies that are taken from a run; the longest recorded runs have a few thousand.
 #[cfg(feature = "transcripts")]
 pub const MAX_REPLIES: usize = 100_000;
 /// The most bytes of texts and arguments that are kept of a recorded run: a few of them fit into memory.
@@ -50,17 +51,17 @@ pub(crate) const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 3_600;
 
 // Tools.
 
-/// The most tools of one agent: what the strictest of the large providers takes in a request.
+/// The most tools of one agent: the number that the strictest of the large providers accepts in a request.
 pub const MAX_TOOLS: usize = 128;
 /// The longest name of a tool in bytes, as all providers take it.
 pub const MAX_TOOL_NAME_BYTES: usize = 64;
 /// The longest description of a tool in bytes. It is sent with every request.
 pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
-/// Causes of an error that are told; one that names itself as its cause would otherwise never end.
+/// Causes of an error that are printed; one that names itself as its cause would otherwise never end.
 pub(crate) const MAX_CAUSES: usize = 32;
-/// The longest piece that is quoted from elsewhere, in bytes: a page, which is all that a model needs of an error.
+/// The longest piece that is quoted from elsewhere, in bytes: a page, which is enough of an error for a model.
 pub const MAX_QUOTED_BYTES: usize = 4 << 10;
-/// The longest unfinished answer of a sub-agent that is told, in bytes: that of a long page.
+/// The longest unfinished answer of a sub-agent that is reported, in bytes: that of a long page.
 pub const MAX_PARTIAL_BYTES: usize = 32 << 10;
 /// The longest name that is quoted, in bytes: a model may write anything as a tool's name.
 pub(crate) const MAX_QUOTED_NAME_BYTES: usize = 80;
@@ -73,15 +74,14 @@ pub(crate) const MAX_COMPARED_CHARS: usize = 64;
 
 // Arguments of tools and their schemas.
 
-/// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have some
-/// 20 KiB.
+/// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have about 20 KiB.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// The longest arguments of a call in bytes: twice what the longest replies of today's models hold.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 /// The deepest nesting of arguments: no tool in use needs a tenth of it, and every recursive walk is safe. A schema
 /// that refers to itself is followed as deep as they go.
 pub const MAX_ARGUMENTS_DEPTH: usize = 64;
-/// The problems that are told at once: more than that, and the model has misread the tool.
+/// The problems that one answer reports: with more than that, the model has misread the tool.
 pub const MAX_PROBLEMS: usize = 5;
 /// The longest text about problems in bytes: the model reads it once more with every later request.
 pub const MAX_PROBLEM_BYTES: usize = 2 << 10;
@@ -97,23 +97,23 @@ pub(crate) const MAX_FORM_PROBLEMS: usize = 64;
 /// times is near it.
 pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-// Built-in tools. What one call brings stays a small part of a context window.
+// Built-in tools. The result of one call stays a small part of a context window.
 
-/// The longest path that is looked at, in bytes: that of Linux.
+/// The longest path that is checked, in bytes: that of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// The most bytes that one call of `read` brings: some 16,000 tokens.
+/// The most bytes that one call of `read` returns: about 16,000 tokens.
 pub(crate) const MAX_READ_BYTES: usize = 64 << 10;
 /// The entries that one call of `list` brings: a person would narrow the search, too.
 pub(crate) const MAX_LISTED_ENTRIES: usize = 500;
 /// The entries that `list` reads to put them in order; a larger directory is shown in part.
 pub(crate) const MAX_SORTED_ENTRIES: usize = 50_000;
-/// The matches that one call of `search` brings; a pattern with more is to be narrowed.
+/// The matches that one call of `search` returns; a pattern with more should be narrowed.
 pub(crate) const MAX_MATCHES: usize = 200;
 /// The most of a matching line that is shown, in bytes: longer lines are generated.
 pub(crate) const MAX_MATCH_BYTES: usize = 300;
 /// The largest file that is searched, in bytes; larger ones are data.
 pub(crate) const MAX_SEARCHED_FILE_BYTES: u64 = 8 << 20;
-/// The files that one search looks at: a repository of the largest kind.
+/// The files that one search reads: a repository of the largest kind.
 pub(crate) const MAX_SEARCHED_FILES: usize = 100_000;
 /// The deepest directory that is searched, which also ends circles of mounts.
 pub(crate) const MAX_SEARCH_DEPTH: usize = 64;
@@ -122,8 +122,7 @@ pub(crate) const MAX_COMMAND_SECONDS: u64 = 3600;
 
 // Observers.
 
-/// Runs that an observer follows at the same time; of those that were never said to have ended, no more are
-/// remembered.
+/// Runs that an observer follows at the same time; also the bound for runs whose end was never reported.
 pub(crate) const MAX_OBSERVED_RUNS: usize = 4_096;
 /// Levels of sub-agents that are indented; deeper ones are indented like this one, so that some of the line is left.
 pub(crate) const MAX_INDENT: u32 = 8;

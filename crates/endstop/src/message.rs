@@ -34,13 +34,13 @@ pub enum Message {
     },
     /// The model's reply.
     Assistant {
-        /// The model's words; may be empty beside tool calls.
+        /// The text of the response; may be empty next to tool calls.
         #[serde(default)]
         text: String,
         /// The calls that it asks for, in order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// What the provider wants back unchanged, such as signed reasoning. Never shown.
+        /// Data that the provider needs back unchanged, such as signed reasoning. Never shown.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         opaque: Vec<Value>,
     },
@@ -50,7 +50,7 @@ pub enum Message {
         id: String,
         /// The tool's name.
         tool: String,
-        /// What became of the call.
+        /// The outcome of the call.
         #[serde(default)]
         outcome: ToolOutcome,
         /// The result as the model sees it.
@@ -58,8 +58,8 @@ pub enum Message {
     },
 }
 
-/// What a message weighs beside its text, in tokens: role, separators, ids. Above what any provider's
-/// template was seen to use.
+/// The weight of a message without its text, in tokens: role, separators, ids. Above the use of any provider's
+/// template seen so far.
 pub const TOKENS_PER_MESSAGE: u64 = 16;
 
 impl Message {
@@ -117,5 +117,5 @@ impl Message {
     }
 }
 
-/// As [`TOKENS_PER_MESSAGE`], of one tool call of a reply.
+/// Like [`TOKENS_PER_MESSAGE`], for one tool call of a reply.
 const TOKENS_PER_CALL: usize = 16;

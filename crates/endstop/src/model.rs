@@ -41,7 +41,7 @@ pub use scripted::{RecordedRequest, ScriptedModel};
 pub use secret::Secret;
 pub use timeouts::Timeouts;
 
-/// What a model is asked.
+/// The input of a model call.
 ///
 /// ```
 /// use endstop::message::Message;
@@ -96,14 +96,14 @@ pub enum ToolChoice {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// The model's words, in order; any split.
+    /// A piece of the response's text, in order; any split.
     Text(String),
     /// Its reasoning, in order; any split. Never matched by conditions, never kept.
     Reasoning(String),
     /// A whole tool call.
     ToolCall(ToolCall),
-    /// Usage as far as the provider has reported it, such as the input at the start of a stream. The last report counts,
-    /// and only if the answer does not come to its end.
+    /// Usage that the provider has reported so far, such as the input at the start of a stream. The last report
+    /// counts, and only if the response is incomplete.
     Usage(ReportedUsage),
     /// The answer is complete. Nothing follows.
     End(ModelEnd),
@@ -121,7 +121,7 @@ pub struct ModelEnd {
     pub usage: Option<ReportedUsage>,
     /// The provider's finish reason, raw.
     pub finish: Option<String>,
-    /// What the provider wants back unchanged with the reply.
+    /// Data that the provider needs back unchanged with the reply.
     pub opaque: Vec<Value>,
 }
 

@@ -1,8 +1,8 @@
 //! Sinks of what a run does: console, status line, trace file, OpenTelemetry.
 //!
-//! An [`Observer`] sees every event that a run's decision core takes in, in that order, so that a recorded
-//! run gives the same decisions when it is replayed. The events of a descendant are seen twice: as its own,
-//! and with [`Source::Descendant`](endstop_core::event::Source::Descendant) by each of its ancestors.
+//! An [`Observer`] sees every event that a run's decision core processes, in that order, so that a recorded run gives
+//! the same decisions when it is replayed. The events of a descendant are seen twice: as its own, and with
+//! [`Source::Descendant`](endstop_core::event::Source::Descendant) by each of its ancestors.
 //!
 //! No sink reads a clock: what it prints or stores comes from the times of the events.
 

@@ -37,7 +37,7 @@ pub use crate::limits::{
     MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS,
 };
 
-/// What the model is told of a tool.
+/// The description of a tool that the model sees.
 ///
 /// See the example of [`Tool`].
 #[derive(Clone, Debug, PartialEq)]
@@ -67,16 +67,16 @@ pub struct ToolContext {
     pub agent: String,
     /// Nesting depth of that run; the root is 0.
     pub depth: u32,
-    /// Cancelled with [`Urgency::Now`](endstop_runtime::cancel::Urgency::Now) when what is in flight is to be cut.
+    /// Cancelled with [`Urgency::Now`](endstop_runtime::cancel::Urgency::Now) when calls in flight must be aborted.
     pub cancel: CancelToken,
     /// The loop's own record of the calling run; a sub-agent's run begins below it.
     pub(crate) caller: Option<Arc<dyn Any + Send + Sync>>,
-    /// What the call has cost so far, if the tool has said it.
+    /// The cost of the call so far, if the tool has reported it.
     pub(crate) cost: CostReport,
 }
 
 impl ToolContext {
-    /// A context outside every run, to call a tool from a test or a program of one's own.
+    /// A context outside every run, to call a tool from a test or from your own program.
     #[must_use]
     pub fn detached() -> Self {
         Self {
@@ -131,7 +131,7 @@ impl ToolContext {
 /// # }
 /// ```
 pub trait Tool: Send + Sync {
-    /// What the model is told.
+    /// The description that the model sees.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs one call, whose arguments fit the schema.
@@ -143,8 +143,8 @@ pub trait Tool: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// When the run is cut, or the tool's time is over, the future is dropped, unless
-    /// [`Tool::can_abort`] is false.
+    /// When the run is aborted, or the tool's time is over, the future is dropped, unless [`Tool::can_abort`] is
+    /// `false`.
     fn call(
         self: Arc<Self>,
         call: ToolCall,
@@ -156,28 +156,28 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Whether dropping the future ends what the call does. A tool for which this is false runs as a task
-    /// of its own and is reported as still running when the run does not wait for it.
+    /// Whether dropping the future ends the work of the call. A tool for which this is `false` runs as a separate
+    /// task and is reported as still running when the run does not wait for it.
     fn can_abort(&self) -> bool {
         true
     }
 
-    /// The most that one call can cost, beside the tokens of the model: what a search service, an image model or a paid
-    /// API charges. Before the call begins, this amount is reserved in the budgets of the run and its ancestors. If it does
-    /// not fit, the call is refused and the run stops with `cost_limit`. The call is charged what it reports
-    /// ([`ToolOutput::with_cost`]), and this amount if it reports nothing. `None`: it costs nothing, or only what it
-    /// reports.
+    /// The most that one call can cost, in addition to the tokens of the model: the charge of a search service, an
+    /// image model or a paid API. Before the call begins, this amount is reserved in the budgets of the run and its
+    /// ancestors. If it does not fit, the call is refused and the run stops with `cost_limit`. The call is charged
+    /// the cost it reports ([`ToolOutput::with_cost`]), and this amount if it reports nothing. `None`: it costs
+    /// nothing, or only the cost it reports.
     fn cost_at_most(&self) -> Option<Money> {
         None
     }
 
-    /// Whether the call begins a run of its own, which draws on this run's ledger.
+    /// Whether the call begins a child run, which draws on this run's ledger.
     fn is_agent(&self) -> bool {
         false
     }
 }
 
-/// What a tool call brought.
+/// The result of a tool call.
 ///
 /// ```
 /// use endstop::tool::ToolOutput;
@@ -195,7 +195,8 @@ pub struct ToolOutput {
     pub handoff: Option<Handoff>,
     /// The call counts as failed, and the model reads the text as it is. An error of the tool is shortened.
     pub is_failed: bool,
-    /// What the call cost, beside the tokens of the model; `None`: what the tool declares ([`Tool::cost_at_most`]).
+    /// The cost of the call, without the tokens of the model; `None`: the cost that the tool declares
+    /// ([`Tool::cost_at_most`]).
     pub cost: Option<Money>,
 }
 
@@ -212,7 +213,7 @@ pub struct ToolOutput {
 pub struct Handoff {
     /// Its name.
     pub to: String,
-    /// What it is told.
+    /// The first message to the next agent.
     pub message: String,
 }
 
@@ -229,7 +230,8 @@ impl ToolOutput {
         self
     }
 
-    /// Reports what the call cost, beside the tokens of the model. More than the tool declares is charged in full.
+    /// Reports the cost of the call, without the tokens of the model. A cost above the declared one is charged in
+    /// full.
     #[must_use]
     pub const fn with_cost(mut self, cost: Money) -> Self {
         self.cost = Some(cost);

@@ -53,7 +53,7 @@ fn a_name_without_a_model_says_what_a_name_is() {
 #[test]
 fn every_provider_says_what_it_is_and_where() {
     for row in PROVIDERS {
-        assert!(!row.about.is_empty() && row.server.ends_with('/'), "{}", row.name);
+        assert!(!row.about.is_empty() && row.server().ends_with('/'), "{}", row.name);
     }
 }
 

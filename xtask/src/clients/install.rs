@@ -47,6 +47,12 @@ pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
     Ok(Installed { interpreter, programs: directory.clone(), directory })
 }
 
+/// Removes what was installed of a group.
+pub(super) fn remove(root: &Path, group: &str) {
+    // A leftover costs room and nothing else.
+    let _ = fs::remove_dir_all(root.join("target/clients").join(group));
+}
+
 /// The version that a package is pinned to.
 ///
 /// # Errors
@@ -107,7 +113,7 @@ fn copy_programs(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn succeed(name: &str, command: &mut Command) -> Result<(), String> {
+pub(super) fn succeed(name: &str, command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start `{name}`: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}")) }
 }

@@ -1,29 +1,33 @@
 //! Agent programs as people install them, under `endstop run --steps 3 --upstream sim -- CMD`.
 //!
 //! They have no key and no login, and each has its own home directory. Each has to end without help, after exactly three
-//! calls, with the reason on the screen.
+//! calls, with the reason on the screen and no other connection to a model provider. `endstop doctor` is asked before
+//! what would happen, and has to be right.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::doctor::Diagnosis;
 use super::install::{self, Installed, version};
-use super::run::{self, Counts, STEPS, STOP_WORD, STOPPED};
+use super::run::{self, Connections, Counts, STEPS, STOP_WORD, STOPPED};
 
-/// One program.
+/// One program, and how it is called.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// How it is called, here and on its command line.
+    /// How it is called here.
     pub(super) name: &'static str,
+    /// The directory of its packages, and the file that has them: `program-GROUP`.
+    group: &'static str,
     /// The package that it is installed from.
-    pub(super) package: &'static str,
+    package: &'static str,
     /// Where its executable is below the directory of its packages. `PLATFORM` stands for `linux-x64` and similar names.
     directory: &'static str,
-    /// Its arguments.
-    arguments: &'static [&'static str],
-    /// How its calls come to the gateway: `variables` or `adapter`.
-    way: &'static str,
+    /// Its name on its command line, and its arguments before the task.
+    command: &'static [&'static str],
+    /// How its calls come to the gateway.
+    way: Way,
     /// The API that it speaks.
     api: &'static str,
     /// Variables that it needs for a start without a network.
@@ -32,169 +36,222 @@ pub(super) struct Program {
     stops: u64,
     /// Whether the text of the stop is in its output.
     shows_reason: bool,
+    /// Whether it also opens connections to its provider that are no model calls. They are refused.
+    calls_home: bool,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
+}
+
+/// How the calls of a program come to the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// By the variables that every command gets.
+    #[default]
+    Variables,
+    /// By what `endstop run` adds for it.
+    Adapter,
+    /// With `--intercept`, and not without it.
+    Intercept,
+}
+
+impl Way {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Variables => "variables",
+            Self::Adapter => "adapter",
+            Self::Intercept => "intercept",
+        }
+    }
 }
 
 /// Of programs written in Python.
 const VENV: &str = "bin";
 const BIN: &str = "node_modules/.bin";
 const PROMPT: &str = "Count forever.";
+/// Exit code of `endstop run` if it does not start a command.
+const NOT_STARTED: i32 = 125;
+
+/// What most programs have.
+const PROGRAM: Program = Program {
+    name: "",
+    group: "",
+    package: "",
+    directory: BIN,
+    command: &[],
+    way: Way::Variables,
+    api: "chat",
+    variables: &[],
+    stops: 1,
+    shows_reason: true,
+    calls_home: false,
+    is_in_ci: false,
+};
+const CODEX: Program = Program {
+    name: "codex",
+    group: "codex",
+    package: "@openai/codex",
+    command: &["codex", "exec", "--skip-git-repo-check"],
+    way: Way::Adapter,
+    api: "responses",
+    // It asks chatgpt.com for its plugins.
+    calls_home: true,
+    is_in_ci: true,
+    ..PROGRAM
+};
+const CLAUDE: Program = Program {
+    name: "claude",
+    group: "claude",
+    package: "@anthropic-ai/claude-code",
+    directory: "node_modules/@anthropic-ai/claude-code-PLATFORM",
+    command: &["claude", "--print"],
+    api: "messages",
+    variables: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
+    ..PROGRAM
+};
+const OPENCODE: Program = Program {
+    name: "opencode",
+    group: "opencode",
+    package: "opencode-ai",
+    directory: "node_modules/opencode-PLATFORM/bin",
+    command: &["opencode", "run"],
+    api: "messages",
+    ..PROGRAM
+};
+const PI: Program = Program {
+    name: "pi",
+    group: "pi",
+    package: "@mariozechner/pi-coding-agent",
+    command: &["pi", "--print"],
+    way: Way::Adapter,
+    api: "messages",
+    ..PROGRAM
+};
+const LLM: Program = Program {
+    name: "llm",
+    group: "llm",
+    package: "llm",
+    directory: VENV,
+    command: &["llm", "-m", "gpt-4o", "--tool", "llm_version", "--chain-limit", "0"],
+    ..PROGRAM
+};
+const LLM_GEMINI: Program = Program {
+    name: "llm-gemini",
+    group: "llm-gemini",
+    package: "llm-gemini",
+    command: &["llm", "-m", "gemini-2.5-flash", "--tool", "llm_version", "--chain-limit", "0"],
+    way: Way::Intercept,
+    api: "gemini",
+    variables: &[("LLM_GEMINI_KEY", "endstop-sim")],
+    ..LLM
+};
 
 /// Every program that can be installed.
 pub(super) const PROGRAMS: &[Program] = &[
-    Program {
-        name: "codex",
-        package: "@openai/codex",
-        directory: BIN,
-        arguments: &["exec", "--skip-git-repo-check", PROMPT],
-        way: "adapter",
-        api: "responses",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: true,
-    },
+    CODEX,
     Program {
         name: "gemini",
+        group: "gemini",
         package: "@google/gemini-cli",
-        directory: BIN,
-        arguments: &["--skip-trust", "--yolo", "--prompt", PROMPT],
-        way: "adapter",
+        command: &["gemini", "--skip-trust", "--yolo", "--prompt"],
+        way: Way::Adapter,
         api: "gemini",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
         is_in_ci: true,
+        ..PROGRAM
+    },
+    CLAUDE,
+    OPENCODE,
+    Program {
+        name: "opencode (OpenAI)",
+        command: &["opencode", "run", "--model", "openai/gpt-4o"],
+        api: "responses",
+        ..OPENCODE
     },
     Program {
-        name: "claude",
-        package: "@anthropic-ai/claude-code",
-        directory: "node_modules/@anthropic-ai/claude-code-PLATFORM",
-        arguments: &["--print", PROMPT],
-        way: "variables",
-        api: "messages",
-        variables: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
-    },
-    Program {
-        name: "opencode",
-        package: "opencode-ai",
-        directory: "node_modules/opencode-PLATFORM/bin",
-        arguments: &["run", PROMPT],
-        way: "variables",
-        api: "messages",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
-    },
-    Program {
-        name: "opencode",
-        package: "opencode-ai",
-        directory: "node_modules/opencode-PLATFORM/bin",
-        arguments: &["run", "--model", "google/gemini-2.5-pro", PROMPT],
-        way: "adapter",
+        name: "opencode (Google)",
+        command: &["opencode", "run", "--model", "google/gemini-2.5-pro"],
+        way: Way::Adapter,
         api: "gemini",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        ..OPENCODE
     },
     Program {
         name: "qwen",
+        group: "qwen",
         package: "@qwen-code/qwen-code",
-        directory: BIN,
-        arguments: &["--yolo", PROMPT],
-        way: "adapter",
-        api: "chat",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        command: &["qwen", "--yolo"],
+        way: Way::Adapter,
+        ..PROGRAM
     },
+    PI,
     Program {
-        name: "pi",
-        package: "@mariozechner/pi-coding-agent",
-        directory: BIN,
-        arguments: &["--print", PROMPT],
-        way: "adapter",
-        api: "messages",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        name: "pi (OpenAI)",
+        command: &["pi", "--print", "--provider", "openai", "--model", "gpt-4o"],
+        api: "responses",
+        ..PI
     },
     Program {
         name: "cline",
+        group: "cline",
         package: "cline",
-        directory: BIN,
-        arguments: &["--json", PROMPT],
-        way: "adapter",
+        command: &["cline", "--json"],
+        way: Way::Adapter,
         api: "messages",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        ..PROGRAM
     },
     Program {
         name: "copilot",
+        group: "copilot",
         package: "@github/copilot",
-        directory: BIN,
-        arguments: &["--allow-all-tools", "--prompt", PROMPT],
-        way: "adapter",
-        api: "chat",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        command: &["copilot", "--allow-all-tools", "--prompt"],
+        way: Way::Adapter,
+        ..PROGRAM
     },
     Program {
         name: "cn",
+        group: "cn",
         package: "@continuedev/cli",
-        directory: BIN,
-        arguments: &["--auto", "--print", PROMPT],
-        way: "adapter",
+        command: &["cn", "--auto", "--print"],
+        way: Way::Adapter,
         api: "messages",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        ..PROGRAM
     },
+    LLM,
     Program {
-        name: "llm",
-        package: "llm",
-        directory: VENV,
-        arguments: &["-m", "gpt-4o", "--tool", "llm_version", "--chain-limit", "0", PROMPT],
-        way: "variables",
-        api: "chat",
-        variables: &[],
-        stops: 1,
-        shows_reason: true,
-        is_in_ci: false,
+        name: "llm --no-stream",
+        command: &[
+            "llm",
+            "-m",
+            "gpt-4o",
+            "--no-stream",
+            "--tool",
+            "llm_version",
+            "--chain-limit",
+            "0",
+        ],
+        ..LLM
     },
+    LLM_GEMINI,
     Program {
         name: "mini",
+        group: "mini",
         package: "mini-swe-agent",
         directory: VENV,
-        arguments: &["--yolo", "--exit-immediately", "-m", "openai/gpt-4o", "-t", PROMPT],
-        way: "variables",
-        api: "chat",
+        command: &["mini", "--yolo", "--exit-immediately", "-m", "openai/gpt-4o", "-t"],
         // It knows no price of the model that a stop response names.
         variables: &[("MSWEA_CONFIGURED", "true"), ("MSWEA_COST_TRACKING", "ignore_errors")],
         // It asks again where an answer has no command in it, three times.
         stops: 3,
         shows_reason: false,
-        is_in_ci: false,
+        ..PROGRAM
     },
 ];
 
 /// Programs that this task cannot install, and why.
 const NOT_HAD: &[(&str, &str)] = &[
+    ("codebuff", "not run: its npm package downloads the program by a script"),
     ("crush", "not run: its npm package downloads the program by a script"),
     ("goose", "not run: it is not installed from npm or PyPI"),
+    ("letta", "not run: one of its packages is missing from npm"),
+    ("openhands", "not run: it needs Python 3.12"),
 ];
 
 /// How a run of a program ended.
@@ -204,62 +261,118 @@ pub(super) struct ProgramRun {
     version: String,
     way: &'static str,
     api: &'static str,
+    doctor: Diagnosis,
     counts: Counts,
+    connections: Connections,
     code: Option<i32>,
     seconds: u64,
     says_why: bool,
     shows_reason: bool,
+    calls_home: bool,
     /// The fault of the run.
     pub(super) fault: Option<String>,
     /// The end of its output.
     pub(super) output: String,
 }
 
-/// Installs and runs a program.
+impl Program {
+    /// The group of its packages.
+    pub(super) fn packages(&self) -> String {
+        format!("program-{}", self.group)
+    }
+}
+
+/// Installs and runs a program, after doctor was asked what would happen.
 pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun {
-    let group = format!("program-{}", program.name);
+    let group = program.packages();
     let mut ended = ProgramRun {
         name: program.name,
         version: version(root, &group, program.package).unwrap_or_default(),
-        way: program.way,
+        way: program.way.name(),
         api: program.api,
         shows_reason: program.shows_reason,
+        calls_home: program.calls_home,
         ..ProgramRun::default()
     };
     let started = install::install(root, &group).and_then(|place| {
-        let command = command(root, endstop, program, &place)?;
-        start(command, &mut ended)
+        let commands = Commands { root, endstop, program, place: &place };
+        ended.doctor = Diagnosis::of(&mut commands.doctor()?)?;
+        start(commands.run()?, &mut ended)?;
+        if program.way == Way::Intercept { is_refused_otherwise(&commands) } else { Ok(()) }
     });
-    ended.fault = started.err().or_else(|| fault(&ended, program.stops));
+    let fault = started.err().or_else(|| fault(&ended, program.stops));
+    let disagrees = ended.doctor.fault(ended.way, ended.counts.calls == Some(STEPS));
+    ended.fault = fault.or(disagrees);
     ended
 }
 
-/// The command, and the file of its summary.
-fn command(
-    root: &Path,
-    endstop: &Path,
-    program: &Program,
-    place: &Installed,
-) -> Result<(Command, PathBuf), String> {
-    let home = root.join("target/clients/homes").join(program.name);
-    let failed = |error| format!("`{}`: {error}", home.display());
-    // An earlier run may have left a login or a setting.
-    let _ = fs::remove_dir_all(&home);
-    fs::create_dir_all(home.join("work")).map_err(failed)?;
-    let platform = format!("{}-{}", system(), machine());
-    let executables = place.directory.join(program.directory.replace("PLATFORM", &platform));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([executables].into_iter().chain(std::env::split_paths(&path)))
-        .map_err(|error| error.to_string())?;
-    let summary = home.join("summary.json");
-    let mut command = Command::new(endstop);
-    command.env_clear().env("PATH", path).env("HOME", &home).env("TERM", "dumb");
-    // They would take the project for their user's, and read its notes.
-    command.env("GIT_CEILING_DIRECTORIES", root.join("target/clients/homes"));
-    command.envs(program.variables.iter().copied()).current_dir(home.join("work"));
-    command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
-    command.arg("--json-file").arg(&summary).arg("--").arg(program.name).args(program.arguments);
-    Ok((command, summary))
+/// What only interception limits is not started without it.
+fn is_refused_otherwise(commands: &Commands<'_>) -> Result<(), String> {
+    let (mut command, _) = commands.under_run(&[])?;
+    let (status, _, errors) = run::finished(&mut command)?;
+    let code = status.and_then(|status| status.code());
+    match code == Some(NOT_STARTED) && errors.contains("--intercept") {
+        true => Ok(()),
+        false => Err(format!("without --intercept it ends with {code:?}: {}", run::tail(&errors))),
+    }
+}
+
+/// The commands around a program.
+struct Commands<'a> {
+    root: &'a Path,
+    endstop: &'a Path,
+    program: &'a Program,
+    place: &'a Installed,
+}
+
+impl Commands<'_> {
+    /// `endstop` in the program's own home, which is new.
+    fn endstop(&self) -> Result<(Command, PathBuf), String> {
+        let homes = self.root.join("target/clients/homes");
+        let home = homes.join(self.program.group);
+        let failed = |error| format!("`{}`: {error}", home.display());
+        // An earlier run may have left a login or a setting.
+        let _ = fs::remove_dir_all(&home);
+        fs::create_dir_all(home.join("work")).map_err(failed)?;
+        let platform = format!("{}-{}", system(), machine());
+        let executables = self.program.directory.replace("PLATFORM", &platform);
+        let executables = self.place.directory.join(executables);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path =
+            std::env::join_paths([executables].into_iter().chain(std::env::split_paths(&path)))
+                .map_err(|error| error.to_string())?;
+        let mut command = Command::new(self.endstop);
+        command.env_clear().env("PATH", path).env("HOME", &home).env("TERM", "dumb");
+        // They would take the project for their user's, and read its notes.
+        command.env("GIT_CEILING_DIRECTORIES", homes);
+        command.envs(self.program.variables.iter().copied()).current_dir(home.join("work"));
+        Ok((command, home))
+    }
+
+    fn doctor(&self) -> Result<Command, String> {
+        let (mut command, _) = self.endstop()?;
+        command.args(["doctor", "--json", "--upstream", "sim", "--"]);
+        command.args(self.program.command).arg(PROMPT);
+        Ok(command)
+    }
+
+    /// The command, and the file of its summary.
+    fn run(&self) -> Result<(Command, PathBuf), String> {
+        let flags: &[&str] = match self.program.way {
+            Way::Variables | Way::Adapter => &[],
+            Way::Intercept => &["--intercept"],
+        };
+        self.under_run(flags)
+    }
+
+    fn under_run(&self, flags: &[&str]) -> Result<(Command, PathBuf), String> {
+        let (mut command, home) = self.endstop()?;
+        let summary = home.join("summary.json");
+        command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
+        command.args(flags).arg("--json-file").arg(&summary).arg("--");
+        command.args(self.program.command).arg(PROMPT);
+        Ok((command, summary))
+    }
 }
 
 const fn system() -> &'static str {
@@ -276,6 +389,7 @@ fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> 
     ended.seconds = begun.elapsed().as_secs();
     ended.code = status.and_then(|status| status.code());
     ended.counts = Counts::read(&summary);
+    ended.connections = Connections::read(&summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end in time".to_owned())
@@ -289,6 +403,11 @@ fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     }
     if stop_responses != Some(stops) {
         return Some(format!("{stop_responses:?} requests got the stop, not {stops}"));
+    }
+    let Connections { refused, direct, untrusted, .. } = ended.connections;
+    let bypassing = if ended.calls_home { direct } else { direct + refused } + untrusted;
+    if bypassing > 0 {
+        return Some(format!("{bypassing} connections to providers bypassed the gateway"));
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
@@ -309,8 +428,8 @@ pub(super) fn line(ended: &ProgramRun) -> String {
 /// The table.
 pub(super) fn page(rows: &[ProgramRun]) -> String {
     let mut text = "\
-| program | version | way in | interface | calls upstream | stop responses | exit code | how it ended |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| program | version | way in | doctor | interface | calls upstream | stop responses | connections refused | exit code | how it ended |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 "
     .to_owned();
     for row in rows {
@@ -321,15 +440,22 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
             None => format!("by itself, in {} s; it does not show the reason", row.seconds),
             Some(fault) => fault.replace('|', "/"),
         };
-        let ProgramRun { name, version, way, api, .. } = row;
+        let ProgramRun { name, version, way, api, doctor, connections, .. } = row;
+        let (doctor, refused) = (doctor.in_words(), connections.refused);
         text.push_str(&format!(
-            "| {name} | {version} | {way} | {api} | {calls} | {stops} | {code} | {how} |\n"
+            "| {name} | {version} | {way} | {doctor} | {api} | {calls} | {stops} | {refused} | {code} | {how} |\n"
         ));
     }
     for (name, why) in NOT_HAD {
-        text.push_str(&format!("| {name} | - | not yet | - | - | - | - | {why} |\n"));
+        text.push_str(&format!("| {name} | - | not yet | - | - | - | - | - | - | {why} |\n"));
     }
     text
+}
+
+/// The names of all rows, in their order.
+pub(super) fn names() -> Vec<&'static str> {
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    programs.chain(NOT_HAD.iter().map(|(name, _)| *name)).collect()
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub(super) struct Ended {
     pub(super) api: &'static str,
     pub(super) is_stream: bool,
     pub(super) counts: Counts,
+    pub(super) connections: Connections,
     /// Exit code of `endstop run`.
     pub(super) code: Option<i32>,
     /// The client's last line.
@@ -68,6 +69,37 @@ impl Counts {
     }
 }
 
+/// Connections to hosts of model providers that came to the proxy of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Connections {
+    /// Those that were refused.
+    pub(super) refused: u64,
+    /// Those that bypassed the gateway.
+    pub(super) direct: u64,
+    /// Those that the gateway answered.
+    pub(super) intercepted: u64,
+    /// Those that the client ended, because it does not trust the certificate.
+    pub(super) untrusted: u64,
+}
+
+impl Connections {
+    /// Reads the file of `--json-file`.
+    pub(super) fn read(summary: &Path) -> Self {
+        let text = fs::read(summary).unwrap_or_default();
+        let summary: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let count = |kind: &str| {
+            let hosts = summary.pointer(&format!("/guard/{kind}")).and_then(Value::as_object);
+            hosts.into_iter().flat_map(|hosts| hosts.values()).filter_map(Value::as_u64).sum()
+        };
+        Self {
+            refused: count("refused"),
+            direct: count("direct"),
+            intercepted: count("intercepted"),
+            untrusted: count("untrusted"),
+        }
+    }
+}
+
 /// What a client says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientResult {
@@ -95,7 +127,9 @@ pub(super) fn all(
             is_stream,
             ..Ended::default()
         };
-        ended.fault = match one(root, endstop, place, client, &mut ended) {
+        let mut command = Command::new(&place.interpreter);
+        command.arg(place.programs.join(client.program)).args(["--api", api]);
+        ended.fault = match one(root, endstop, &[], &command, &mut ended) {
             Ok(()) => fault(&ended, client.loops),
             Err(why) => Some(why),
         };
@@ -103,19 +137,20 @@ pub(super) fn all(
     })
 }
 
-fn one(
+/// Runs a command under `endstop run` with these flags.
+pub(super) fn one(
     root: &Path,
     endstop: &Path,
-    place: &Installed,
-    client: &Client,
+    flags: &[&str],
+    started: &Command,
     ended: &mut Ended,
 ) -> Result<(), String> {
     let report = root.join("target/clients/report.json");
     let _ = fs::remove_file(&report);
     let mut command = Command::new(endstop);
     command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
-    command.arg("--json-file").arg(&report).arg("--").arg(&place.interpreter);
-    command.arg(place.programs.join(client.program)).args(["--api", ended.api]);
+    command.args(flags).arg("--json-file").arg(&report).arg("--").arg(started.get_program());
+    command.args(started.get_args());
     if ended.is_stream {
         command.arg("--stream");
     }
@@ -124,6 +159,7 @@ fn one(
     ended.code = status.and_then(|status| status.code());
     ended.result = client_result(&output);
     ended.counts = Counts::read(&report);
+    ended.connections = Connections::read(&report);
     match status {
         Some(_) => Ok(()),
         None => Err(format!("it did not end within {} s", PATIENCE.as_secs())),
@@ -131,7 +167,7 @@ fn one(
 }
 
 /// What is wrong with how a run of so many loops ended.
-fn fault(ended: &Ended, loops: u64) -> Option<String> {
+pub(super) fn fault(ended: &Ended, loops: u64) -> Option<String> {
     let Some(result) = &ended.result else {
         return Some("the client did not come to its own end".to_owned());
     };
@@ -144,6 +180,10 @@ fn fault(ended: &Ended, loops: u64) -> Option<String> {
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
+    }
+    let Connections { refused, direct, .. } = ended.connections;
+    if refused + direct > 0 {
+        return Some(format!("{refused} connections to providers were refused, {direct} passed"));
     }
     if let Some(raised) = &result.raised {
         return Some(format!("the client raised `{raised}`: {}", result.text));

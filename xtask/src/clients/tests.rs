@@ -25,8 +25,8 @@ fn a_change_is_tried_on_the_sdks_and_four_frameworks_and_all_on_demand() {
 fn clients_are_chosen_by_name() {
     assert_eq!(names(&["vercel-ai"]), ["vercel-ai"]);
     assert!(chosen(&["nobody"]).unwrap_err().contains("crewai"));
-    assert!(chosen(&["--write"]).is_err());
-    assert!(chosen(&["--all", "--write"]).is_ok());
+    let chosen = chosen(&["--write", "--sweep", "agno"]).unwrap();
+    assert!(chosen.is_written && chosen.is_swept);
 }
 
 #[test]
@@ -42,6 +42,21 @@ fn codex_and_gemini_are_run_for_each_change_and_all_programs_on_demand() {
     assert_eq!(programs(&["pi"]), ["pi"]);
     assert_eq!(programs(&["openai"]), [""; 0]);
     assert!(names(&["--programs"]).is_empty());
+    assert!(names(&["--intercept"]).is_empty() && programs(&["--intercept"]).is_empty());
+}
+
+#[test]
+fn http_clients_are_run_on_demand() {
+    let http = |words: &[&str]| {
+        let chosen = chosen(words).unwrap();
+        HTTP_CLIENTS.iter().filter(|client| chosen.has_http(client)).count()
+    };
+    assert_eq!(http(&[]) + http(&["--programs"]), 0);
+    assert_eq!(
+        (http(&["--all"]), http(&["--intercept"])),
+        (HTTP_CLIENTS.len(), HTTP_CLIENTS.len())
+    );
+    assert_eq!(http(&["fetch (Node)"]), 1);
 }
 
 #[test]

@@ -54,7 +54,7 @@ const RULES: &[(&str, Check)] = &[
     ("a long reader has a reason", |p| Ok(sizes::check_readers(p.tree))),
     ("crates depend on each other one way", |p| Ok(directions::check_directions(p.tree))),
     ("the library brings at most 70 crates", |p| directions::check_weight(p.tree)),
-    ("directories use each other one way", |p| Ok(circles::check(p.modules))),
+    ("modules use each other one way", |p| Ok(circles::check(p.modules))),
     ("names of types are unique in a crate", |p| Ok(names::check(p.modules))),
     ("libraries fail with types", |p| Ok(errors::check_errors(p.modules))),
     ("limits stand together", |p| Ok(errors::check_limits(p.modules))),

@@ -27,7 +27,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if let Some((name, title)) = PLATFORMS.into_iter().find(|(name, _)| is_on(name)) {
         adaptation.account = Account::Login(title);
         adaptation.goes_elsewhere(
-            format!("claude uses {title} ({name}), whose calls do not come to the gateway"),
+            format!("claude uses {title} ({name}), whose calls bypass the gateway"),
             format!("unset {name} and set ANTHROPIC_API_KEY"),
         );
         return;

@@ -34,7 +34,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         let id = wanted.as_deref().unwrap_or("cline");
         adaptation.account = Account::Login("provider of Cline");
         adaptation.goes_elsewhere(
-            format!("cline uses its provider `{id}`, whose calls do not come to the gateway"),
+            format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
             "choose anthropic or openai-native with `cline auth`, or pass --no-adapter to run it as it is",
         );
         return;

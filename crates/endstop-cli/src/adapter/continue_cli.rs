@@ -19,7 +19,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let has_own = own.is_some_and(|own| situation.read(&own).is_some());
     if has_own || situation.has_option(&["--config", "--agent", "--model"]) {
         adaptation.goes_elsewhere(
-            "cn uses its own configuration, whose calls do not come to the gateway",
+            "cn uses its own configuration, whose calls bypass the gateway",
             "give its models the `apiBase` of `endstop serve`, or pass --no-adapter to run it as it is",
         );
         return;
@@ -29,7 +29,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let row = row.or_else(|| PROVIDERS.first().filter(|_| situation.is_sim));
     let Some((provider, variable, model, version)) = row else {
         adaptation.goes_elsewhere(
-            "cn uses a login of Continue, whose calls do not come to the gateway",
+            "cn uses a login of Continue, whose calls bypass the gateway",
             "set ANTHROPIC_API_KEY or OPENAI_API_KEY",
         );
         return;

@@ -18,7 +18,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if is_vertex {
         adaptation.account = Account::Login("Vertex AI");
         adaptation.goes_elsewhere(
-            "gemini uses Vertex AI (GOOGLE_GENAI_USE_VERTEXAI, or its settings), whose calls do not come to the gateway",
+            "gemini uses Vertex AI (GOOGLE_GENAI_USE_VERTEXAI, or its settings), whose calls bypass the gateway",
             "unset GOOGLE_GENAI_USE_VERTEXAI, set GEMINI_API_KEY, and choose `Use Gemini API Key` by /auth",
         );
         return;
@@ -26,7 +26,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if (!chosen.is_empty() && chosen != KEY_LOGIN) || situation.is_on("GOOGLE_GENAI_USE_GCA") {
         adaptation.account = Account::Login("Google");
         adaptation.goes_elsewhere(
-            "gemini uses a Google login, whose calls do not come to the gateway",
+            "gemini uses a Google login, whose calls bypass the gateway",
             "set GEMINI_API_KEY, and choose `Use Gemini API Key` by /auth",
         );
         return;

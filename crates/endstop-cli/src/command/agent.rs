@@ -2,7 +2,7 @@
 
 mod approve;
 mod end;
-mod keep;
+pub(super) mod keep;
 mod model;
 mod record;
 mod setup;
@@ -23,11 +23,12 @@ use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use super::control_files::{ControlFiles, OutsideAct};
-use super::limits::{self, usd};
+use super::limits::{self, in_words, usd};
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
+use crate::webhook::Hook;
 use approve::AskTerminal;
 use record::Record;
 use setup::Setup;
@@ -43,80 +44,100 @@ Examples:
   endstop agent --runs
   endstop agent --resume last --approve=5.00
 
-The answer goes to standard output, everything else to standard error. All limits hold together:
+The answer goes to standard output, everything else to standard error. All limits apply together:
 those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
-limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
-in flight, a second one cuts that, a third ends the process. --resume continues such a run, and
-one whose limit was raised, with its counters.
+limits apply too, unless --policy or --stop replaces them. The first Ctrl-C stops the run after
+the calls in flight, the second aborts them, the third ends the process. --resume continues a
+run that was stopped so, or whose limit was raised, with its counters.
 
-A cost limit needs a price. Under the default limits a model without one goes on, with a
-warning; under others its call stops the run, unless --unpriced says something else.
+A cost limit needs a price. Under the default limits a model without one continues, with a
+warning; under others its call stops the run, unless --unpriced says otherwise.
 
 Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
-tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
-`replay:FILE` gives the answers of a recorded run.
+tools forever, `scripted:fail` refuses. `@MODEL` after one of them sets its price to that of MODEL.
+`replay:FILE` repeats the responses of a recorded run.
 
 Exit codes: 0 completed, 124 stopped or paused by a rule, 130 interrupted or killed, 1 failed,
-2 wrong arguments or unusable input.";
+2 invalid arguments or unusable input.";
 
 /// Arguments of `endstop agent`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct AgentArgs {
-    /// What to do; `-` reads it from standard input
+    /// The task; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// The model: `provider/model`, `scripted` or `replay:FILE` (docs/models.md)
+    /// The model, such as `anthropic/claude-sonnet-4-5`
+    ///
+    /// `provider/model`, `scripted`, or `replay:FILE`. docs/models.md lists them.
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     limits: limits::Limits,
-    /// Tools, with commas between them: read, list, search, write, bash; `bash` is not confined, and has the
-    /// environment of this command, API keys in it included
+    /// Tools: read, list, search, write, bash
+    ///
+    /// With commas between them. `bash` is not confined, and has the environment of this command, API keys included.
     #[arg(long, value_name = "TOOLS", value_parser = builtins)]
     tools: Option<Builtins>,
-    /// The directory that the tools for files do not leave, and in which `bash` begins [default: .]
+    /// Directory of the tools [default: .]
+    ///
+    /// The file tools do not leave it, and `bash` begins in it.
     #[arg(long = "folder", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Let the agent give tasks to agents like itself, within the same limits
+    /// Let the agent start sub-agents
+    ///
+    /// They are agents like itself, within the same limits.
     #[arg(long)]
     sub_agents: bool,
-    /// With --sub-agents: how deep they may nest [default: 2]
+    /// With --sub-agents: nesting depth [default: 2]
     #[arg(long, value_name = "N", requires = "sub_agents", value_parser = clap::value_parser!(u8).range(1..=8))]
     depth: Option<u8>,
-    /// Let parallel sub-agents wait for each other if their output caps do not fit together, instead of lowering the caps
+    /// Make parallel sub-agents wait, not smaller
+    ///
+    /// Parallel sub-agents whose output caps do not fit together wait for each other. By default Endstop lowers the
+    /// caps.
     #[arg(long)]
     no_fair_shares: bool,
-    /// Instructions before the conversation
+    /// System instructions
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Go on with a stored run (`last` is the newest); without a value, list them
+    /// Resume a stored run; `last` is the newest
+    ///
+    /// Without a value, list them.
     #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// List the stored runs
     #[arg(long, conflicts_with = "resume")]
     runs: bool,
-    /// With --resume: approve what a pause rule asks, for good or, if it asks about money, up to an amount
+    /// With --resume: approve the pause, or up to USD
+    ///
+    /// Without a value the rule no longer pauses this run.
     #[arg(long, value_name = "USD", num_args = 0..=1, require_equals = true, default_missing_value = "", requires = "resume")]
     approve: Option<String>,
-    /// Where runs are kept [default: endstop/runs below $XDG_STATE_HOME or ~/.local/state]
+    /// Store runs in this directory
+    ///
+    /// [default: endstop/runs in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
     store: Option<PathBuf>,
-    /// Keep nothing; the run cannot be resumed
+    /// Store nothing; the run cannot be resumed
     #[arg(long, conflicts_with = "resume")]
     no_store: bool,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Write an Endstop trace of the whole run, for `endstop replay` and `endstop explain`
+    /// Write a trace for `endstop replay`
+    ///
+    /// `endstop explain` reads it too.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// A kill switch: while this file exists nothing begins, and what is in flight is aborted
+    /// Stop and abort everything while FILE exists
+    ///
+    /// A kill switch: while this file exists nothing begins, and calls in flight are aborted.
     #[arg(long, value_name = "FILE")]
     kill_file: Option<PathBuf>,
     #[command(flatten)]
     control: ControlFiles,
-    /// Print what happens, one line an event; twice: with the model's words
+    /// Print events; twice: with the model's text
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Print one JSON object instead of the answer
@@ -144,14 +165,14 @@ pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         if args.runs || args.resume.as_deref() == Some("") {
             return keep::list(args.store.as_deref(), args.json, out).await;
         }
         drive(args, out).await
     });
-    // Somebody may still be asked something on a thread of its own.
+    // A person may still be asked something on another thread.
     runtime.shutdown_background();
     result
 }
@@ -179,7 +200,12 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
     let is_nested = !model::is_offline(&setup.model);
-    if let Some(accounts) = args.limits.budgets(&setup.policy)?.open(is_nested)? {
+    let hook = Hook::open()?;
+    if let Some(observer) = hook.observer() {
+        builder = builder.shared_observer(observer);
+    }
+    let budgets = args.limits.budgets(&setup.policy)?;
+    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
     if let Some(store) = &store {
@@ -203,7 +229,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
-    let state = execute(&agent, state, &args.control).await.map_err(cannot_run)?;
+    let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
+    let state = execute(&agent, state, &args.control, live, epoch.as_deref()).await?;
+    hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();
     }
@@ -221,14 +249,21 @@ fn answered(state: &AgentState) -> usize {
     state.messages.iter().filter(is_response).count()
 }
 
-/// Drives the run to its end, or to a pause that is not resolved now.
+/// Drives the run until it ends, or to a pause that is not resolved now.
 async fn execute(
     agent: &AgentLoop,
     state: AgentState,
     control: &ControlFiles,
-) -> Result<AgentState, ExecuteError> {
-    let mut run = agent.iterate(state).await?;
+    (command, limits): (String, String),
+    epoch: Option<&KillEpoch>,
+) -> Result<AgentState, CliError> {
+    let mut run = agent.iterate(state).await.map_err(cannot_run)?;
     let handle = run.handle();
+    #[cfg(unix)]
+    let live = crate::live::LiveAgent::enter(&command, limits, &handle).await;
+    #[cfg(not(unix))]
+    drop((command, limits));
+    epoch.map_or(Ok(()), KillEpoch::check)?;
     let outside = control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
         OutsideAct::Resume { by } => drop(handle.resume(by)),
@@ -241,6 +276,10 @@ async fn execute(
         never = outside => match never {},
         () = driven => {}
     }
+    #[cfg(unix)]
+    if let Some(live) = live {
+        live.end().await;
+    }
     Ok(run.into_state())
 }
 
@@ -252,16 +291,16 @@ fn record(args: &AgentArgs, setup: &Setup) -> Result<Option<Record>, CliError> {
     Record::new(path, &sources, setup.table).map(Some)
 }
 
-/// Says that a first Ctrl-C was heard: the end may take as long as a model call.
+/// Reports that a first Ctrl-C was received: the end may take as long as a model call.
 async fn tell_of_interrupt(token: CancelToken) {
     token.cancelled().await;
     let is_ours = |source: Option<&str>| source == Some("interrupt");
     if token.signal().is_some_and(|signal| is_ours(signal.source.as_deref())) {
-        output::note("stopping after what is in flight; Ctrl-C again cuts it");
+        output::note("stopping after the calls in flight; Ctrl-C again aborts them");
     }
 }
 
-/// The prompt, which only a run that goes on may lack.
+/// The prompt, which only a resumed run may lack.
 fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliError> {
     let text = match given {
         Some("-") => {
@@ -328,7 +367,7 @@ fn build(
 
 fn delegate(agent: &AgentLoop) -> Arc<dyn endstop::tool::Tool> {
     agent.as_tool(
-        "Gives a task to another agent with the same tools. It knows nothing of this conversation, and what \
+        "Give a task to another agent with the same tools. It knows nothing of this conversation, and what \
          it spends counts in the limits of this run.",
     )
 }
@@ -351,7 +390,7 @@ impl Setup {
     }
 }
 
-/// A stored run as it goes on.
+/// A stored run as it resumes.
 async fn resumed(
     args: &AgentArgs,
     agent: &AgentLoop,
@@ -382,7 +421,7 @@ async fn resumed(
 fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentState, CliError> {
     let held = end::held(&state);
     if held.is_empty() {
-        output::warn("no pause rule holds this run up: there is nothing to approve");
+        output::warn("no pause rule pauses this run, so --approve has no effect");
         return Ok(state);
     }
     if approval.is_empty() {
@@ -397,7 +436,8 @@ fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentSta
     let rule = rules.find(|id| !limits::take_an_amount(&setup.policy, std::iter::once(*id)));
     let rule = rule.unwrap_or_default();
     let problem = format!("rule `{rule}` does not ask about money, so no amount can be approved");
-    Err(CliError::new(problem).with_hint("--approve without an amount lets the run go on past it"))
+    Err(CliError::new(problem)
+        .with_hint("pass --approve without an amount to let the run continue"))
 }
 
 fn cannot_run(error: ExecuteError) -> CliError {

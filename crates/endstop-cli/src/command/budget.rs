@@ -69,7 +69,7 @@ struct AdjustArgs {
     /// US dollars: `+1.50` adds to the spend, `-1.50` takes from it
     #[arg(value_name = "AMOUNT", allow_hyphen_values = true)]
     amount: String,
-    /// Why, for those who look later
+    /// The reason, for the record
     #[arg(long, value_name = "TEXT")]
     why: String,
     #[command(flatten)]

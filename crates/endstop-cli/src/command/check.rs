@@ -22,8 +22,8 @@ Examples:
   endstop check --stop 'steps >= 25 or cost >= $2.00'
   endstop check --stop 'MaxIters(25) | MaxUsd(2.00)' --json
 
-Exit code 1 means: the policy leaves a run unbounded, or money is its only bound and calls without a
-price count nothing.";
+Exit code 1: the policy leaves a run unbounded, or money is its only bound and calls without a price
+count nothing.";
 
 /// Arguments of `endstop check`.
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     Ok(ExitCode::from(meaning.code()))
 }
 
-/// Why the answer is no.
+/// The reasons why the check failed.
 fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<String> {
     let mut problems = Vec::new();
     let ignores = policy.unpriced() == OnUnpriced::Ignore;
@@ -66,7 +66,7 @@ fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<St
         let priced = Policy { on_unpriced: None, ..policy.clone() };
         if ignores && priced.bounds().cost.is_some() {
             problems.push(
-                "money is the only bound, and calls without a price count nothing: add a limit of steps, \
+                "money is the only bound, and calls without a price count nothing: add a limit on steps, \
                  tokens or time, or set on_unpriced = \"stop\""
                     .to_owned(),
             );
@@ -81,7 +81,7 @@ fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<St
     problems
 }
 
-/// What is worth knowing though the policy is accepted.
+/// Warnings about an accepted policy.
 fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
     let mut warnings = Vec::new();
     if policy.rules.is_empty() {

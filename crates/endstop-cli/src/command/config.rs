@@ -16,15 +16,16 @@ Examples:
   endstop config
   ENDSTOP_USD=2 endstop config --json
 
-A key of the file is an option: `usd = 2` at the top for every command with --usd, below `[run]` for `endstop run` \
-alone. Variables are the same in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes precedence over \
-variables, and these over the file. ENDSTOP_CONFIG names another file; empty, none is read.";
+A key of the file is an option: `usd = 2` at the top applies to every command with --usd, and under `[run]` to \
+`endstop run` alone. Variables have the same names in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes \
+precedence over variables, and variables over the file. ENDSTOP_CONFIG names another file; if it is empty, no file is \
+read.";
 
 /// Arguments of `endstop config`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ConfigArgs {
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

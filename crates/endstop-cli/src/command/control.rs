@@ -1,6 +1,7 @@
 //! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
 
 mod client;
+pub mod tail;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ Examples:
   endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
 
 It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
-`endstop approve`, `resume`, `cancel` and `kill` take a run's name or the beginning of it.";
+`endstop approve`, `resume`, `cancel` and `kill` take a run's name or its beginning.";
 
 const RESUME_HELP: &str = "\
 Examples:
@@ -48,10 +49,12 @@ fn more_steps(text: &str) -> Result<u64, String> {
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// Ask the control API of a gateway at this address, instead of the processes of this machine
+    /// Ask the control API at this address
+    ///
+    /// Instead of the processes of this machine.
     #[arg(long, value_name = "URL", requires = "token_env")]
     server: Option<String>,
-    /// With --server: the environment variable that holds its token
+    /// With --server: variable with its token
     #[arg(long, value_name = "VAR")]
     token_env: Option<String>,
 }
@@ -62,7 +65,7 @@ struct Where {
 pub struct PsArgs {
     #[command(flatten)]
     at: Where,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -92,15 +95,23 @@ pub struct ActArgs {
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(required_unless_present_any = ["all", "key", "budget"], conflicts_with_all = ["all", "key", "budget"])]
     run: Option<String>,
-    /// Stop every run of every live process, and let no other begin in these
+    /// Stop every run of every live process
+    ///
+    /// They start no further run.
     #[arg(long)]
     all: bool,
+    /// Stop every run of the key of this name, and admit no further one in the live processes
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
+    key: Option<String>,
+    /// The same for every run that draws on this budget
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    budget: Option<String>,
     /// The reason, for the run's trace
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
@@ -137,7 +148,9 @@ pub struct ApproveArgs {
     run: String,
     /// The pause rule; without it, every rule that is met
     rule: Option<String>,
-    /// Pause again at this many US dollars, if the rule compares money
+    /// Pause again at this many US dollars
+    ///
+    /// If the rule compares money.
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
     /// The reason, for the run's trace
@@ -181,7 +194,7 @@ impl Where {
             let variable = self.token_env.as_deref().unwrap_or_default();
             let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
             let token = token.ok_or_else(|| {
-                CliError::new(format!("the environment variable `{variable}` holds no token"))
+                CliError::new(format!("environment variable `{variable}` is empty or not set"))
             })?;
             return Ok(vec![Gateway::remote(url, token.trim())?]);
         }
@@ -245,14 +258,14 @@ impl Fleet {
             }
             several => {
                 let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` is the beginning of {} runs", several.len()))
+                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
                     .with_hint(format!("write more of it: {}", names.join(", "))))
             }
         }
     }
 }
 
-/// A text of a JSON value; empty if it is not there.
+/// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -333,7 +346,7 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
     })
 }
 
-/// What a run waits for: a pause from outside, or rules that pause it.
+/// The reason why a run waits: a pause from outside, or rules that pause it.
 fn waits_for(detail: &Value) -> Option<String> {
     if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
         let by = text(detail, "/pause/by");
@@ -380,7 +393,7 @@ fn act(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops a run; its calls in flight end by themselves.
+/// Stops a run; its calls in flight finish.
 ///
 /// # Errors
 /// If there is no such run.
@@ -393,12 +406,16 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// If there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let body = signed(args.why.as_deref());
+    let mut body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
     // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
-    let lock = if args.at.server.is_none() { lock_starts() } else { None };
+    let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
+    if let Value::Object(body) = &mut body {
+        body.insert("key".to_owned(), json!(args.key));
+        body.insert("budget".to_owned(), json!(args.budget));
+    }
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
         begin_epoch(lock, args.why.as_deref())?;
@@ -406,13 +423,13 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
-    // All at once: one that does not answer holds up no other.
+    // In parallel: one that does not answer blocks no other.
     let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
         let body = &body;
         let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
         let asked: Vec<_> = gateways.iter().map(ask).collect();
         let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("asking a gateway has failed")))
+            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
         };
         asked.into_iter().map(answer).collect()
     });
@@ -423,13 +440,15 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     for error in answers.into_iter().filter_map(Result::err) {
         output::warn(&error.message);
     }
+    let begun = begin_epoch(lock, args.why.as_deref());
     writeln!(
         out,
-        "killed {} in {}; no call is admitted there",
+        "killed {} in {}; no call {}is admitted there",
         output::counted(runs, "run"),
-        processes(stopped)
+        processes(stopped),
+        if args.all { "" } else { "of them " }
     )?;
-    begin_epoch(lock, args.why.as_deref())?;
+    begun?;
     if failed > 0 {
         let text = format!("{} did not confirm", processes(failed));
         return Err(CliError::new(text)

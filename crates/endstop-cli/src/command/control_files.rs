@@ -16,10 +16,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Files by which someone outside acts on a run.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ControlFiles {
-    /// Pause the run while this file exists: no model call begins, calls in flight finish. Its first line is the reason
+    /// Pause the run while FILE exists
+    ///
+    /// No model call begins, and calls in flight finish. The first line of the file is the reason.
     #[arg(long, value_name = "FILE")]
     pause_file: Option<PathBuf>,
-    /// Set the external signal NAME, for a rule such as `signal("NAME")`, once FILE exists (repeatable)
+    /// Set signal NAME when FILE exists (repeatable)
+    ///
+    /// For a rule such as `signal("NAME")`.
     #[arg(long = "signal", value_name = "NAME=FILE", value_parser = signal_file)]
     signals: Vec<SignalFile>,
 }
@@ -80,7 +84,7 @@ impl ControlFiles {
         }
     }
 
-    /// Tells how the external signals of a policy are set here.
+    /// Prints how the external signals of a policy are set here.
     pub(super) fn tell_of_signals(&self, policy: &Policy) {
         for rule in &policy.rules {
             for name in rule.external_signals() {

@@ -22,10 +22,10 @@ Examples:
   endstop convert ~/.claude/projects --to atif --out trajectories
   endstop convert results.json --to endstop | jq 'select(.event == \"reply\")'
 
-Any transcript that `endstop replay` reads can be converted. With --out there is one file a run, named after
-it. Without, the runs go to standard output: as many as there are for `endstop`, whose lines begin with a
-header for each run, and a single one for `atif`. What a user said is not in the events, so user steps have
-an empty message.";
+Any transcript that `endstop replay` reads can be converted. With --out, each run
+gets one file, named after it. Otherwise the runs go to standard output: any number for `endstop`, whose
+lines begin with a header for each run, and a single one for `atif`. Events do not contain the user's
+messages, so user steps have an empty message.";
 
 /// Arguments of `endstop convert`.
 #[derive(Debug, clap::Args)]
@@ -34,13 +34,17 @@ pub struct ConvertArgs {
     /// Transcripts, directories of them, or `-` for standard input
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// The format to write
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    /// Output format: atif or endstop
+    ///
+    /// `atif`: ATIF v1.7 (Harbor), one JSON document per run. `endstop`: Endstop's own trace, JSON lines.
+    #[arg(hide_possible_values = true, long, value_enum, value_name = "FORMAT")]
     to: To,
-    /// The directory for one file per run; it is made if it is missing
+    /// Write one file per run into this directory
+    ///
+    /// It is created if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -48,7 +52,7 @@ pub struct ConvertArgs {
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum To {
-    /// ATIF v1.7 (Harbor), one JSON document a run
+    /// ATIF v1.7 (Harbor), one JSON document per run
     Atif,
     /// Endstop's own trace, JSON lines
     Endstop,
@@ -66,8 +70,8 @@ impl To {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several
-/// where one is asked for.
+/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several for an
+/// output that takes one.
 pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let Recordings { transcripts, mut warnings, .. } = recordings(&args.paths);
     let table = prices(args.prices.as_deref())?;
@@ -158,7 +162,7 @@ struct Directory {
     path: PathBuf,
     ending: &'static str,
     runs: u64,
-    /// How often a name was taken, in lower case: not every file system tells cases apart.
+    /// How often a name was taken, in lower case: not every file system distinguishes cases.
     names: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `endstop demo`: a runaway agent, as a program of its own, first without limits and then under them.
+//! `endstop demo`: a runaway agent, as a separate program, first without limits and then under them.
 //!
 //! Both acts are `endstop run` over the scripted model that is built in: real processes, real HTTP, real prices.
 
@@ -22,20 +22,20 @@ Examples:
   endstop demo --usd 20
   endstop demo --json
 
-Both acts are the same program under `endstop run`, which needs no key and no network here: the model is a
-script, priced as a real one, that asks for one more search for ever.";
+Both acts run the same program under `endstop run`, without a key or a network: the model is a script, priced
+as a real one, that asks for another search forever.";
 
 /// Arguments of `endstop demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct DemoArgs {
-    /// The limit in dollars
+    /// Stop at this many US dollars
     #[arg(long, value_name = "USD", default_value = "2.00", value_parser = usd, allow_negative_numbers = true)]
     usd: Money,
-    /// The limit in steps
+    /// Stop at this many steps
     #[arg(long, value_name = "N", default_value_t = 50)]
     steps: u64,
-    /// Do not slow down for people to watch; nor is it where standard error is no terminal
+    /// Do not slow down for people to watch
     #[arg(long)]
     fast: bool,
     /// Print JSON
@@ -76,7 +76,7 @@ pub fn run(args: &DemoArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is shown comes before what the next program writes.
+/// Prints the text before the next program writes.
 fn show(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()

@@ -1,7 +1,7 @@
 //! `endstop demo-agent`: the agent of `endstop demo`, a program that knows of no limit.
 //!
-//! It plans in a loop with a limit, and every iteration gives the work to a sub-agent with a loop of its own.
-//! It speaks Anthropic messages to where ANTHROPIC_BASE_URL says, over plain HTTP, as any agent does.
+//! It plans in a loop with a limit, and every iteration gives the work to a sub-agent with a separate loop. It sends
+//! Anthropic messages to the address in ANTHROPIC_BASE_URL, over plain HTTP, as any agent does.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use crate::output;
 
 /// The model whose prices are paid.
 pub(super) const MODEL: &str = "claude-sonnet-4-5";
-/// Instructions and a search result, in bytes: some 6,000 and 4,000 tokens.
+/// Instructions and a search result, in bytes: about 6,000 and 4,000 tokens.
 const INSTRUCTIONS_BYTES: usize = 24_000;
 const RESULT_BYTES: usize = 16_000;
 /// The output cap of its calls.
@@ -41,10 +41,10 @@ pub struct DemoAgentArgs {
     /// The limit of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]
     iterations: u64,
-    /// Searches after which a sub-agent gives up by itself
+    /// Searches after which a sub-agent stops
     #[arg(long, value_name = "N", default_value_t = 22)]
     searches: u64,
-    /// Time between two calls, for people to watch
+    /// Time before each call, which is then printed, for people to watch
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s")]
     pause: Duration,
 }
@@ -69,7 +69,7 @@ pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
     let base = std::env::var("ANTHROPIC_BASE_URL")
         .map_err(|_| "ANTHROPIC_BASE_URL is not set; `endstop run` sets it".to_owned())?;
-    let mut model = Model::connect(&base, args.pause).await?;
+    let mut model = Model::connect(&base).await?;
     let run = std::env::var("ENDSTOP_RUN").ok();
     let mut planner = Conversation::new(
         "You plan. Ask for research until the question is answered.",
@@ -77,24 +77,32 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
         "Why do our nightly builds fail?",
     );
     for iteration in 1..=args.iterations {
+        show(args, &format!("iteration {iteration}, plan")).await?;
         let call = match model.ask("", &planner).await? {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => call,
         };
-        // A sub-agent has a name in the path, so that it has a line of its own in the summary.
+        // A sub-agent has a name in the path, so that it has a separate line in the summary.
         let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
-        let found = research(args, &mut model, &place.unwrap_or_default()).await?;
+        let place = place.unwrap_or_default();
+        let found = research(args, &mut model, &place, iteration).await?;
         planner.add(&call, &found);
     }
     Ok(format!("the limit of {} iterations is reached, and nothing was found", args.iterations))
 }
 
 /// A sub-agent: its loop ends when the model says something, or when it gives up.
-async fn research(args: &DemoAgentArgs, model: &mut Model, place: &str) -> Result<String, String> {
+async fn research(
+    args: &DemoAgentArgs,
+    model: &mut Model,
+    place: &str,
+    iteration: u64,
+) -> Result<String, String> {
     let instructions =
         format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
     let mut conversation = Conversation::new(&instructions, "search", "Look at the next log.");
-    for _ in 0..args.searches {
+    for search in 1..=args.searches {
+        show(args, &format!("iteration {iteration}, search {search}")).await?;
         match model.ask(place, &conversation).await? {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => {
@@ -104,6 +112,15 @@ async fn research(args: &DemoAgentArgs, model: &mut Model, place: &str) -> Resul
         }
     }
     Ok("I give up: nothing in these logs says why.".to_owned())
+}
+
+/// Waits, and prints the next call, if people watch.
+async fn show(args: &DemoAgentArgs, call: &str) -> Result<(), String> {
+    if args.pause.is_zero() {
+        return Ok(());
+    }
+    tokio::time::sleep(args.pause).await;
+    writeln!(std::io::stdout(), "agent: {call}").map_err(|error| error.to_string())
 }
 
 /// What was said so far, as it is sent.
@@ -161,11 +178,10 @@ impl Conversation {
 struct Model {
     sender: SendRequest<Full<Bytes>>,
     base: Uri,
-    pause: Duration,
 }
 
 impl Model {
-    async fn connect(base: &str, pause: Duration) -> Result<Self, String> {
+    async fn connect(base: &str) -> Result<Self, String> {
         let uri: Uri = base.parse().map_err(|_| format!("`{base}` is no address"))?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
         let authority = authority.ok_or_else(|| format!("`{base}` is no plain HTTP address"))?;
@@ -175,11 +191,10 @@ impl Model {
         let shaken = handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
-        Ok(Self { sender, base: uri, pause })
+        Ok(Self { sender, base: uri })
     }
 
     async fn ask(&mut self, place: &str, conversation: &Conversation) -> Result<Reply, String> {
-        tokio::time::sleep(self.pause).await;
         let path = format!("{}{place}/v1/messages", self.base.path().trim_end_matches('/'));
         let host = self.base.authority().map(ToString::to_string).unwrap_or_default();
         let key = std::env::var("ANTHROPIC_API_KEY").unwrap_or_default();
@@ -204,7 +219,7 @@ impl Model {
     }
 }
 
-/// The first tool call of a response, otherwise its words.
+/// The first tool call of a response, otherwise its text.
 fn reply(response: CallResponse) -> Reply {
     let Some(call) = response.tool_calls.into_iter().next() else {
         return Reply::Said(response.text);

@@ -14,6 +14,7 @@ use endstop::core::units::WallTime;
 use endstop_price::{CallContext, PriceTable};
 use serde_json::{Value, json};
 
+use super::gateway;
 use super::run::environment;
 use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
 use crate::error::{CliError, ExitMeaning};
@@ -45,6 +46,9 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// The upstream that `endstop run` would get; `sim` needs no account
+    #[arg(long, value_name = "WHERE")]
+    upstream: Option<String>,
     /// The command and its arguments, as for `endstop run`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -55,7 +59,8 @@ pub struct DoctorArgs {
 /// # Errors
 /// If the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let diagnosis = Diagnosis::of(&args.command);
+    let is_sim = args.upstream.as_deref().is_some_and(gateway::is_sim);
+    let diagnosis = Diagnosis::of(&args.command, is_sim);
     if args.json {
         writeln!(out, "{:#}", diagnosis.to_json())?;
     } else {
@@ -105,7 +110,7 @@ struct Diagnosis<'a> {
 }
 
 impl<'a> Diagnosis<'a> {
-    fn of(command: &'a [OsString]) -> Self {
+    fn of(command: &'a [OsString], is_sim: bool) -> Self {
         let path = command.first().and_then(|program| executable(program));
         let Some(invocation) = Invocation::of(command) else {
             let (keys, adaptation) = (Vec::new(), Adaptation::default());
@@ -119,10 +124,10 @@ impl<'a> Diagnosis<'a> {
             };
         };
         let directory = Invocation::directory(&ThisHost, RUN);
-        let adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), false);
+        let adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), is_sim);
         let verdict = match adaptation.elsewhere {
             Some(_) => Verdict::Not,
-            None => Verdict::By(invocation.program.way),
+            None => Verdict::By(adaptation.way()),
         };
         let program = Some(invocation.program.name);
         Self { command, path, program, keys: invocation.keys(&ThisHost), adaptation, verdict }

@@ -23,8 +23,8 @@ Examples:
   endstop explain run.traj.json --policy policy.toml --json
   endstop explain results.json --policy policy.toml --run 3/0
 
-Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is not known, with the value that was
-seen and how much was left.";
+Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is unknown, with the observed value and the
+remaining margin.";
 
 /// Arguments of `endstop explain`.
 #[derive(Debug, clap::Args)]
@@ -33,22 +33,24 @@ pub struct ExplainArgs {
     /// The transcript; `-` is standard input
     #[arg(value_name = "TRANSCRIPT")]
     path: PathBuf,
-    /// The policy file (TOML)
+    /// Use this policy file (TOML)
     #[arg(long, value_name = "FILE", conflicts_with = "stop")]
     policy: Option<PathBuf>,
-    /// A stop condition, in single quotes
+    /// Use a stop condition, in single quotes
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// Only this run, where the file holds several
+    /// Explain only this run of the file
     #[arg(long, value_name = "ID")]
     run: Option<String>,
-    /// Let recorded reservations of Endstop traces count: calls are refused by their worst case, as they were live
+    /// Count recorded reservations of Endstop traces
+    ///
+    /// Calls are refused by their worst case, as they were live.
     #[arg(long)]
     as_live: bool,
-    /// Print JSON, a line a run
+    /// Print JSON, one line per run
     #[arg(long)]
     json: bool,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -85,10 +87,8 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     out.flush()?;
     warn_folded(&warnings);
     match (&args.run, shown) {
-        (Some(id), 0) => {
-            Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))
-                .with_hint("`endstop replay --per-run PATH` lists the runs"))
-        }
+        (Some(id), 0) => Err(CliError::new(format!("no run `{id}` in `{}`", args.path.display()))
+            .with_hint("`endstop replay --per-run PATH` lists the runs")),
         (None, 0) => Err(nothing_read(paths)),
         _ => Ok(ExitCode::SUCCESS),
     }

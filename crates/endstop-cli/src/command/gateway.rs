@@ -1,4 +1,4 @@
-//! What `endstop run` and `endstop serve` have in common: the flags of a gateway, and starting one.
+//! The common parts of `endstop run` and `endstop serve`: the flags of a gateway, and starting one.
 
 pub(super) mod unseen;
 mod upstream;
@@ -23,6 +23,7 @@ use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
+pub(super) use self::upstream::is_sim;
 use super::limits::span;
 use super::replay::input::{prices, with_prices};
 use crate::epoch::{self, KillEpoch};
@@ -32,49 +33,79 @@ use crate::output;
 /// Flags of a gateway.
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayArgs {
-    /// The upstream of model calls: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
-    /// `sim:SCRIPT` for the scripted model that is built in [default: what OPENAI_BASE_URL,
-    /// ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL say, else the providers]
+    /// Send model calls to this URL, or `sim`
+    ///
+    /// One address for all APIs, `openai=URL,anthropic=URL,gemini=URL`, or `sim`, `sim:SCRIPT` for the built-in
+    /// scripted model. [default: OPENAI_BASE_URL, ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL if they are set, and
+    /// the providers otherwise]
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
-    /// What a stopped client receives: a response that ends its loop, or an error (402)
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
+    /// Stop with an answer or error [default: answer]
+    ///
+    /// `answer`: a stopped client receives a normal response that ends its loop. `error`: it receives HTTP 402.
+    #[arg(hide_possible_values = true, hide_default_value = true, long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
-    /// Send requests with these things, or all, although their cost cannot be bounded and money or tokens are limited
+    /// Send calls whose cost cannot be bounded
+    ///
+    /// Send requests with these things, or with all of them, although money or tokens are limited.
     #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 0..=1, require_equals = true,
         default_missing_value = Accounting::ALL)]
     allow_unmetered: Vec<String>,
-    /// The end of a call if its client disconnects: `auto` closes a stream and receives any other response, `drain`
-    /// receives both, `close` closes both [default: the policy's value, or auto]
-    #[arg(long, value_name = "HOW", value_parser = client_gone())]
+    /// If a client disconnects: auto, drain or close
+    ///
+    /// `auto` closes a stream and receives any other response in full, `drain` receives both, `close` closes both.
+    /// [default: the policy's value, or auto]
+    #[arg(hide_possible_values = true, long, value_name = "HOW", value_parser = client_gone())]
     on_client_gone: Option<OnClientGone>,
-    /// The charge for a complete response without a usage report: the most that is possible (`hold`), or an `estimate`
+    /// Calls without usage are charged: hold, estimate
+    ///
+    /// The charge for a complete response without a usage report: the worst case (`hold`), or an `estimate`.
     /// [default: the policy's value, or hold]
-    #[arg(long, value_name = "HOW", value_parser = unknown_usage())]
+    #[arg(hide_possible_values = true, long, value_name = "HOW", value_parser = unknown_usage())]
     unknown_usage: Option<OnUnknownUsage>,
-    /// The charge for an error response (500, 503, 529) in the shape of the API: `auto`, nothing from a provider's own API
-    /// and the most that is possible from others, or `free` [default: the policy's value, or auto]
-    #[arg(long, value_name = "HOW", value_parser = server_errors())]
+    /// Charge error responses: auto or free
+    ///
+    /// The charge for an error response (500, 503, 529) in the shape of the API. `auto`: nothing from a provider's
+    /// own API, and the worst case from others. `free`: nothing. [default: the policy's value, or auto]
+    #[arg(hide_possible_values = true, long, value_name = "HOW", value_parser = server_errors())]
     server_errors: Option<OnServerError>,
-    /// How long a call of a paused run waits; then it gets the stop response
+    /// Hold calls of a paused run at most
+    ///
+    /// A call that waits longer gets the stop response.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
-    /// How long an upstream may take to begin a response; then the call fails with 504
+    /// Wait at most this long for a response
+    ///
+    /// A call without the beginning of a response by then fails with 504.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1h")]
     answer_within: Duration,
-    /// The output cap of calls that bring none, where money or tokens are limited
+    /// Output cap if a call has none
+    ///
+    /// It applies if money or tokens are limited.
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
-    /// The least output that a call is sent for, where a limit lowers its output cap [default: the policy's value, or 16]
+    /// Do not send calls with a lower output cap
+    ///
+    /// A limit lowers the output cap of a call that does not fit. [default: the policy's value, or 16]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     min_output: Option<u64>,
-    /// Let parallel calls wait for each other if their output caps do not fit together, instead of lowering the caps
+    /// Make parallel calls wait, not smaller
+    ///
+    /// Parallel calls whose output caps do not fit together wait for each other. By default Endstop lowers the caps.
     #[arg(long)]
     no_fair_shares: bool,
-    /// A kill switch: while this file exists no call begins, and what is in flight is aborted
+    /// Tell the model what is left: 80%,95%
+    ///
+    /// Once so much of the budget is used, the next request tells the model how much is left, in one line. Each
+    /// percentage is told once.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
+    tell_model: Vec<u64>,
+    /// Stop and abort everything while FILE exists
+    ///
+    /// A kill switch: while this file exists no call begins, and calls in flight are aborted.
     #[arg(long, value_name = "FILE")]
     pub(super) kill_file: Option<PathBuf>,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -107,6 +138,14 @@ fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, name: &str) -> T {
     found.unwrap_or_else(|| unreachable!("`{name}` was checked"))
 }
 
+/// Reads a part of a budget: `80%`, `80`.
+fn percent(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_end_matches('%').parse().ok();
+    number
+        .filter(|percent| (1..=99).contains(percent))
+        .ok_or_else(|| "write a percentage from 1% to 99%, such as `80%`".to_owned())
+}
+
 /// The script of a name; none is the usual one.
 pub(super) fn script(name: &str) -> Result<Script, String> {
     if name.is_empty() {
@@ -121,7 +160,7 @@ pub(super) struct Open {
     pub(super) sim: Option<Sim>,
 }
 
-/// What is not a flag.
+/// The settings without a flag.
 pub(super) struct GatewaySetup {
     pub(super) listen: SocketAddr,
     pub(super) policy: Policy,
@@ -152,7 +191,7 @@ pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
 impl GatewayArgs {
     /// Whether the scripted model is the upstream.
     pub(super) fn is_sim(&self) -> bool {
-        self.upstream.as_deref().is_some_and(upstream::is_sim)
+        self.upstream.as_deref().is_some_and(is_sim)
     }
 
     /// Whether an upstream is given.
@@ -198,6 +237,7 @@ impl GatewayArgs {
         config.pause = PauseLimit(self.pause_limit);
         config.default_output = self.max_output;
         config.fair_shares = !self.no_fair_shares;
+        config.tell_model.clone_from(&self.tell_model);
         config.prices = prices;
         config.bounds.answer_within = self.answer_within;
         config.control = setup.control;
@@ -270,7 +310,7 @@ fn not_started(error: &StartError) -> CliError {
 /// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
 pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
     asked_to_end().await;
-    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    output::note("endstop: ending after the calls in flight; Ctrl-C again ends it immediately");
     tokio::select! {
         () = ending => ExitCode::SUCCESS,
         () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),
@@ -281,7 +321,7 @@ async fn asked_to_end() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        // Without the signal's handler the system ends the process by itself.
+        // Without the signal's handler the system ends the process.
         let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
         tokio::select! {
             _ = terminate.recv() => {}
@@ -300,7 +340,7 @@ fn is_behind_endstop(name: &str) -> bool {
     outer.is_some_and(|outer| environment(name).is_some_and(|base| base.starts_with(&outer)))
 }
 
-/// A variable of the environment; one that is empty is not there.
+/// A variable of the environment; an empty one counts as missing.
 fn environment(name: &str) -> Option<String> {
     let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
     // The one that is written with its version.

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
-/// What holds where no limit is given: names of rules and their conditions.
+/// The limits that apply by default: names of rules and their conditions.
 pub(super) type DefaultLimits = &'static [(&'static str, &'static str)];
 
 /// Of `endstop agent`: a task of a few minutes, not a night.
@@ -28,29 +28,44 @@ pub(super) const OF_COMMAND: DefaultLimits = &[("steps", "steps >= 100"), ("usd"
 /// The flags.
 #[derive(Debug, clap::Args)]
 pub(super) struct Limits {
-    /// The policy file (TOML)
+    /// Read the limits from a TOML file
+    ///
+    /// docs/policy.md lists its keys.
     #[arg(long, value_name = "FILE", conflicts_with = "stop")]
     policy: Option<PathBuf>,
-    /// A stop condition, in single quotes
+    /// Stop on a condition, such as 'steps >= 50'
+    ///
+    /// Put it in single quotes, because the shell expands `$`. docs/conditions.md lists the conditions.
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// Stop at this many steps, sub-agents included: model calls, each with its tool calls and retries
+    /// Stop at this many steps, sub-agents included
+    ///
+    /// A step is one model call, with its retries and the tool calls that it requests.
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// Stop at this many US dollars, sub-agents included
+    /// Stop at this many US dollars, sub-agents too
+    ///
+    /// Each call is reserved at its worst case before it is sent.
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
-    /// Stop at this many tokens of input and output, sub-agents included: `200000`, `200k`
+    /// Stop at this many tokens: `200k`, `2M`
+    ///
+    /// Input and output count, those of sub-agents included.
     #[arg(long, value_name = "N", value_parser = amount_of_tokens, allow_negative_numbers = true)]
     tokens: Option<String>,
     /// Stop after this time: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
-    /// What a cost limit does with an unpriced call: `stop`, `ignore`, or a price in US dollars per million
-    /// tokens of input and output, such as `3,15`
+    /// Unpriced calls: stop, ignore, or a price `3,15`
+    ///
+    /// The effect of a cost limit on a call without a price: `stop` the run, `ignore` the call, or charge this price in
+    /// US dollars per million tokens of input and output.
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,
-    /// Draw on a budget over time, with all other runs that do: `$5 per day` (of the budget `me`), or a name
+    /// Draw on a budget over time, such as `$5 per day`
+    ///
+    /// A limit is that of the budget `me`; a name is that of a defined budget. All runs that draw on a budget share
+    /// it. Repeatable.
     #[arg(long, value_name = "BUDGET")]
     budget: Vec<String>,
 }
@@ -59,7 +74,7 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) policy: Policy,
-    /// Nobody gave any.
+    /// The user gave none.
     pub(super) is_default: bool,
     /// Those that were stored with the run no longer hold.
     pub(super) replaced: bool,
@@ -97,7 +112,7 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a text is tokens in millions, but for its small `m`, which is minutes.
+/// Whether a text is tokens in millions, except that its small `m` means minutes.
 fn is_in_millions(text: &str) -> bool {
     text.strip_suffix('m').is_some_and(|number| parse(&format!("tokens >= {number}M")).is_ok())
 }
@@ -163,8 +178,8 @@ impl Limits {
         self.policy.as_deref()
     }
 
-    /// The policy of the file or the expression, else the stored one, with the flags' rules added; else the
-    /// flags' rules; else the defaults.
+    /// The policy of the file or the expression, or the stored one, with the flags' rules added; without those, the
+    /// flags' rules; without any, the defaults.
     ///
     /// # Errors
     /// If the policy cannot be read, or does not bound a run.
@@ -300,7 +315,7 @@ pub(super) fn take_an_amount<'r>(
 
 /// Returns a policy as a sentence for people: `stops at $2.00 or 50 steps; pauses at $1.00`.
 pub(super) fn in_words<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
-    /// What each action does to a run, in the order in which the sentence names them.
+    /// The effect of each action on a run, in the order in which the sentence names them.
     const VERBS: [(Action, &str); 5] = [
         (Action::Stop, "stops"),
         (Action::Finish, "wraps up"),
@@ -332,8 +347,8 @@ pub(super) fn as_conditions<'r>(rules: impl Iterator<Item = &'r Rule>) -> String
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The limits of a condition, each with its place in the sentence. What is no plain limit stands as it is written.
-/// Recursion is bounded by the depth that a policy may have.
+/// The limits of a condition, each with its place in the sentence. A condition that is not a plain limit stays as
+/// written. Recursion is bounded by the depth that a policy may have.
 fn limit_words(condition: &Condition, limits: &mut Vec<(u8, String)>) {
     let plain = |comparison: &Comparison| {
         let is_limit = comparison.op == CompareOp::Ge && !comparison.gauge.own;
@@ -371,8 +386,8 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// The limits where none are given. Calls without a price count nothing, so that models without one can be
-/// used; steps and time bound them all the same.
+/// The default limits. Calls without a price count nothing, so that models without one can be used; steps and time
+/// bound them anyway.
 fn defaults(otherwise: DefaultLimits) -> Result<Policy, CliError> {
     let rules = otherwise.iter().map(|(name, text)| rule(name, text));
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;

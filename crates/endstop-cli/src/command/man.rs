@@ -17,9 +17,9 @@ Examples:
   endstop man completions | man -l -
   endstop man --out ~/.local/share/man/man1")]
 pub struct ManArgs {
-    /// The subcommand whose page is printed; without it, the page of `endstop` itself
+    /// The subcommand [default: `endstop` itself]
     pub command: Option<String>,
-    /// Write all pages into this directory instead, one file each; it is made if it is missing
+    /// Write all pages into DIR; creates it
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub out: Option<PathBuf>,
 }

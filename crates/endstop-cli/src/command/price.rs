@@ -40,49 +40,55 @@ Exit codes:
   1  the table has no price for this model: its cost is unknown, not zero
   2  the input cannot be read, or contradicts itself";
 
-/// Print what a model costs, or what a call cost.
+/// Print the rates of a model, or the cost of a call.
 ///
-/// Counts and rates by class, exact amounts, and the total rounded up once to a pico-dollar. Without any
-/// usage the rates are printed.
+/// Counts and rates by class, exact amounts, and the total rounded up once to a pico-dollar. Without
+/// usage it prints the rates.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PriceArgs {
-    /// The model as it is named in requests or responses; may be left out where the response names it
+    /// The model, as named in requests or responses
+    ///
+    /// It may be left out if the response names it.
     model: Option<String>,
-    /// Who sells it; without one the model's name decides
+    /// The provider [default: by the model's name]
     #[arg(long)]
     provider: Option<String>,
-    /// A usage object or a whole response body as JSON; `-` is standard input
+    /// Usage object or response body; `-` for stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "cached", "cache_write", "cache_write_1h", "output"])]
     usage: Option<PathBuf>,
-    /// Input tokens that were neither read from nor written to a cache
+    /// Uncached input tokens
     #[arg(long, value_name = "N")]
     input: Option<u64>,
     /// Input tokens read from a cache
     #[arg(long, value_name = "N")]
     cached: Option<u64>,
-    /// Input tokens written to a cache that lives five minutes
+    /// Input tokens written to a 5-minute cache
     #[arg(long, value_name = "N")]
     cache_write: Option<u64>,
-    /// Input tokens written to a cache that lives one hour
+    /// Input tokens written to a 1-hour cache
     #[arg(long = "cache-write-1h", value_name = "N")]
     cache_write_1h: Option<u64>,
     /// Output tokens, reasoning included
     #[arg(long, value_name = "N")]
     output: Option<u64>,
-    /// When the call began: a UTC date, or a time such as 2026-11-01T12:00:00Z; now by default
+    /// When the call began, in UTC [default: now]
+    ///
+    /// A date, or a time such as `2026-11-01T12:00:00Z`.
     #[arg(long, value_name = "DATE", value_parser = parse_time)]
     at: Option<Timestamp>,
     /// The call was part of a batch
     #[arg(long)]
     batch: bool,
-    /// The service tier that the response names, such as flex or priority
+    /// Service tier in the response, such as flex
     #[arg(long, value_name = "TIER")]
     service_tier: Option<String>,
-    /// The speed that was asked for, such as fast
+    /// Requested speed, such as fast
     #[arg(long)]
     speed: Option<String>,
-    /// Use the prices of this file (the JSON form of the genai-prices data)
+    /// Read prices from this file
+    ///
+    /// The JSON form of the genai-prices data.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Print JSON
@@ -90,7 +96,7 @@ pub struct PriceArgs {
     json: bool,
 }
 
-/// What is to be priced, and how.
+/// The call to be priced, and how.
 struct Question {
     model: String,
     usage: Option<UsageCounts>,
@@ -141,7 +147,7 @@ fn question(args: &PriceArgs, table: &PriceTable) -> Result<Question, CliError> 
     let billed = body.as_ref().and_then(|body| billed_cost(usage_of(body).unwrap_or(body)));
     let model = args.model.clone().or_else(|| body.as_ref().and_then(model_of));
     let model = model.ok_or_else(|| CliError {
-        message: "no model is named".to_owned(),
+        message: "missing model".to_owned(),
         hint: Some("name it as the first argument: `endstop price MODEL`".to_owned()),
         code: BAD_INPUT,
         details: None,
@@ -168,8 +174,8 @@ fn counts_of(args: &PriceArgs) -> Result<Option<UsageCounts>, CliError> {
     UsageCounts::from_token_usage(&tokens).map(Some).map_err(|e| bad(&e))
 }
 
-/// Reads a whole response or a usage object: by the provider's own rules where one was given, else, or where
-/// they do not fit, by its shape.
+/// Reads a whole response or a usage object: by the rules of the given provider, or, without one or if they do not
+/// fit, by its shape.
 fn read_body(
     provider: Option<&str>,
     table: &PriceTable,

@@ -26,7 +26,7 @@ use crate::policy_source::{load_expression, load_file, load_text};
 use input::{Recordings, nothing_read, outcomes, prices, recordings, warn_folded, with_prices};
 use measure::without_price;
 
-/// The policy that is replayed where none is given and nobody said which runs to count.
+/// The policy that is replayed by default, if the user did not say which runs to count.
 const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");
 
 const HELP: &str = "\
@@ -50,53 +50,66 @@ its runs: it is counted as such and stops none. Pause rules are approved, and co
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ReplayArgs {
-    /// Transcripts, directories of them, or `-` for standard input; by default where the known tools keep
-    /// theirs, else a sample
+    /// Transcripts, directories, or `-` for stdin
+    ///
+    /// By default Endstop reads the directories of the known tools, or a sample if they have no transcripts.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The policy file (TOML)
+    /// Replay this policy file (TOML)
     #[arg(long, value_name = "FILE", conflicts_with = "stop")]
     policy: Option<PathBuf>,
-    /// A stop condition, in single quotes
+    /// Replay a stop condition, in single quotes
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// Which runs succeeded: JSON `{"id": true}` or `{"id": {"resolved": true}}`
+    /// Read which runs succeeded from this file
+    ///
+    /// JSON: `{"id": true}` or `{"id": {"resolved": true}}`.
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
-    /// Print JSON (docs/replay-json.md), every run included
+    /// Print JSON, every run included
+    ///
+    /// docs/replay-json.md describes it.
     #[arg(long)]
     json: bool,
     /// List every run
     #[arg(long)]
     per_run: bool,
-    /// Compare limits in one pass: `GAUGE=FROM..TO:STEP`, or the values of `{x}` in the policy: `x=3,5,8`
+    /// Compare limits: `steps=10..100:10`
+    ///
+    /// `GAUGE=FROM..TO:STEP`, or the values of `{x}` in the policy: `x=3,5,8`. Repeatable.
     #[arg(long, value_name = "SWEEP")]
     sweep: Vec<String>,
-    /// With --sweep: draw spend saved against successes lost into an .svg or .html file
+    /// With --sweep: draw an .svg or .html file
+    ///
+    /// It shows spend saved against successes lost.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     chart: Option<PathBuf>,
-    /// Propose a policy from these runs: limits and detectors, and what each would have saved and lost
+    /// Propose a policy from these runs
+    ///
+    /// Limits and detectors, and what each would have saved and lost.
     #[arg(long, conflicts_with_all = ["policy", "stop", "sweep", "per_run"])]
     suggest: bool,
-    /// With --suggest: the share of successes that the policy may lose
+    /// With --suggest: successes to lose
     #[arg(long, value_name = "SHARE", default_value = "1%", requires = "suggest", value_parser = share)]
     lose_at_most: f64,
-    /// Compare what the runs used with an earlier replay's --json; exit 1 if it drifted
+    /// Compare with an earlier --json; exit 1 on drift
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "stop", "sweep", "suggest", "per_run"])]
     drift: Option<PathBuf>,
-    /// With --drift: the change that is still none
+    /// With --drift: the change to ignore
     #[arg(long, value_name = "SHARE", default_value = "20%", requires = "drift", value_parser = share)]
     tolerance: f64,
-    /// List the formats that are read, and where each tool keeps its files
+    /// List the formats, and each tool's directories
     #[arg(long, conflicts_with_all = ["paths", "policy", "stop", "sweep", "suggest", "drift", "outcomes"])]
     formats: bool,
-    /// Let recorded reservations of Endstop traces count: calls are refused by their worst case, as they were live
+    /// Count recorded reservations of Endstop traces
+    ///
+    /// Calls are refused by their worst case, as they were live.
     #[arg(long)]
     as_live: bool,
-    /// Threads; one a core by default
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -117,7 +130,7 @@ fn share(text: &str) -> Result<f64, String> {
     Err("write a share such as `1%` or `0.01`".to_owned())
 }
 
-/// What was found to replay, and with what.
+/// The inputs of a replay.
 struct Inputs {
     transcripts: Vec<Transcript>,
     warnings: Vec<endstop_transcript::Warning>,
@@ -164,7 +177,7 @@ impl Inputs {
         done
     }
 
-    /// What comes after the answer: warnings, each kind once.
+    /// Prints the warnings after the answer, each kind once.
     fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
         self.warn_of_outcomes(runs);
         if let Some(unpriced) = without_price(runs) {
@@ -200,7 +213,7 @@ impl Inputs {
         }
     }
 
-    /// What an answer about runs says if there are none: the warnings alone.
+    /// The answer about runs if there are none: the warnings alone.
     fn tell_nothing(
         &self,
         more: &[endstop_transcript::Warning],
@@ -234,7 +247,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
     if args.formats {
         return formats::run(args.json, out);
     }
-    // What is wrong with the arguments is told before the runs are read.
+    // Errors in the arguments are reported before the runs are read.
     let sweeps = sweep::parse(&args.sweep)?;
     let baseline = args.drift.as_deref().map(drift::baseline).transpose()?;
     let inputs = Inputs::find(args)?;
@@ -276,11 +289,11 @@ fn one_policy(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Success, unless paths were named and no run was found in them. What is wrong with each was told before.
+/// Success, unless paths were named and no run was found in them. The error of each was printed before.
 fn has_read(args: &ReplayArgs, runs: u64) -> Result<ExitCode, CliError> {
     match runs {
         0 if !args.paths.is_empty() => Err(nothing_read(&args.paths)),
-        0 => Err(CliError::new("there is no run where the known tools keep their transcripts")
+        0 => Err(CliError::new("no run in the directories of the known tools")
             .with_hint("name files or directories of transcripts")),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -1,4 +1,4 @@
-//! `endstop run`: any agent program under limits, through a gateway of its own.
+//! `endstop run`: any agent program under limits, through a private gateway.
 
 mod adapted;
 mod bundle;
@@ -39,11 +39,12 @@ use super::redact;
 use super::replay::input::with_prices;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
+use crate::webhook::Hook;
 use crate::{live, output};
 use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
-use guard::{Guard, GuardArgs, GuardOutcome};
+use guard::{Guard, GuardArgs};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
 use shutdown::ShutdownPhase;
@@ -60,24 +61,24 @@ Examples:
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
-The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and the \
-like; what they said before is where the gateway sends its calls. All its model calls, those of its \
-sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
+Endstop starts a gateway on loopback and sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and similar variables \
+to its address. The gateway forwards calls to the addresses that these variables had before. All model \
+calls, those of sub-agents too, count in one run. The default limits are 100 steps and $5.00.
 
-The gateway is also its HTTPS_PROXY: it refuses and reports connections that bypass it to a model \
-provider, and ends a command that makes no other calls (--allow-direct, --no-guard); all other hosts are tunnelled. \
-With --intercept it answers connections to model providers itself, with a certificate made for this run, and limits the \
-calls in them.
+The gateway is also the command's HTTPS_PROXY. It refuses and reports connections that bypass it to a \
+model provider, and Endstop ends a command that makes no other calls (--allow-direct, --no-guard). It \
+tunnels connections to all other hosts. With --intercept the gateway answers connections to model \
+providers itself, with a certificate made for this run, and limits the calls in them.
 
-When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
---grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
-rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
+At a limit, model calls get a stop response, which costs nothing. The command has --grace to exit. Then \
+the command and its descendants get SIGTERM, and SIGKILL 5 seconds later. A pause rule holds calls until \
+`endstop approve`, at most for --pause-limit.
 
-Exit codes: 124 if a limit stopped the run, or nobody approved a pause, whatever the command's own code \
-was (--preserve-status passes that on); else the command's own, 128+N if signal N ended it (by SIGINT and \
-SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included, or the \
-command was ended because its calls bypassed the gateway, or made no call under --require-calls; 126 if the command \
-cannot be executed; 127 if it was not found.";
+Exit codes: 124 if a limit stopped the run, or a pause was not approved, for any exit code of the command \
+(--preserve-status keeps that code). 125 if endstop failed, invalid arguments included, or if the \
+command was ended because its calls bypassed the gateway, or made no call under --require-calls. 126 if \
+the command cannot be executed, 127 if it was not found. Otherwise the command's own code, or 128+N if \
+signal N ended it (after SIGINT and SIGQUIT endstop ends itself in the same way).";
 
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]
@@ -87,35 +88,47 @@ pub struct RunArgs {
     limits: Limits,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// Count and report, stop nothing: what would the limits have stopped, and when?
+    /// Count everything, stop nothing
+    ///
+    /// It reports where the limits would have stopped the run.
     #[arg(long)]
     dry_run: bool,
-    /// Write what happened as JSON when the command has ended
+    /// Write a JSON summary to FILE at the end
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Write an Endstop trace of the run, for `endstop replay` and `endstop explain`
+    /// Write a trace for `endstop replay`
+    ///
+    /// `endstop explain` reads it too.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]
     guard: GuardArgs,
     #[command(flatten)]
     control: ControlFiles,
-    /// How long the command may take to end by itself once the run has stopped
+    /// Time to exit after a stop
+    ///
+    /// A command that has not exited by then gets SIGTERM, and SIGKILL 5 seconds later.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
     grace: Duration,
-    /// How long the gateway stays for processes that the command left behind, since their last call
+    /// Serve leftover processes this long
+    ///
+    /// How long the gateway stays for processes that the command left behind, since their last call.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "30s")]
     linger: Duration,
-    /// End with the command's own code also where a limit stopped the run
+    /// Keep the command's exit code after a stop
     #[arg(long)]
     preserve_status: bool,
-    /// Start the command as it is: add no flags, settings or variables that its program is known to need
+    /// Do not adapt Endstop to the program
+    ///
+    /// Start the command as it is: add no flags, settings or variables that its program is known to need.
     #[arg(long)]
     no_adapter: bool,
-    /// Say what is added for the program
+    /// Print what is added for the program
     #[arg(long)]
     verbose: bool,
-    /// The command and its arguments; what begins with `-` before it is an option of `endstop run`
+    /// The command to run, with its arguments
+    ///
+    /// Words that begin with `-` before it are options of `endstop run`.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
@@ -126,7 +139,7 @@ impl RunArgs {
         !self.no_adapter && !self.guard.intercepts()
     }
 
-    /// Refuses another upstream beside `--intercept`: calls go to the host that the command names.
+    /// Refuses another upstream together with `--intercept`: calls go to the host that the command names.
     fn check_intercept(&self) -> Result<(), CliError> {
         if self.guard.intercepts() && self.gateway.has_upstream() && !self.gateway.is_sim() {
             let why = "--intercept sends calls to the hosts that the command names, and takes no --upstream but `sim`";
@@ -143,16 +156,16 @@ impl RunArgs {
 /// Runs the command line.
 ///
 /// # Errors
-/// If the command cannot be begun, or what it did not be written. How it ends is an exit code.
+/// If the command cannot be started, or a file about it cannot be written. The way it ends is an exit code.
 pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
     if let Ok((_, Some(signal))) = &result {
-        // A shell, and its loop, look at how this ended: a key that ended the command ended this.
+        // A shell, and its loop, check how this ended: a key that ended the command ended this.
         outcome::by_signal(*signal);
     }
     let result = result.map(|(code, _)| code);
@@ -163,7 +176,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     })
 }
 
-/// What is known of the run beside what the supervisor sees.
+/// The known facts of the run that the supervisor does not see.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
     dry_run: Option<Arc<DryRunObserver>>,
@@ -189,9 +202,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     args.check_intercept()?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
+    let hook = Hook::open()?;
+    environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
     if !args.dry_run {
-        environment.accounts = budgets.open(!args.gateway.has_upstream())?;
+        let is_nested = !args.gateway.has_upstream();
+        environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
     }
     let id = RunId::new();
     let is_sim = args.gateway.is_sim();
@@ -202,15 +218,19 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     setup.epoch.clone_from(&epoch);
     let open = args.gateway.open(setup).await?;
     let limits = in_words(chosen.policy.rules.iter());
-    let _live =
-        live::enter("run", &redact::command(&args.command).join(" "), limits, &open.gateway);
+    let _live = live::enter(
+        "run",
+        &redact::command(&args.command).join(" "),
+        limits,
+        open.gateway.control_socket(),
+    );
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
     let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
-        // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
+        // Time limits, and the printed time, are those of the end, not of the last call.
         run.tick();
     }
     let elapsed = begun.elapsed();
@@ -222,6 +242,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
+    hook.end().await;
+    // The last connection of the command may have been read after its end.
+    let guard = guard.outcome(&args.guard);
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
@@ -335,14 +358,14 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<(Ended, GuardOutcome), CliError> {
+) -> Result<(Ended, Guard), CliError> {
     let has_guard = args.guard.is_on();
     let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
     let begun = Instant::now();
     processes::adopt_orphans();
-    let signals =
-        Signals::new().map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
+    let signals = Signals::new()
+        .map_err(|error| CliError::new(format!("cannot receive signals: {error}")))?;
     let main = child::begin(&start.command, &start.variables)?;
     let mut terminal = Terminal::of_process();
     terminal::write_from_the_background();
@@ -376,9 +399,7 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => {
-            Ok((ended, supervisor.guard.outcome(&args.guard)))
-        }
+        ended = supervisor.watch() => Ok((ended, supervisor.guard)),
     }
 }
 
@@ -401,7 +422,7 @@ async fn close(open: Open, id: &RunId) -> Counts {
     counts
 }
 
-/// Says which limits hold.
+/// Prints the limits that apply.
 fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
     let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {

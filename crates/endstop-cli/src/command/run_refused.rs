@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use crate::error::{CliError, ExitMeaning};
 
-/// Any arguments, so that the reason is told whatever they are.
+/// Any arguments, so that the reason is printed whatever they are.
 #[derive(Debug, clap::Args)]
 pub struct RefusedArgs {
     /// Not used on this system

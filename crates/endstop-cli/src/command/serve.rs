@@ -1,7 +1,6 @@
 //! `endstop serve`: one gateway for many runs.
 
 mod control;
-mod keys;
 mod log;
 mod waiting;
 
@@ -18,14 +17,17 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{RefusalObserver, Runs, Tunnels, Unnamed};
+use endstop_gateway::{IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
+use crate::budgets::Budgets;
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
+use crate::keys::{self, FileKeys};
 use crate::output::{self, counted, duration, tokens};
+use crate::webhook::Hook;
 use control::ControlArgs;
 use log::{LogFormat, RefusalLog};
 use waiting::Waiting;
@@ -38,15 +40,15 @@ Examples:
   endstop serve --usd 2 --control 127.0.0.1:8485 --control-token-env ENDSTOP_TOKEN
   endstop serve --usd 2 --total-usd 100 --keep runs/
 
-The limits are those of each run, and --total-usd is one of all together. A client says which run it \
-is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header \
-x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
-how each run ended to standard error; with --json all of it is JSON lines on standard output.
+The limits apply to each run, and --total-usd to all runs together. A client names its run in its base \
+URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), in the header x-endstop-run, or by a key \
+of --keys. The address goes to standard output; warnings, pauses and the end of each run go to standard \
+error. With --json all of it goes to standard output, as JSON lines.
 
 The control API has a unix socket that only you can open; its path is printed at the start:
   curl --unix-socket PATH http://endstop/endstop/v1/runs
---control ADDR opens an address for it besides, which asks for the token of --control-token-env as \
-Authorization: Bearer. The address of clients does not have it. It answers whatever clients do.
+--control ADDR serves it at an address too, which requires the token of --control-token-env as \
+Authorization: Bearer. The address of clients does not serve it.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
@@ -54,51 +56,60 @@ Authorization: Bearer. The address of clients does not have it. It answers whate
   POST /endstop/v1/runs/RUN/resume   let them continue (JSON: by)
   POST /endstop/v1/runs/RUN/signal   set an external signal (JSON: name)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
-  POST /endstop/v1/runs/RUN/kill     stop it, and abort what is in flight
-  POST /endstop/v1/kill              stop every run, and admit no call any more (JSON: message)
+  POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
+  POST /endstop/v1/kill              stop every run, and refuse further calls (JSON: message)
 
-With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
-it was, and --total-usd counts what all stored runs have spent. A call that was aborted is charged its \
-worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the \
+With --keep, a run that is named again after this process has ended, even by kill -9, continues with \
+its counters, and --total-usd counts the spend of all stored runs. A call that was aborted is charged its \
+worst case. Without --keep, every run starts over with the process. `endstop replay DIR` reads the \
 directory.
 
-Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
+Ctrl-C lets calls in flight finish for at most 5 seconds; a second one ends the process.";
 
 /// Arguments of `endstop serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ServeArgs {
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8484")]
+    /// Address for clients [default: 127.0.0.1:8484]
+    ///
+    /// Port 0 takes a free one.
+    #[arg(hide_default_value = true, long, value_name = "ADDR", default_value = "127.0.0.1:8484")]
     listen: SocketAddr,
     #[command(flatten)]
     limits: Limits,
-    /// Stop every run at this many US dollars of all runs together
+    /// Stop all runs at this many US dollars in total
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     total_usd: Option<Money>,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// What a call is that names no run: an error, or one of a run that all such calls share
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
+    /// Unnamed calls: refuse, shared [default: refuse]
+    ///
+    /// A call that names no run gets an error, or belongs to one run that all such calls share.
+    #[arg(hide_possible_values = true, hide_default_value = true, long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
     unnamed: UnnamedCalls,
-    /// Keys that clients may send in place of the upstream's: lines of `KEY RUN`, or `KEY PREFIX*` for all runs whose names
-    /// begin with PREFIX
+    /// Accept the client keys in this file
+    ///
+    /// Clients send them in place of the upstream's: keys of `endstop key`, and lines of `KEY RUN`, or `KEY PREFIX*` for all
+    /// runs whose names begin with PREFIX. Without FILE it is keys.jsonl in the state directory.
     #[arg(long, value_name = "FILE")]
-    keys: Option<PathBuf>,
+    keys: Option<Option<PathBuf>>,
     #[command(flatten)]
     control: ControlArgs,
-    /// Write an Endstop trace of each run, and of each sub-agent, in this directory
+    /// Write traces of all runs into DIR
+    ///
+    /// One Endstop trace for each run, and for each sub-agent.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Store every run in this directory, as an Endstop trace, so that its spend outlives this process. One
-    /// process per directory
+    /// Store runs in DIR, so that they survive
+    ///
+    /// Their spend then outlives this process. One process per directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
-    /// Write a line for each refused call to standard error
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Log refused calls on standard error: json
+    #[arg(hide_possible_values = true, long, value_name = "FORMAT", value_enum)]
     log: Option<LogFormat>,
 }
 
@@ -116,25 +127,26 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args, out))
 }
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let epoch = KillEpoch::at_start()?;
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
-    let refusals = args
-        .log
-        .map(|LogFormat::Json| Arc::new(RefusalLog::new(&keys)) as Arc<dyn RefusalObserver>);
+    let refusals = args.log.map(|LogFormat::Json| Arc::new(RefusalLog) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
-    environment.accounts =
-        args.limits.budgets(&chosen.policy)?.open(!args.gateway.has_upstream())?;
+    let hook = Hook::open()?;
+    environment.observers.extend(hook.observer());
+    let budgets = args.limits.budgets(&chosen.policy)?;
+    let is_nested = !args.gateway.has_upstream();
+    environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
+    let keys = issued_keys(args, budgets, &hook)?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -153,7 +165,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     #[cfg(unix)]
     let _live = {
         let command = format!("serve on {}", open.gateway.addr());
-        crate::live::enter("serve", &command, limits.clone(), &open.gateway)
+        crate::live::enter("serve", &command, limits.clone(), open.gateway.control_socket())
     };
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     let addr = open.gateway.addr();
@@ -186,8 +198,23 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     out.flush()?;
     tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
+    hook.end().await;
     drop(open.sim);
     Ok(code)
+}
+
+/// The keys of `--keys`; they are read again when the file changes.
+fn issued_keys(args: &ServeArgs, budgets: Budgets, hook: &Hook) -> Result<IssuedKeys, CliError> {
+    let path = match &args.keys {
+        None => return Ok(IssuedKeys::default()),
+        Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
+    };
+    let opened = FileKeys::open(&path, budgets, hook.budget_warnings());
+    let opened = opened.map_err(|error| match path.exists() {
+        true => error,
+        false => error.with_hint("`endstop key new NAME` issues the first key"),
+    });
+    opened.map(IssuedKeys::from_source)
 }
 
 /// Refuses one directory for two kinds of files with the same names.
@@ -253,11 +280,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// One line of how a run ended, or where it is paused.
+/// One line about how a run ended, or why it is paused.
 fn tell(report: &Report, as_json: bool) {
     if as_json {
         let line = json!({ "version": 1, "event": "run", "report": report });
-        // A reader that has gone away must not end what other runs go through.
+        // A reader that has disconnected must not end the gateway of other runs.
         let _ = writeln!(io::stdout(), "{line}");
         return;
     }

@@ -15,9 +15,9 @@ Examples:
   endstop sim --script loop:3 --listen 127.0.0.1:9000
   endstop serve --upstream http://127.0.0.1:9000
 
-It speaks OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, \
-and calls the tools that it is offered. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, \
-long; a request may ask for another one by its model's name, `sim/SCRIPT`. GET /sim/stats tells how many calls came.";
+It serves OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, \
+and calls the tools in the request. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, \
+long. A request may choose another one by its model's name, `sim/SCRIPT`. GET /sim/stats returns the number of calls.";
 
 /// Arguments of `endstop sim`.
 #[derive(Debug, clap::Args)]
@@ -26,8 +26,10 @@ pub struct SimArgs {
     /// What the model does
     #[arg(long, value_name = "SCRIPT", default_value = "loop", value_parser = script)]
     script: Script,
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    /// Listen address [default: 127.0.0.1:0]
+    ///
+    /// Port 0 takes a free one.
+    #[arg(hide_default_value = true, long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 }
 
@@ -39,7 +41,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let sim = Sim::start_at(args.listen, args.script)
             .await

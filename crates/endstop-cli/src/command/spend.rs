@@ -30,33 +30,39 @@ Examples:
   endstop spend --by project --since 2026-01-01 --json
   endstop spend --by tool ~/.claude/projects
 
-It reads what the known tools left on this machine, or the paths that are named. A call that a resumed session copied from \
-an earlier one counts once. Days begin at midnight UTC, or in the zone of --timezone.";
+It reads the transcripts of the known tools on this machine, or the given paths. A call that a resumed session copied \
+from an earlier one counts once. Days begin at midnight UTC, or in the time zone of --timezone.";
 
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct SpendArgs {
-    /// Transcripts, directories of them, or `-` for standard input; by default where the known tools keep theirs
+    /// Transcripts, directories, or `-` for stdin
+    ///
+    /// By default Endstop reads the directories of the known tools.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The rows of the table
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
+    /// Rows: day, model, project, run or tool
+    #[arg(hide_possible_values = true, long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
     by: By,
-    /// Count calls from this day on: a date such as `2026-01-31`, or days until today such as `7d`
+    /// Count from this day: `2026-01-31`, `7d`
+    ///
+    /// A date, or days until today.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Since>,
-    /// The zone of days, as an offset from UTC: `+02:00`
-    #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = offset,
+    /// Time zone of days
+    ///
+    /// A name such as `Europe/Berlin`, an offset such as `+02:00`, or `local`.
+    #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone,
         allow_hyphen_values = true)]
-    timezone: Offset,
+    timezone: TimeZone,
     /// Print JSON with exact amounts
     #[arg(long)]
     json: bool,
     /// Draw a bar for each row's cost
     #[arg(long)]
     chart: bool,
-    /// Prices to use instead of the embedded ones
+    /// Read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -92,6 +98,20 @@ fn since(text: &str) -> Result<Since, String> {
             .map(Since::Date)
             .map_err(|_| "write a date such as `2026-01-31`, or days such as `7d`".to_owned()),
     }
+}
+
+fn zone(text: &str) -> Result<TimeZone, String> {
+    if text == "local" {
+        return TimeZone::try_system().map_err(|_| {
+            "the system names no time zone; write an offset such as `+02:00`".to_owned()
+        });
+    }
+    if text.starts_with(['+', '-']) {
+        return offset(text).map(TimeZone::fixed);
+    }
+    TimeZone::get(text).map_err(|_| {
+        "write a zone such as `Europe/Berlin`, an offset such as `+02:00`, or `local`".to_owned()
+    })
 }
 
 fn offset(text: &str) -> Result<Offset, String> {
@@ -135,7 +155,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         warn_folded(&warnings);
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
-            true => Err(CliError::new("no transcripts where the known tools keep theirs")
+            true => Err(CliError::new("no transcripts in the directories of the known tools")
                 .with_hint("name files or directories of transcripts")),
         };
     }
@@ -164,7 +184,7 @@ fn tell_of_unpriced(bill: &Bill) {
     ));
 }
 
-/// The calls of each transcript, in the order of the transcripts, read on every core.
+/// The calls of each transcript, in the order of the transcripts. All cores read in parallel.
 fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(transcripts.len()));
@@ -191,10 +211,6 @@ fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
 }
 
 impl SpendArgs {
-    fn zone(&self) -> TimeZone {
-        TimeZone::fixed(self.timezone)
-    }
-
     /// The first millisecond that counts.
     fn begin(&self) -> Option<u64> {
         let date = match self.since? {
@@ -202,13 +218,13 @@ impl SpendArgs {
             Since::Days(days) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
                 let now = Timestamp::from_second(i64::try_from(now.as_secs()).ok()?).ok()?;
-                let today = now.to_zoned(self.zone()).date();
+                let today = now.to_zoned(self.timezone.clone()).date();
                 // Today is one of the days.
                 let back = days.saturating_sub(1).max(0);
                 today.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?
             }
         };
-        let begin = date.to_zoned(self.zone()).ok()?.timestamp().as_millisecond();
+        let begin = date.to_zoned(self.timezone.clone()).ok()?.timestamp().as_millisecond();
         Some(u64::try_from(begin).unwrap_or(0))
     }
 
@@ -226,7 +242,7 @@ impl SpendArgs {
     fn day(&self, wall: u64) -> String {
         let time = i64::try_from(wall).ok().filter(|wall| *wall > 0);
         let time = time.and_then(|wall| Timestamp::from_millisecond(wall).ok());
-        let day = time.map(|time| time.to_zoned(self.zone()).date().to_string());
+        let day = time.map(|time| time.to_zoned(self.timezone.clone()).date().to_string());
         day.unwrap_or_else(|| "(no time)".to_owned())
     }
 

@@ -1,4 +1,4 @@
-//! What a trip record says, in few words.
+//! A trip record, in few words.
 //!
 //! A file of its own because `run`, `serve` and `agent` say it alike.
 
@@ -14,17 +14,17 @@ use endstop::observe::clean;
 
 use crate::output::{money, tokens};
 
-/// The pause rules that hold.
+/// The pause rules that trip.
 pub(super) fn pausing(record: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
     record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips)
 }
 
-/// The first condition of a rule that holds.
+/// The first condition of a rule that trips.
 pub(super) fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     if node.state != Truth::True {
         return None;
     }
-    // What stands under a `not` is false where the whole is true.
+    // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn reset_text(reset: &WindowReset) -> String {
     format!("the {} window of the plan resets ({})", clean(&reset.window), at.trim_matches('"'))
 }
 
-/// What was settled beyond the limits; none where they were kept.
+/// The amounts settled beyond the limits; `None` if there are none.
 pub(super) fn overshoot(overshoot: &Amounts) -> Option<String> {
     let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
     let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));

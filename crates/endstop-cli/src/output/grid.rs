@@ -1,4 +1,4 @@
-//! Tables that stay readable: with borders where there is room, else one line a cell.
+//! Tables that stay readable: with borders if there is room, and one line per cell otherwise.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// What each column takes without breaking its words, with a space on both sides.
+    /// The least width of each column without breaking words, with a space on both sides.
     fn least_widths(&self) -> impl Iterator<Item = u16> + '_ {
         (0..self.header.len()).map(|column| {
             let cells = self.rows.iter().chain([&self.header]).filter_map(|row| row.get(column));

@@ -23,8 +23,13 @@ pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
         environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let upstreams = Upstreams::all(&format!("http://{}", provider.addr)).unwrap();
-    let config =
-        Config { environment, ..Config::new(upstreams, case.program(), Runs::One(id.clone())) };
+    // What the model is told changes no decision.
+    let (program, tell_model) = (case.program(), vec![50, 80]);
+    let config = Config {
+        environment,
+        tell_model,
+        ..Config::new(upstreams, program, Runs::One(id.clone()))
+    };
     let gateway = Gateway::start(config).await.unwrap();
     Client::connect(gateway.addr(), case.is_streaming).await.run().await;
     let run = gateway.run(&id).unwrap();

@@ -75,7 +75,7 @@ impl Contract {
             Self::MarkedFailures => {
                 "All four read the same with Anthropic messages and Gemini. Chat completions and \
                  responses do not mark a failed tool call: there the gateway counts it as a success. A \
-                 call that a hook of the loop blocks is not made, and counts as no failure; of a \
+                 call that a hook of the loop blocks is not made, and does not count as a failure; of a \
                  program that blocks calls on its own, the gateway sees a result."
             }
             Self::ToolNames => {

@@ -1,4 +1,4 @@
-//! Facts: what is true of the step, or was said from outside.
+//! Facts: observations about a step, or signals from outside.
 //!
 //! Until a step ends, a fact about it is true or unknown, never false. `signal` and `cancelled` are not
 //! about a step: they are false until they are set, and stay set.
@@ -18,14 +18,14 @@ pub enum Fact {
     Called(String),
     /// `tool_failed("tool")`: a call of the tool failed.
     ToolFailed(String),
-    /// `said("text")`: the model's words contain it, streamed pieces joined.
+    /// `said("text")`: the model response contains it, streamed pieces joined.
     Said {
         /// The text, matched exactly.
         text: String,
         /// Only words of this agent.
         from: Option<String>,
     },
-    /// `matches(/regex/)`: the model's words match it, streamed pieces joined.
+    /// `matches(/regex/)`: the model response matches it, streamed pieces joined.
     Matches(String),
     /// `finished("stop", "length")`: the finish reason is one of these, raw or normalized, in any case.
     Finished(Vec<String>),
@@ -48,9 +48,9 @@ pub enum Fact {
 pub struct FactRow {
     /// As written.
     pub name: &'static str,
-    /// The arguments, as shown in help; empty where there are none.
+    /// The arguments, as shown in help; empty if it takes none.
     pub arguments: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
     /// Whether every driver reads the same.
     pub contract: Contract,
@@ -75,9 +75,9 @@ pub const FACTS: &[FactRow] = &[
         "said",
         "\"text\", from=\"agent\"",
         Same,
-        "the model's words contain the text; pieces are joined"
+        "the model response contains the text; pieces are joined"
     ),
-    row!("matches", "/regex/", Same, "the model's words match the pattern (linear time)"),
+    row!("matches", "/regex/", Same, "the model response matches the pattern (linear time)"),
     row!(
         "finished",
         "\"stop\", \"length\"",

@@ -6,7 +6,7 @@ use alloc::string::String;
 use super::contract::Contract;
 use crate::signal::StopReason;
 
-/// What a gauge's number is.
+/// The unit of a gauge's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// A whole number of things.
@@ -26,12 +26,12 @@ pub enum Unit {
 /// When a gauge is brought up to date for comparison (docs/semantics.md, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compared {
-    /// A count: inside a step only when one more of it would begin, between steps as it stands.
+    /// A count: inside a step compared only when the next one would begin, between steps at any time.
     WhenOneMoreBegins,
     /// Tokens and money: when a model request would begin, of the run or of a descendant. In between, a condition sees
     /// the last compared value.
     WhenARequestBegins,
-    /// As it stands, at every checkpoint.
+    /// At every checkpoint.
     Always,
     /// Only when a child would begin: it stops no run.
     WhenAChildBegins,
@@ -60,7 +60,7 @@ pub struct GaugeRow {
     pub argument: Argument,
     /// Whether every driver reads the same.
     pub contract: Contract,
-    /// What it counts.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -153,11 +153,11 @@ gauges! {
     Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None ToolNames
         "hand-offs made";
     Repeats "repeats" Count Always NoProgress false false None Same
-        "equal (tool, arguments, result) in a row beyond the first; a user message starts afresh";
+        "equal (tool, arguments, result) in a row beyond the first; a user message starts over";
     Cycles "cycles" Count Always NoProgress false false None Same
-        "repetitions of a period of 2 to 4 tool results; a user message starts afresh";
+        "repetitions of a period of 2 to 4 tool results; a user message starts over";
     NoProgress "no_progress" Count Always NoProgress false false None Same
-        "steps in a row that brought no new tool result and no user message";
+        "steps in a row without a new tool result or a user message";
     Stale "stale" Count Always NoProgress false false None Same
         "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps, and unless the last three steps were such";
     Quota "quota" Percent Always CostLimitReached false false Required Plan

@@ -16,7 +16,7 @@ pub(crate) struct Literal {
     pub(crate) value: LiteralValue,
 }
 
-/// What a literal says.
+/// The value of a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LiteralValue {
     /// A bare number, perhaps with decimals, `k` or `M`; in thousandths, so that `1.5k` is exact.
@@ -143,8 +143,7 @@ fn whole_number(
         .with_help("write for example `25` or `1.5k`"));
     }
     u64::try_from(thousandths / 1_000).map_err(|_| {
-        Diagnostic::new("the number is too large", span)
-            .with_help("leave the limit out if there is to be none")
+        Diagnostic::new("the number is too large", span).with_help("leave the key out for no limit")
     })
 }
 
@@ -334,7 +333,7 @@ fn amount_value(raw: &str) -> Result<LiteralValue, AmountProblem> {
     }
 }
 
-/// A count in thousandths: fractions finer than that are kept only as "not whole".
+/// A count in thousandths: finer fractions are kept only as "not an integer".
 fn thousandths(number: &str, factor: u128) -> Result<LiteralValue, AmountProblem> {
     // Nine decimals are more than `M` can make whole; what lies beyond cannot be a count.
     match scaled_decimal(number, 9) {
@@ -349,7 +348,7 @@ fn thousandths(number: &str, factor: u128) -> Result<LiteralValue, AmountProblem
     }
 }
 
-/// A percentage in hundredths of a percent; finer ones are no limit that anybody can observe.
+/// A percentage in hundredths of a percent; finer limits could not be observed.
 fn hundredths(number: &str) -> Result<LiteralValue, AmountProblem> {
     let scaled = scaled_decimal(number, 2).map_err(|error| match error {
         MoneyError::TooLarge => AmountProblem::TooLarge,

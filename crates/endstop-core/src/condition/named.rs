@@ -37,7 +37,7 @@ impl Named {
         self.spelling
     }
 
-    /// What it means.
+    /// The condition that it means.
     #[must_use]
     pub const fn expansion(&self) -> &Condition {
         &self.expansion
@@ -101,21 +101,21 @@ macro_rules! named {
 
 named! {
     ["max_steps", "MaxSteps", "MaxIters", "max_iters"] steps, "max_steps(25)",
-        StepsLimitReached, "the run after so many steps";
+        StepsLimitReached, "the run after this many steps";
     ["max_messages", "MaxMessages"] messages, "max_messages(50)",
-        MessagesLimitReached, "the run after so many messages";
+        MessagesLimitReached, "the run after this many messages";
     ["max_tool_calls", "MaxToolCalls", "FirstN"] tool_calls, "max_tool_calls(5)",
-        ToolCallsLimitReached, "the run after so many tool calls, of one tool with `tool=\"name\"`";
+        ToolCallsLimitReached, "the run after this many tool calls, of one tool with `tool=\"name\"`";
     ["max_tokens", "MaxTokens", "token_budget", "TokenBudget"] tokens, "max_tokens(50k)",
-        TokenLimitReached, "the run after so many tokens, input and output";
+        TokenLimitReached, "the run after this many tokens, input and output";
     ["max_usd", "MaxUsd"] usd, "max_usd(2.00)",
         CostLimitReached, "the run at this much money; a bare number is dollars; `model=\"gpt-4o\"` prices calls without a price as that model";
     ["timeout", "Timeout", "MaxSeconds"] timeout, "timeout(60s)",
-        TimeLimitReached, "the run after so much active time";
+        TimeLimitReached, "the run after this much active time";
     ["deadline", "Deadline"] deadline, "deadline(\"2026-11-30T12:00Z\")",
         TimeLimitReached, "the run at this wall time";
     ["idle", "Idle"] idle, "idle(30s)",
-        TimeLimitReached, "a run in which nothing happened for so long";
+        TimeLimitReached, "a run without an event for this time";
     ["text_mention", "TextMention"] text_mention, "text_mention(\"DONE\")",
         ConditionMet, "the run once the model says it";
     ["function_call", "FunctionCall"] function_call, "function_call(\"submit\")",
@@ -129,13 +129,13 @@ named! {
     ["cancellation", "Cancellation"] cancellation, "cancellation()",
         UserRequested, "the run once a person cancels it";
     ["no_progress", "NoProgress"] no_progress, "no_progress(3)",
-        NoProgress, "a run that brought nothing new for so many steps; also `patience=3`; without a number, the limits of detection.md";
+        NoProgress, "a run without new results for this many steps; also `patience=3`; without a number, the limits of detection.md";
     ["max_errors", "MaxErrors"] errors, "max_errors(3)",
-        RetryLimitReached, "the run after so many failed model attempts and tool calls";
+        RetryLimitReached, "the run after this many failed model attempts and tool calls";
     ["max_retries", "MaxRetries"] retries, "max_retries(5)",
-        RetryLimitReached, "the run after so many model requests beyond a step's first";
+        RetryLimitReached, "the run after this many model requests beyond a step's first";
     ["max_depth", "MaxDepth"] depth, "max_depth(3)",
-        StepsLimitReached, "a sub-agent deeper than this; the run itself goes on";
+        StepsLimitReached, "a sub-agent deeper than this; the run itself continues";
 }
 
 /// The spelling and row of a name, if it is one.
@@ -302,8 +302,7 @@ counted! {
     max_tool_calls ToolCalls;
     /// Stops the run after `n` tokens. Example: `max_tokens(50_000)`. Trips as `token_limit`.
     max_tokens Tokens;
-    /// Stops a run that brought nothing new for `n` steps. Example: `no_progress(3)`. Trips as
-    /// `no_progress`.
+    /// Stops a run without new results for `n` steps. Example: `no_progress(3)`. Trips as `no_progress`.
     no_progress NoProgress;
     /// Stops the run after `n` failed attempts and tool calls. Example: `max_errors(3)`. Trips as
     /// `retry_limit`.
@@ -343,7 +342,7 @@ pub fn deadline(at: WallTime) -> Condition {
     from_rust("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
 }
 
-/// Stops a run in which nothing happened for so long, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
+/// Stops a run without any event for this time, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
 /// `idle(30s)`. Trips as `time_limit`.
 #[must_use]
 pub fn idle(after: impl Into<Millis>) -> Condition {
@@ -381,8 +380,8 @@ texted! {
     external_signal Fact::Signal;
 }
 
-/// Stops a run that goes in circles, by limits that were measured: `no_progress()` without a number. What it
-/// stands for, and how often it errs, is in `docs/detection.md`. Trips as `no_progress`.
+/// Stops a run that is in a loop, by limits that were measured: `no_progress()` without a number. Its expansion and
+/// its error rates are in `docs/detection.md`. Trips as `no_progress`.
 #[must_use]
 pub fn no_progress_measured() -> Condition {
     from_rust("no_progress", Vec::new(), going_in_circles())
@@ -407,7 +406,7 @@ const CYCLES: u64 = 3;
 /// replies that could not be carried out.
 const PATIENCE: u64 = 12;
 
-/// What `no_progress()` stands for.
+/// The expansion of `no_progress()`.
 fn going_in_circles() -> Condition {
     let at_least = |id, value| {
         Condition::Compare(Comparison { gauge: Gauge::of(id), op: CompareOp::Ge, value })

@@ -53,9 +53,9 @@ pub enum Temporal {
     },
     /// `a then b`: `b` now, `a` at an earlier step.
     Then {
-        /// What comes first.
+        /// The condition that is met first.
         first: Box<Condition>,
-        /// What holds now.
+        /// The condition that is met now.
         next: Box<Condition>,
     },
 }

@@ -37,7 +37,7 @@ pub(super) enum TokenKind {
     Dot,
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,

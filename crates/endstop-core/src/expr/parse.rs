@@ -21,9 +21,8 @@ use comparison::Operand;
 /// Reads an expression.
 ///
 /// # Errors
-/// A [`Diagnostic`] with the span, the cause and what to do, also where the expression is deeper than
-/// [`MAX_DEPTH`], has more than [`MAX_NODES`] nodes or is longer than
-/// [`MAX_TEXT`](crate::limits::MAX_TEXT).
+/// A [`Diagnostic`] with the span, the cause and what to do. An expression that is deeper than [`MAX_DEPTH`], has
+/// more than [`MAX_NODES`] nodes or is longer than [`MAX_TEXT`](crate::limits::MAX_TEXT) is an error too.
 pub fn parse(text: &str) -> Result<Condition, Diagnostic> {
     let tokens = lex(text)?;
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0, end: text.len() };
@@ -142,8 +141,11 @@ impl<'t> Parser<'t> {
                 let span =
                     if has_then { before.start..span.start } else { self.span_from(part_token) };
                 let span = trimmed_end(span, self.tokens);
-                return Err(Diagnostic::new("`then` beside `and` or `or` needs parentheses", span)
-                    .with_help("write `(a then b) and c`, or `a then (b and c)`"));
+                return Err(Diagnostic::new(
+                    "`then` next to `and` or `or` needs parentheses",
+                    span,
+                )
+                .with_help("write `(a then b) and c`, or `a then (b and c)`"));
             }
             has_then = is_then;
             parts.push(part);
@@ -228,11 +230,11 @@ impl<'t> Parser<'t> {
             }
             Some(TokenKind::Word(word)) => self.named_thing(word, first),
             Some(TokenKind::Literal(_)) => {
-                Err(Diagnostic::new("an amount alone is no condition", span)
-                    .with_help("name what is measured first: `steps >= 25`"))
+                Err(Diagnostic::new("an amount alone is not a condition", span)
+                    .with_help("write the gauge first: `steps >= 25`"))
             }
             Some(TokenKind::Compare(_)) => {
-                Err(Diagnostic::new("what is compared is missing", span)
+                Err(Diagnostic::new("the compared gauge is missing", span)
                     .with_help("write for example `steps >= 25`"))
             }
             Some(_) | None => Err(Diagnostic::new("a condition is missing here", span)

@@ -53,7 +53,7 @@ fn joined(f: &mut Formatter<'_>, parts: &[Condition], word: &str) -> fmt::Result
         if index > 0 {
             f.write_str(word)?;
         }
-        // `then` beside `and`/`or` needs parentheses too.
+        // `then` next to `and`/`or` needs parentheses too.
         at_least(f, part, Tightness::Not)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Facts: what is true of the step, or was said from outside.
+//! Facts: observations about a step, or signals from outside.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl Facts {
         }
     }
 
-    /// What is true of a step is not known before it ends.
+    /// The facts of a step are unknown before it ends.
     pub(crate) fn begin_step(&mut self, program: &Program) {
         for (fact, state) in program.facts().rows().iter().zip(self.0.rows_mut()) {
             state.lost = false;
@@ -86,7 +86,7 @@ impl Facts {
         }
     }
 
-    /// What the step did not make true is false.
+    /// Facts that the step did not make true are false.
     pub(crate) fn end_step(&mut self) {
         for state in self.0.rows_mut() {
             if state.truth == Truth::Unknown && !state.lost {

@@ -24,7 +24,7 @@ pub(crate) enum Reading {
     Known,
     /// A lower bound: a leaf is unknown unless no addition can change it.
     AtLeast,
-    /// Nothing is known, or what was known no longer says anything.
+    /// Unknown, or no longer valid.
     Unknown,
     /// A lower bound because a price is missing, and the policy stops for that.
     Unpriced,
@@ -32,7 +32,7 @@ pub(crate) enum Reading {
     Absent,
 }
 
-/// What a frame is evaluated with: the run's limits and operators, and the moment.
+/// The inputs for evaluating a frame: the run's limits and operators, and the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'m> {
     pub(crate) program: &'m Program,
@@ -49,7 +49,7 @@ pub(crate) struct Frame {
     readings: Table<GaugeIx, Reading>,
     #[serde(skip)]
     truth: Bits,
-    /// What is on top of the settled amounts while something is judged.
+    /// The amounts added to the settled ones while an act is judged.
     #[serde(skip)]
     projection: Option<Projection>,
     /// Whether a number, a reading or a fact has changed since the bits were last brought up to date.
@@ -206,7 +206,7 @@ impl Frame {
         masks.any(&self.truth)
     }
 
-    /// Brings every bit up to date. Operators over time may change without anything that they look at.
+    /// Brings every bit up to date. Operators over time may change without any change in their operands.
     #[inline]
     pub(crate) fn evaluate(&mut self, inputs: &Inputs<'_>) {
         if self.is_behind {
@@ -280,7 +280,7 @@ impl Frame {
         }
     }
 
-    /// Leaves that see what may be spent; where that is not known, they are met.
+    /// Leaves that see the possible spend; if that is unknown, they are met.
     fn project_all(&mut self, inputs: &Inputs<'_>) {
         let Some(projection) = self.projection else { return };
         let leaves = inputs.program.projected().iter();
@@ -295,7 +295,7 @@ impl Frame {
     fn is_met(&self, compare: &Compare, number: u64) -> bool {
         match self.reading(compare.gauge) {
             Reading::Known => compare.range.holds(number),
-            // An unknown leaf never helps its rule to trip, but for a missing price.
+            // An unknown leaf never helps its rule to trip, except when a price is missing.
             Reading::Unpriced => compare.range.holds_from(number) != Some(false),
             Reading::AtLeast => compare.range.holds_from(number) == Some(true),
             Reading::Absent | Reading::Unknown => false,

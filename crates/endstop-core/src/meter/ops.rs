@@ -10,7 +10,7 @@ use crate::program::{Names, Op, OpKind, Program, carried};
 use crate::table::{GaugeIx, OpIx, Table};
 use crate::units::Millis;
 
-/// What one operator keeps, by its kind.
+/// The state of one operator, by its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OpMemory {
@@ -118,7 +118,7 @@ impl OpState {
             (OpMemory::Latch(has_held), _) => *has_held |= held,
             (OpMemory::Streak(steps), _) => {
                 *steps = if held { steps.saturating_add(1) } else { 0 };
-                // A streak that is broken, or began here, is known again.
+                // A streak that is broken, or began here, is known from here on.
                 self.unknown &= held;
             }
             (OpMemory::Count(steps), _) => *steps = steps.saturating_add(u64::from(held)),

@@ -1,4 +1,4 @@
-//! What tool results say about progress: repeats, cycles, whether anything was new, and how much was stale.
+//! Progress as tool results show it: repeats, cycles, whether anything was new, and how much was stale.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -22,7 +22,7 @@ pub(super) fn digest(tool: &str, arguments: &str, result: &str) -> u64 {
     xxh3_64_with_seed(result.as_bytes(), call)
 }
 
-/// What tool results said of progress.
+/// Progress as tool results show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Progress {
@@ -30,7 +30,7 @@ pub(crate) struct Progress {
     /// Distinct results; kept if a condition asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<Box<SeenResults>>,
-    /// What `stale` is counted from; kept if a condition asks for it.
+    /// The basis of `stale`; kept if a condition asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<Stale>,
     /// Steps in a row without news.
@@ -67,12 +67,12 @@ impl Progress {
         self.no_progress
     }
 
-    /// Stale steps of a hundred; 0 where no condition asks.
+    /// Stale steps of a hundred; 0 if the policy does not ask for it.
     pub(crate) fn stale_percent(&self) -> u64 {
         self.stale.as_ref().map_or(0, Stale::percent)
     }
 
-    /// Whether a part of the steps was not looked at.
+    /// Whether a part of the steps was not checked.
     pub(crate) fn is_stale_unknown(&self) -> bool {
         self.stale.as_ref().is_some_and(Stale::is_unknown)
     }
@@ -92,7 +92,7 @@ impl Progress {
         self.tool_begun = Some(at).filter(|_| needs.digests || needs.seen || needs.stale);
     }
 
-    /// Takes in the result of an own call. One that has waited says nothing of progress.
+    /// Records the result of an own call. One that has waited says nothing of progress.
     pub(crate) fn result(
         &mut self,
         needs: Needs,

@@ -7,18 +7,18 @@ use crate::policy::OnUnpriced;
 use crate::program::{Part, Program, Projected};
 use crate::units::{Cost, Money, TokenUsage};
 
-/// What a model request, or a call of a tool with a cost of its own, may spend at most, as a driver announces it.
+/// The most that a model request, or a call of a tool with a cost, may spend, as a driver announces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorstCase {
     input_tokens: u64,
     output_tokens: u64,
-    /// `None` where it is not known.
+    /// `None` if unknown.
     cost_picos: Option<u64>,
 }
 
 impl WorstCase {
-    /// What the event announces, if it is of that kind.
+    /// The announced amounts, if the event is of that kind.
     pub(crate) const fn of(kind: &EventKind<'_>) -> Option<Self> {
         match *kind {
             EventKind::Reserve { input_tokens, output_tokens, cost } => {
@@ -36,7 +36,7 @@ impl WorstCase {
         }
     }
 
-    /// The money, where it is known under a policy.
+    /// The money, if it is known under a policy.
     fn picos(&self, program: &Program) -> Option<u64> {
         match (self.cost_picos, program.unpriced()) {
             (Some(picos), _) => Some(picos),
@@ -51,26 +51,26 @@ impl WorstCase {
     }
 }
 
-/// What is on top of the settled amounts while something is judged.
+/// The amounts added to the settled ones while an act is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Projection {
-    /// In the order of [`Part::ALL`]; none where it is not known.
+    /// In the order of [`Part::ALL`]; `None` if unknown.
     amounts: [Option<u64>; 4],
     own: bool,
     finish: bool,
 }
 
-/// A number with what may be spent on top.
+/// A number plus the possible spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// What is compared with a limit: one less than it may become, because a limit admits exactly itself.
+    /// The number to compare with a limit: one less than it may become, because a limit admits exactly itself.
     pub(crate) compared: u64,
-    /// What it may become.
+    /// The number that it may become.
     pub(crate) whole: u64,
 }
 
 impl Projection {
-    /// What stop rules see. `own` says whether the run itself would spend it.
+    /// The projection for stop rules. `own` says whether the run itself would spend it.
     pub(crate) fn new(program: &Program, worst: &WorstCase, own: bool) -> Self {
         let (input, output) = (worst.input_tokens, worst.output_tokens);
         let tokens = [Some(input.saturating_add(output)), Some(input), Some(output)];
@@ -78,7 +78,7 @@ impl Projection {
         Self { amounts: [worst.picos(program), tokens, input, output], own, finish: false }
     }
 
-    /// What stop and finish rules see, of the parts for which `is_wanted` holds.
+    /// The projection for stop and finish rules, of the parts for which `is_wanted` holds.
     pub(crate) fn with_finish(self, mut is_wanted: impl FnMut(Part) -> bool) -> Self {
         let mut wanted = self;
         wanted.finish = true;
@@ -93,7 +93,7 @@ impl Projection {
         (self.own || !leaf.own) && (self.finish || !leaf.finish)
     }
 
-    /// Where a settled number may get to; none where that is not known.
+    /// The highest value of a settled number; `None` if that is unknown.
     #[expect(clippy::indexing_slicing, reason = "one row for each part")]
     pub(crate) fn reach(&self, part: Part, settled: u64) -> Option<Reach> {
         let amount = self.amounts[part as usize]?;

@@ -1,4 +1,4 @@
-//! What a decision is made on: the measurements of a run, seen in a frame.
+//! The basis of a decision: the measurements of a run, seen in a frame.
 
 use super::{Frame, Inputs, Meter, Reach};
 use crate::policy::Action;
@@ -28,7 +28,7 @@ impl<'s> Sight<'s> {
         Sight { program: self.program, meter: self.meter, frame }
     }
 
-    /// What a trial frame is evaluated with.
+    /// The inputs for evaluating a trial frame.
     pub(crate) const fn inputs(&self) -> Inputs<'s> {
         self.meter.inputs(self.program)
     }

@@ -14,7 +14,7 @@ use crate::limits::{STALE_MIN_HALVES, STALE_MIN_STREAK};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stale {
-    /// What was seen since the user last spoke.
+    /// The results seen since the user's last message.
     seen: Box<SeenResults>,
     /// Steps that got results.
     judged: u64,
@@ -27,18 +27,18 @@ pub(crate) struct Stale {
     got_result: bool,
     got_news: bool,
     got_success: bool,
-    /// What the user has been told since is not known: the run was restored from a state without this.
+    /// Results before this point are unknown: the run was restored from a state without this.
     unknown: bool,
 }
 
 impl Stale {
-    /// Nothing was looked at yet, in a run that may have `begun`.
+    /// Nothing is checked yet, in a run that may have `begun`.
     pub(crate) fn unseen(begun: bool) -> Self {
         Self { unknown: begun, ..Self::default() }
     }
 
-    /// Takes in a result of an own call. The same result of another call is an acknowledgement, unless it says that the
-    /// call failed.
+    /// Records a result of an own call. The same result of another call is an acknowledgement, unless it says that
+    /// the call failed.
     pub(crate) fn result(&mut self, tool: &str, arguments: &str, result: &str, failed: bool) {
         let (arguments, tool) = if failed { (FAILED, tool) } else { (arguments, tool) };
         self.got_result = true;
@@ -68,7 +68,7 @@ impl Stale {
         *self = Self::default();
     }
 
-    /// Whether a part of the steps was not looked at.
+    /// Whether a part of the steps was not checked.
     pub(crate) const fn is_unknown(&self) -> bool {
         self.unknown
     }
@@ -83,7 +83,7 @@ impl Stale {
     }
 }
 
-/// What stands for the arguments of a call that failed. No arguments are so written: it is no JSON.
+/// The replacement for the arguments of a call that failed. It cannot equal any arguments: it is not JSON.
 const FAILED: &str = "\u{0}failed";
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ struct OpenStep {
     attempts: u64,
 }
 
-/// What is known about the own step that is open, or was the last.
+/// The known facts about the own step that is open, or was the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Steps {
@@ -73,7 +73,7 @@ impl Steps {
         self.called_tool
     }
 
-    /// Whether the model has answered without asking for tools: the step is ending, or ended, by itself.
+    /// Whether the model has answered without asking for tools: the step is ending, or ended, naturally.
     pub(crate) const fn ends_naturally(&self) -> bool {
         self.has_reply && !self.asked_for_tools
     }
@@ -111,7 +111,7 @@ impl Steps {
         self.has_reply = true;
     }
 
-    /// The last answer ends nothing any more.
+    /// The last answer no longer ends anything.
     pub(crate) const fn forget_reply(&mut self) {
         self.has_reply = false;
     }

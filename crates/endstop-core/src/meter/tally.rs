@@ -1,4 +1,4 @@
-//! What has been counted, in all and by the run itself.
+//! The counts, in all and of the run itself.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for Counters {
     }
 }
 
-/// What was counted, and what is known to be missing in it.
+/// The counts, and the known gaps in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     counts: Counters,
@@ -100,7 +100,7 @@ impl Tally {
     }
 }
 
-/// What a call cost, under a policy.
+/// The cost of a call, under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
     /// It was free.
@@ -110,7 +110,7 @@ pub(crate) enum Charge {
 }
 
 impl Charge {
-    /// What a call costs that its provider prices like this.
+    /// The charge of a call that its provider prices like this.
     pub(crate) fn of(
         cost: Option<Cost>,
         usage: Option<TokenUsage>,
@@ -176,7 +176,7 @@ impl Tallies {
         self.own.tokens_unknown |= own;
     }
 
-    /// What the descendants counted.
+    /// The counts of the descendants.
     pub(crate) const fn of_descendants(&self, counter: Counter) -> u64 {
         self.total.get(counter).saturating_sub(self.own.get(counter))
     }
@@ -192,7 +192,7 @@ pub(crate) struct ToolTally {
 }
 
 impl ToolTally {
-    /// Of a tool that nobody counted in a run that may have `begun`.
+    /// For a tool without a count in a run that may have `begun`.
     pub(crate) fn uncounted(begun: bool) -> Self {
         Self { is_partial: begun, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Three values: what can be said of a condition.
+//! Three values: the possible states of a condition.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truth {
-    /// It does not hold.
+    /// It is not met.
     False,
     /// It holds.
     True,
-    /// It cannot be said yet, or the reading is missing.
+    /// It is not known yet, or the reading is missing.
     Unknown,
 }
 

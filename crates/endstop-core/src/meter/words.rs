@@ -1,4 +1,4 @@
-//! The model's words: matchers carried from piece to piece, and the facts that they make true.
+//! The text of model responses: matchers carried from piece to piece, and the facts that they make true.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ struct Replies {
     last: LastReplies,
 }
 
-/// What is carried of the model's words.
+/// The state carried through the text of model responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Words {
@@ -27,11 +27,11 @@ pub(crate) struct Words {
     /// Kept if a condition asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     replies: Option<Box<Replies>>,
-    /// Digest of the current agent's name; 0 where it is not known.
+    /// Digest of the current agent's name; 0 if unknown.
     agent: u64,
 }
 
-/// Agents are told apart by digest: the meter keeps no names.
+/// Agents are distinguished by digest: the meter keeps no names.
 fn agent_digest(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
@@ -50,7 +50,7 @@ impl Words {
         self.agent = name.map_or(0, agent_digest);
     }
 
-    /// Takes in a piece; whether it made a fact true.
+    /// Records a piece. Returns whether it made a fact true.
     pub(crate) fn feed(&mut self, program: &Program, text: &str, facts: &mut Facts) -> bool {
         if let Some(replies) = &mut self.replies {
             replies.reply.feed(text);
@@ -66,7 +66,7 @@ impl Words {
         any
     }
 
-    /// The reply is whole; whether that made a fact true.
+    /// The reply is complete. Returns whether that made a fact true.
     pub(crate) fn end_reply(&mut self, program: &Program, facts: &mut Facts) -> bool {
         let mut any = false;
         if program.texts().has_patterns() {
@@ -96,7 +96,7 @@ impl Words {
         }
     }
 
-    /// Brings saved words under a program; whether its matchers go on where they were.
+    /// Brings saved matchers under a program. Returns whether they continue from their positions.
     pub(crate) fn fit(&mut self, from: &Names, program: &Program) -> bool {
         let goes_on = from.texts == program.names().texts && program.texts().accepts(&self.text);
         if !goes_on {

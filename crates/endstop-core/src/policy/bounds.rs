@@ -18,8 +18,8 @@ pub struct Bound {
     pub rule: String,
 }
 
-/// What a policy bounds. A run that stops by its rules never passes these, except by what the call in
-/// flight costs.
+/// The bounds of a policy. A run that stops by its rules never exceeds these, except by the cost of the call in
+/// flight.
 ///
 /// See the example of [`Policy`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const TOKENS: usize = 2;
 const TIME: usize = 3;
 const DEADLINE: usize = 4;
 
-/// How a condition is looked at.
+/// The mode in which a condition is read.
 #[derive(Clone, Copy)]
 struct Seen {
     /// A price that is unknown does not count as nothing.
@@ -64,7 +64,7 @@ struct Seen {
     below: bool,
 }
 
-/// For each dimension, the value by which a condition holds for certain, and goes on holding.
+/// For each dimension, the value by which a condition is met for certain, and stays met.
 type Reach = [Option<u64>; DIMENSIONS];
 
 impl Policy {
@@ -92,7 +92,7 @@ impl Policy {
                     }
                     continue;
                 }
-                // The wrap-up is one step more, and its cost is not known here.
+                // The wrap-up is an extra step, and its cost is unknown here.
                 Action::Finish => {
                     let mut only_steps: Reach = [None; DIMENSIONS];
                     only_steps[STEPS] =

@@ -22,8 +22,8 @@ use super::write::toml_string;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BudgetTable {
-    /// The limits: "$5 per day", "2M tokens per hour", "1000 steps per week", "$20" for ever, "$10 per rolling 5h". One, or
-    /// a list of which all hold.
+    /// The limits: "$5 per day", "2M tokens per hour", "1000 steps per week", "$20" forever, "$10 per rolling 5h".
+    /// One limit, or a list of limits that all apply.
     #[serde(deserialize_with = "one_or_more")]
     #[cfg_attr(feature = "schema", schemars(with = "OneOrMore"))]
     pub limit: Vec<String>,
@@ -33,7 +33,7 @@ pub struct BudgetTable {
     /// The budget that each charge counts in as well.
     #[serde(default)]
     pub parent: Option<String>,
-    /// What a run does if the budget is full: "refuse" (default), it stops, or "pause", it waits for the reset.
+    /// The reaction of a run to a full budget: "refuse" (default), it stops, or "pause", it waits for the reset.
     #[serde(default)]
     pub on_full: Option<String>,
     /// Models whose calls draw on it, whichever budget their run has; `*` stands for any text.

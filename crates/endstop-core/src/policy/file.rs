@@ -52,7 +52,7 @@ pub struct PolicyFile {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, RuleDetails>"))]
     rule: BTreeMap<String, Spanned<RuleDetails>>,
-    /// What a money rule does with a call whose price is unknown: "stop" (default), "ignore", or rates.
+    /// The treatment by a money rule of a call whose price is unknown: "stop" (default), "ignore", or rates.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<Unpriced>"))]
     on_unpriced: Option<Spanned<Unpriced>>,
@@ -104,7 +104,7 @@ struct RuleDetails {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     reason: Option<Spanned<String>>,
-    /// What the stop signal says.
+    /// The message of the stop signal.
     #[serde(default)]
     message: Option<String>,
     /// Whether no continuation can override it; true by default for money and tokens.
@@ -113,7 +113,7 @@ struct RuleDetails {
     /// How often in a row it may be overridden; 3 by default.
     #[serde(default)]
     overrides: Option<u32>,
-    /// What each override adds to the limit.
+    /// The amount that each override adds to the limit.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<GrantText>"))]
     grant: Option<Spanned<GrantText>>,
@@ -123,7 +123,7 @@ struct RuleDetails {
     resume: Option<Spanned<String>>,
 }
 
-/// What an override adds, in the language's amounts.
+/// The amount that an override adds, in the language's amounts.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -228,8 +228,8 @@ fn rule(
     Ok(Rule::new(id, action, condition))
 }
 
-/// An expression's error at its place in the file: exact where the string is written plainly, else the
-/// whole string.
+/// An expression's error at its place in the file: exact if the string is written plainly, and otherwise the whole
+/// string.
 fn in_file(text: &str, expression: &Spanned<String>, error: Diagnostic) -> Diagnostic {
     let span = expression.span();
     let raw = text.get(span.clone()).unwrap_or("");
@@ -254,7 +254,7 @@ fn add_details(
 ) -> Result<(), Diagnostic> {
     let names: Vec<String> = policy.rules.iter().map(|rule| rule.id.clone()).collect();
     let Some(rule) = policy.rules.iter_mut().find(|rule| rule.id == id) else {
-        let error = Diagnostic::new(format!("there is no rule `{id}`"), details.span());
+        let error = Diagnostic::new(format!("no rule `{id}`"), details.span());
         let suggestion = did_you_mean(id, names.iter().map(String::as_str));
         return Err(error.with_help(
             suggestion.unwrap_or_else(|| "details belong to a rule of this file".to_string()),
@@ -279,7 +279,7 @@ fn add_details(
     if let Some(resume) = &details.resume {
         rule.resumes_at_reset = one_of(resume, &[("reset", true)])?;
         if !rule.can_wait_for_reset() {
-            let why = format!("`{id}` is no pause rule on a quota, so there is no reset");
+            let why = format!("`{id}` is not a pause rule on a quota, so nothing resets");
             return Err(Diagnostic::new(why, resume.span()).with_help(
                 "write it for a rule such as `[pause]`, `plan = 'quota(\"5h\") >= 90%'`",
             ));
@@ -336,8 +336,10 @@ fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
 
 fn at_least_one(count: &Spanned<u64>) -> Result<u64, Diagnostic> {
     match *count.get_ref() {
-        0 => Err(Diagnostic::new("0 output tokens are no response".to_string(), count.span())
-            .with_help("write at least 1")),
+        0 => {
+            Err(Diagnostic::new("an output cap of 0 allows no response".to_string(), count.span())
+                .with_help("write at least 1"))
+        }
         count => Ok(count),
     }
 }

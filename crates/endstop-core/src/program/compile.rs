@@ -1,5 +1,5 @@
-//! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each
-//! occurrence has a state of its own.
+//! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each occurrence has
+//! separate state.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,4 +1,4 @@
-//! What the rows of a program are called in a saved run, so that the run can go on under another policy.
+//! The names of a program's rows in a saved run, so that the run can continue under another policy.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -25,9 +25,9 @@ pub(crate) struct Names {
     pub(crate) texts: u64,
 }
 
-/// The rows of a table that was saved under the names `from`, for each name of `to`: `None` for a name that
-/// was not there. Of rows that share a name, the one that `is_better` than the others. `None` in all if the
-/// table has not one row for each name.
+/// The rows of a table that was saved under the names `from`, for each name of `to`: `None` for an unknown name. Of
+/// rows that share a name, the one that `is_better` than the others. `None` in all if the table has not one row for
+/// each name.
 pub(crate) fn carried<I: Index, T: Clone>(
     table: Table<I, T>,
     from: &[String],

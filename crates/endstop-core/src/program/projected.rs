@@ -1,7 +1,7 @@
 //! Leaves that see money and tokens before they are spent (docs/semantics.md, section 2).
 //!
-//! Only a lower bound of a stop or a finish rule does: what may be spent can bring those nearer and nothing
-//! else. Every other leaf reads what is settled.
+//! Only a lower bound of a stop or a finish rule does: possible spend can bring those closer and nothing else. Every
+//! other leaf reads settled amounts.
 //!
 //! Pause rules are among those: they read settled amounts only, because a person decides about money that was spent
 //! and not about worst cases.
@@ -13,7 +13,7 @@ use crate::counter::Counter;
 use crate::policy::{Action, Policy};
 use crate::table::{CompareIx, GaugeIx, Index as _, Table};
 
-/// What may be spent, in parts: each moves one gauge.
+/// The possible spend, in parts: each moves one gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Cost,
@@ -44,7 +44,7 @@ pub(crate) struct Projected {
     pub(crate) part: Part,
     /// It reads the run's own share.
     pub(crate) own: bool,
-    /// Its rule wraps up; else it stops.
+    /// Its rule wraps up; otherwise it stops.
     pub(crate) finish: bool,
 }
 

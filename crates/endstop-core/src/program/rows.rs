@@ -25,7 +25,7 @@ impl Range64 {
         (value.wrapping_sub(self.lo) <= self.span) != self.inverted
     }
 
-    /// Whether it holds for every number from `known` up; none where that depends on the number.
+    /// Whether it is met for every number from `known` up; `None` if that depends on the number.
     pub(crate) const fn holds_from(self, known: u64) -> Option<bool> {
         match self.lo.checked_add(self.span) {
             Some(hi) if known > hi => Some(self.inverted),
@@ -97,7 +97,7 @@ pub(crate) enum Fold {
     NotThen { op: OpIx, next: Slot },
 }
 
-/// What an operator over time keeps.
+/// The state of an operator over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     /// Whether the operand has held.
@@ -106,7 +106,7 @@ pub(crate) enum OpKind {
     Streak,
     /// Steps in all.
     Count,
-    /// The stamps of the last steps, at most so many.
+    /// The stamps of the last steps, at most `capacity`.
     Ring { window: Window, capacity: usize },
     /// When the operand last held.
     Stamp(Window),
@@ -212,7 +212,7 @@ impl Class {
 pub(crate) struct GaugeSlot {
     pub(crate) class: Class,
     pub(crate) read: Read,
-    /// The gauge as a condition names it; none for an operator's counter.
+    /// The gauge as a condition names it; `None` for an operator's counter.
     pub(crate) gauge: Option<Gauge>,
 }
 
@@ -225,7 +225,7 @@ pub(crate) struct Node {
     pub(crate) parts: Vec<Node>,
 }
 
-/// What a node is measured by.
+/// The measure of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
     /// Its parts.
@@ -288,7 +288,7 @@ pub(crate) struct CompiledRule {
 }
 
 impl CompiledRule {
-    /// The bit that says whether the rule holds.
+    /// The bit that says whether the rule trips.
     #[inline]
     pub(crate) const fn root(&self) -> Slot {
         self.node.slot

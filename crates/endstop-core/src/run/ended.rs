@@ -12,16 +12,16 @@ use crate::meter::Sight;
 use crate::signal::{StopReason, StopSignal, StopSignals};
 use crate::trip_record::TripRecord;
 
-/// The signal of a run that ended by itself.
+/// The signal of a run that ended naturally.
 static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
 
 /// The end of a run, or of as much of it as there has been.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ended {
-    /// `None` of a run that ended by itself while nothing has come since: most go on at once with a user's
-    /// message or another step, and then nobody has asked for it.
+    /// `None` for a run that ended naturally while nothing has happened since: most continue immediately with a
+    /// user's message or another step, and no caller reads the record before that.
     record: Option<Box<TripRecord>>,
-    /// It ended by itself: a user's message or another step goes on.
+    /// It ended naturally: a user's message or another step continues it.
     natural: bool,
     /// A response came after the stop: the stop may have cut it off.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -34,7 +34,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl Ended {
-    /// The run ended by itself; [`keep`](Self::keep) adds the record.
+    /// The run ended naturally; [`keep`](Self::keep) adds the record.
     pub(super) const fn by_itself() -> Self {
         Self { record: None, natural: true, has_late_response: false }
     }
@@ -92,7 +92,7 @@ impl Ended {
         self.has_late_response
     }
 
-    /// What was in flight at the end is settled: a response of a model, or the cost of a tool.
+    /// Settles work that was in flight at the end: a response of a model, or the cost of a tool.
     pub(super) fn settle(&mut self, sight: Sight<'_>, is_response: bool) {
         self.has_late_response |= is_response && !self.natural;
         if let Some(record) = &mut self.record {

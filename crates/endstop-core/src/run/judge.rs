@@ -19,12 +19,12 @@ use crate::table::RuleIx;
 use crate::trip_record::{rests_on_numbers, signal_of};
 use crate::units::Money;
 
-/// What is to be done.
+/// The decision about an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Decision {
-    /// Go on; what was announced begins.
+    /// Continue; the announced act begins.
     Proceed,
-    /// What was announced does not begin.
+    /// The announced act does not begin.
     Refuse,
     /// The reply is dropped and asked for again.
     Retry,
@@ -32,7 +32,7 @@ pub(super) enum Decision {
     Finish(WrapUp),
     /// A person decides.
     Pause,
-    /// The run has ended by itself.
+    /// The run has ended naturally.
     Complete,
     /// The run stops.
     Stop(StopCause),
@@ -66,14 +66,14 @@ pub(super) struct WrapUp {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Judgement {
     pub(super) decision: Decision,
-    /// The step has ended by itself: numeric limits alone do not stand.
+    /// The step has ended naturally: numeric limits alone do not apply.
     pub(super) natural: bool,
     /// The continuation that is requested answers every rule that stands.
     pub(super) answers: bool,
 }
 
 impl Decision {
-    /// What the driver is told.
+    /// The directive for the driver.
     pub(super) const fn directive(&self, event: &Event<'_>, step_is_open: bool) -> Directive {
         let cuts = matches!(event.kind, EventKind::Cancel { .. } | EventKind::Kill { .. });
         match self {
@@ -95,13 +95,13 @@ pub(super) const fn is_judged_first(kind: &EventKind<'_>) -> bool {
     kind.is_intention() || matches!(kind, EventKind::HandOff { .. })
 }
 
-/// Whether an event is about a step that has ended by itself. One in which one more thing would begin has not.
+/// Whether an event is about a step that has ended naturally. A step in which another act would begin has not.
 pub(super) const fn is_natural_end(meter: &Meter, event: &Event<'_>, after_step: bool) -> bool {
     let open = meter.step().is_open() || after_step;
     !is_judged_first(&event.kind) && open && meter.step().ends_naturally()
 }
 
-/// Whether a rule trips, and not only on numeric limits where the step ended by itself.
+/// Whether a rule trips, and not only on numeric limits if the step ended naturally.
 pub(super) fn stands(sight: Sight<'_>, rule: RuleIx, natural: bool) -> bool {
     sight.is_met(rule) && !(natural && rests_on_numbers(sight, rule))
 }
@@ -143,7 +143,7 @@ pub(super) fn judge(
     let sight = Sight::of(program, &state.meter);
     let mut judgement = Judgement { decision: Decision::Stay, natural: false, answers: false };
     if state.has_stopped() {
-        // A run that has stopped stays stopped; a cancellation still cuts what is in flight.
+        // A run that has stopped stays stopped; a cancellation still aborts calls in flight.
         return judgement;
     }
     if !state.raised.is_empty() || sight.any_met(Action::Stop) {
@@ -200,7 +200,7 @@ fn without_signals(
         EventKind::StepBegin if own && state.wrap_up.is_none() => {
             finish_rule(sight, state).map_or(Decision::Proceed, Decision::Finish)
         }
-        // Only one step is left: no tools, no sub-agents, no step beside it or after it.
+        // Only one step is left: no tools, no sub-agents, no step in parallel or after it.
         EventKind::StepBegin if own => end_of_step(state),
         kind if state.wrap_up.is_some() && is_beside_wrap_up(kind, own) => Decision::Refuse,
         // Steps of descendants would take the room of the one step that is left.
@@ -214,7 +214,7 @@ fn without_signals(
     }
 }
 
-/// While only one step is left, there are no tools, no sub-agents and no step beside it.
+/// While only one step is left, tools, sub-agents and parallel steps are refused.
 const fn is_beside_wrap_up(kind: &EventKind<'_>, own: bool) -> bool {
     match kind {
         EventKind::StepBegin | EventKind::ChildBegin { .. } => true,
@@ -236,8 +236,7 @@ pub(super) const fn is_held_back(kind: &EventKind<'_>) -> bool {
     matches!(kind, EventKind::StepBegin | EventKind::AttemptBegin { .. })
 }
 
-/// Whether a pause rule trips. As for a stop, numeric limits alone do not hold up a run that has just ended
-/// by itself.
+/// Whether a pause rule trips. As for a stop, numeric limits alone do not pause a run that has just ended naturally.
 fn pauses(sight: Sight<'_>, state: &State, after_step: bool) -> bool {
     let natural = after_step && state.meter.step().ends_naturally();
     sight.any_met(Action::Pause)

@@ -1,6 +1,6 @@
 //! The least distance along one resource at which a rule trips (docs/semantics.md, section 2).
 //!
-//! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
+//! Nothing else sets timers, caps the next call's output, or shows "82% of tokens".
 //!
 //! On the time resource a `count` in a time window falls while its stamps leave the window, and can become false. A
 //! `streak` and other counts do not change with time.
@@ -16,7 +16,7 @@ use crate::program::{OpKind, Part, Read};
 use crate::table::{GaugeIx, RuleIx, Table};
 use crate::units::{Millis, Money};
 
-/// What moves.
+/// The resource that moves.
 ///
 /// See the example of [`Reserved`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Resource {
     Attempts,
 }
 
-/// What is held, or kept back, beside what is settled.
+/// Amounts that are held, or kept back, in addition to the settled ones.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -100,7 +100,7 @@ const PER: u128 = 1_000_000;
 /// One unit of a gauge for each unit of the resource.
 const ONE: u64 = PER as u64;
 
-/// The rules of `actions` are asked; a pause that a person has approved for good comes no more.
+/// Only the rules of `actions` count; a pause that a person has approved permanently cannot trip again.
 pub(super) fn next_trip(
     sight: Sight<'_>,
     resource: Resource,
@@ -113,7 +113,7 @@ pub(super) fn next_trip(
     })
 }
 
-/// Like [`next_trip`] beside what is reserved, by the rules that read what the resource moves.
+/// Like [`next_trip`], with reservations added, by the rules that read gauges of the resource.
 pub(super) fn room(
     sight: Sight<'_>,
     resource: Resource,
@@ -185,8 +185,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The number of a moving gauge now: not as a count was last compared, but as it is. What is reserved
-    /// is on top.
+    /// The number of a moving gauge now: the actual number, not the last one compared. Reservations are added.
     fn start(&self, gauge: GaugeIx) -> u64 {
         let read = self.sight.program.gauges().at(gauge).read;
         let now = if *self.speeds.at(gauge) > 0 {
@@ -272,8 +271,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The least distance at which a gauge that is `now` reaches `end`; none if it is there or never gets
-/// there.
+/// The least distance at which a gauge that is `now` reaches `end`; `None` if it is past that or never gets there.
 fn first_at(now: u64, end: u64, speed: u64) -> Option<u64> {
     let missing = u128::from(end.checked_sub(now)?.checked_sub(1)?);
     u64::try_from(missing * PER / u128::from(speed) + 1).ok()

@@ -136,7 +136,7 @@ impl Overrides {
 
     /// Records what the present request did.
     pub(super) fn record(&mut self, meter: &Meter, rule: Option<&str>, what: &str) {
-        // A request that nobody signed is recorded as one.
+        // An unsigned request is recorded as one.
         let by = self.requested_by.clone().unwrap_or_default();
         self.push(meter, by, rule, what.to_string());
     }

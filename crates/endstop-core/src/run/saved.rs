@@ -1,8 +1,8 @@
 //! Saved runs: written after any event, restored in another process. The rest of the events then give the same
 //! decisions, byte for byte.
 //!
-//! The form is `{version, names, state}`: the state as the run keeps it, and the names of the program's rows, so
-//! that a run can go on under a changed policy. Operators over time are named by their text without the limit, so a
+//! The form is `{version, names, state}`: the state as the run keeps it, and the names of the program's rows, so that
+//! a run can continue under a changed policy. Operators over time are named by their text without the limit, so a
 //! raised limit keeps all counters. A number that the old policy did not measure is unknown, with one exception:
 //! `no_progress` starts at 0.
 
@@ -124,7 +124,7 @@ impl RunState {
         }
     }
 
-    /// Where the run stands.
+    /// The status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
@@ -136,8 +136,8 @@ impl RunState {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)
     }
 
-    /// Lets a paused run go on: what begins next is judged anew, because the cause of the pause may be gone.
-    /// A process that waited for an approval waits no longer. A pause from outside stays.
+    /// Lets a paused run continue: the next act is judged again, because the cause of the pause may be gone. A
+    /// process that waited for an approval waits no longer. A pause from outside stays.
     pub fn go_on(&mut self) {
         if matches!(self.state.status, Status::Paused) {
             self.state.status = Status::InProgress;
@@ -164,7 +164,7 @@ impl RunState {
     }
 }
 
-/// The index of a saved rule under another program; `None` where it has no such rule.
+/// The index of a saved rule under another program; `None` if it does not have such a rule.
 ///
 /// # Errors
 /// If the saved run has no such rule itself.

@@ -1,4 +1,4 @@
-//! What a run remembers: saved as it is, copied as it is.
+//! The state of a run: saved as it is, copied as it is.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,17 @@ use crate::program::{Names, Program, carried};
 use crate::table::{RuleIx, Table};
 use crate::trip_record::PauseRequest;
 
-/// What a run has done about one rule.
+/// The history of a run with one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RuleMarks {
-    /// A warn rule has told.
+    /// A warn rule has warned.
     pub(super) warned: bool,
     /// An approval has disarmed a pause rule.
     pub(super) disarmed: bool,
 }
 
-/// All that a run remembers.
+/// The state of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) status: Status,
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) marks: Table<RuleIx, RuleMarks>,
     /// The wrap-up, once it has begun.
     pub(super) wrap_up: Option<WrapUp>,
-    /// What the next own step and the wrap-up after it may spend.
+    /// The most that the next own step and the wrap-up after it may spend.
     pub(super) ahead: Option<WorstCase>,
     /// Replies dropped in a row.
     pub(super) retries_in_row: u32,
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// Whether the run has stopped for good. One that ended by itself may go on.
+    /// Whether the run has stopped permanently. One that ended naturally may continue.
     pub(super) fn has_stopped(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| !ended.is_natural())
     }
@@ -63,7 +63,7 @@ impl State {
         self.marks.at(rule).disarmed
     }
 
-    /// Brings what was saved beside the meter under a program.
+    /// Brings the saved state, except for the meter, under a program.
     ///
     /// # Errors
     /// The part that does not go with the names it was saved with.

@@ -1,4 +1,4 @@
-//! A run that goes on whatever its policy says, and where the policy would have stopped it.
+//! A run that continues whatever its policy says, and the point where the policy would have stopped it.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -11,9 +11,9 @@ use crate::policy::Action;
 use crate::program::Program;
 use crate::trip_record::TripRecord;
 
-/// A policy that decides nothing, beside a run that nothing stops: a dry run, or a recorded run.
+/// A policy that decides nothing, for a run that nothing stops: a dry run, or a recorded run.
 ///
-/// What the policy would have done to the run is done to the events. A pause is taken to be approved, and the result of a
+/// The events are changed as the policy would have changed the run. A pause is taken as approved, and the result of a
 /// tool call that would not have begun is taken as its refusal.
 ///
 /// ```
@@ -45,9 +45,10 @@ impl UnstoppedRun {
         Self { run: Run::new(program), paused_by: Vec::new(), refused: Vec::new() }
     }
 
-    /// Takes the next event. Returns whether the policy stops the run there; a natural end is no stop of the policy.
+    /// Takes the next event. Returns whether the policy stops the run there; a natural end does not count as a stop
+    /// of the policy.
     ///
-    /// After a stop the policy decides nothing any more: the caller gives it no further events.
+    /// After a stop the policy decides nothing: the caller passes no further events.
     pub fn take(&mut self, event: &Event<'_>) -> bool {
         if matches!(event.kind, EventKind::ToolCost { tool, .. } if self.refused.iter().any(|it| it == tool))
         {
@@ -60,7 +61,8 @@ impl UnstoppedRun {
         if directive == Directive::Pause {
             directive = self.approve(event);
             if event.kind.is_intention() {
-                // What waited for the approval begins now, or does not, as in a run that the policy decides on.
+                // An act that waited for the approval begins now, or does not, as in a run that the policy decides
+                // on.
                 directive = self.run.observe(event);
             }
         }
@@ -70,7 +72,7 @@ impl UnstoppedRun {
         directive.stops() && !self.run.ended_by_itself()
     }
 
-    /// What the policy would answer to an intention. See [`Run::would_admit`].
+    /// The policy's directive for an intention. See [`Run::would_admit`].
     pub fn would_admit(&mut self, event: &Event<'_>) -> Directive {
         self.run.would_admit(event)
     }
@@ -98,8 +100,8 @@ impl UnstoppedRun {
         &self.paused_by
     }
 
-    /// A person would be asked here; the run went on, so the answer is taken to be yes. Returns what the policy says to
-    /// the last answer.
+    /// A person would decide here; the run continued, so the approval is taken as given. Returns the policy's last
+    /// directive.
     fn approve(&mut self, event: &Event<'_>) -> Directive {
         let mut directive = Directive::Pause;
         let rules = self.run.trip_record().rules.into_iter();

@@ -1,17 +1,17 @@
 //! Many policies over one run: where each would stop it.
 //!
-//! [`Run`](super::Run) drives one policy. Somebody who asks what a hundred policies would have done to a
-//! recorded run needs only where each of them stops it first. Up to there nothing that a policy does shows
-//! in what is measured, so one meter serves them all. The comparisons of a gauge are kept sorted by their
-//! limits: a number that moves touches those that it passes and no other.
+//! [`Run`](super::Run) drives one policy. To find where a hundred policies would have stopped a recorded run, only
+//! the first stop of each matters. Up to there a policy has no effect on the measurements, so one meter serves them
+//! all. The comparisons of a gauge are kept sorted by their limits: a number that moves touches those that it passes
+//! and no other.
 //!
-//! That holds for policies of stop rules ([`can_watch`]). A rule that pauses, retries, warns or wraps up, or
-//! refuses a sub-agent, changes what happens next, as does a person who lets a run go on; see
-//! [`Watch::is_exact`].
+//! That holds for policies of stop rules ([`can_watch`]). A rule that pauses, retries, warns or wraps up, or refuses
+//! a sub-agent, changes later events, as does a person who lets a run continue; see [`Watch::is_exact`].
 //!
-//! The questions are those of `judge`: which rules stand, whether a step ended by itself, what is held back. The way
-//! through the events is written here a second time, because a run commits what it decides at each event, and here
-//! nothing is decided until a limit is passed. The differential tests compare both on generated policies and runs.
+//! The questions are those of `judge`: which rules trip, whether a step ended naturally, which acts are held back.
+//! The way through the events is written here a second time, because a run commits its decisions at each event, and
+//! here nothing is decided until a limit is passed. The differential tests compare both on generated policies and
+//! runs.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -54,7 +54,7 @@ pub use tables::{WatchError, Watched, can_watch};
 /// Policies that stop the run at one event, and what the run had done by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trip<'w> {
-    /// The policies, as indices into those that are watched; each is told once in a run.
+    /// The policies, as indices into the watched ones; each is reported once in a run.
     pub policies: &'w [usize],
     /// As [`Run::step_count`](super::Run::step_count).
     pub steps: u64,
@@ -64,7 +64,7 @@ pub struct Trip<'w> {
     pub cost: Option<Money>,
 }
 
-/// Where the number of a gauge was when it was last looked at.
+/// The number of a gauge at its last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     /// How many of its fences lie at or below it.
@@ -90,7 +90,7 @@ pub struct Watch {
     left: usize,
     /// The policies that stop at this event.
     now: Vec<usize>,
-    /// Rules to judge anew.
+    /// Rules to judge again.
     touched: Vec<RuleIx>,
     judged: bool,
     has_ended: bool,
@@ -132,10 +132,9 @@ impl Watch {
         watch
     }
 
-    /// Whether every answer so far is that of separate runs. False from the first event on that means
-    /// something else to each of them: a continuation that is asked for, an approval that moves a rule's
-    /// limit, a raised signal that calls the run completed. Follow such a run with one
-    /// [`Run`](super::Run) a policy, from its first event.
+    /// Whether every result so far equals that of separate runs. `false` from the first event on that means something
+    /// else to each of them: a request to continue, an approval that moves a rule's limit, a raised signal that calls
+    /// the run completed. Follow such a run with one [`Run`](super::Run) per policy, from its first event.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_exact
@@ -147,9 +146,9 @@ impl Watch {
         self.left
     }
 
-    /// Takes in an event; tells the policies whose run would answer it with
-    /// [`Stop`](super::Directive::Stop) or [`Abort`](super::Directive::Abort) for the first time.
-    /// A natural end is no stop. O(gauges), and O(leaves of a rule) for each limit that is passed.
+    /// Records an event. Returns the policies whose run would answer it with [`Stop`](super::Directive::Stop) or
+    /// [`Abort`](super::Directive::Abort) for the first time. A natural end does not count. O(gauges), and O(leaves
+    /// of a rule) for each limit that is passed.
     pub fn observe(&mut self, event: &Event<'_>) -> Option<Trip<'_>> {
         if self.left == 0 {
             return None;
@@ -221,7 +220,7 @@ impl Watch {
         }
     }
 
-    /// What an event means beyond what is measured: whether a signal is raised, which stops every policy.
+    /// The effect of an event beyond its measurements: whether a signal is raised, which stops every policy.
     fn take_in(&mut self, watched: &Watched, event: &Event<'_>) -> bool {
         match &event.kind {
             EventKind::UserMessage if event.source == Source::Own => self.has_ended = false,

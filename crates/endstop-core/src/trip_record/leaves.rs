@@ -1,4 +1,4 @@
-//! Which leaves make a rule hold, and what that makes of its signal.
+//! The leaves that make a rule trip, and their effect on its signal.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -73,7 +73,7 @@ fn primary_leaf<'l, 'p>(leaves: &'l [TrueLeaf<'p>]) -> Option<&'l TrueLeaf<'p>> 
     plain.min_by_key(|leaf| reason_of(leaf.condition)).or(alone)
 }
 
-/// The named condition that made a rule hold, as written; else the leaf.
+/// The named condition that made a rule trip, as written; otherwise the leaf.
 pub(crate) fn primary_leaf_text(sight: Sight<'_>, rule: RuleIx) -> Option<String> {
     let leaves = true_leaves(sight, rule);
     let leaf = primary_leaf(&leaves).or(leaves.first())?;
@@ -93,7 +93,7 @@ pub(crate) fn rests_on_numbers(sight: Sight<'_>, rule: RuleIx) -> bool {
     })
 }
 
-/// The stop signal of a rule that holds.
+/// The stop signal of a rule that trips.
 pub(crate) fn signal_of(sight: Sight<'_>, rule: RuleIx) -> StopSignal {
     let leaves = true_leaves(sight, rule);
     let primary = primary_leaf(&leaves);

@@ -32,8 +32,8 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, ConversationPermit, ConversationState, ConversationStep, RequestBound, RunEntry,
-    stop_of,
+    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep,
+    RequestBound, RunEntry, stop_of,
 };
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
@@ -87,8 +87,8 @@ pub(super) struct AdmittedCall {
 }
 
 impl AdmittedCall {
-    /// Begins to send the call, in the form that its upstream is known to take. Returns the warnings for the client
-    /// beside it.
+    /// Begins to send the call, in the form that its upstream is known to take. Also returns the warnings for the
+    /// client.
     pub(super) fn into_in_flight(
         self,
         context: &CallContext,
@@ -162,7 +162,7 @@ pub(super) async fn admit(
                 if waiting.stuck_for() >= MAX_DEADLOCK_WAIT.min(config.pause.0) {
                     return Err(Box::new(respond::deadlocked(run, dialect)));
                 }
-                // If the run is cut meanwhile, the next try says so.
+                // If the run is aborted in the meantime, the next try reports it.
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
@@ -235,7 +235,7 @@ fn refuse_unreported(
         return Some(respond::error(dialect, status, kind, text));
     }
     (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
-        let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+        let text = "the request runs in the background (`background`), so its cost is not reported here \
             here: send it without";
         respond::refused(run, dialect, BACKGROUND, text)
     })
@@ -283,7 +283,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Records what the request says, and lets the call begin.
+    /// Records the request and starts the call.
     fn begin(
         &mut self,
         permit: &ConversationPermit,
@@ -322,7 +322,18 @@ impl Admission<'_> {
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
-        let open = begin_call(&mut state, &mut call, parsed.body_digest(), &blocked)?;
+        let digest = parsed.body_digest();
+        let is_attempt = matches!(state.step(), ConversationStep::AwaitingResponse { .. });
+        let percents = &context.config().tell_model;
+        let note = entry.budget_notes().next(entry.handle(), percents, digest, is_attempt);
+        let more = note.as_ref().map_or(0, BudgetNote::tokens);
+        call.input.tokens = call.input.tokens.saturating_add(more);
+        call.tool_input = call.tool_input.saturating_add(request.added_by_more_reads(more));
+        let open = begin_call(&mut state, &mut call, digest, &blocked)?;
+        if let Some(note) = note {
+            entry.budget_notes().told(&note);
+            parsed.set_note(&note.text);
+        }
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
@@ -546,7 +557,7 @@ fn begin_call(
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(AdmissionBlocked::ByOthers),
         Err(NotBegun::AwaitsAccount(wait)) => Err(AdmissionBlocked::ByAccount(wait)),
-        // Each time a step begins, so that the limit of steps ends it at the latest.
+        // Each time a step begins, so that the step limit ends it at the latest.
         Err(NotBegun::WrapUpDue) => {
             state.close_step();
             begin_call(state, call, digest, blocked)
@@ -611,7 +622,7 @@ fn record_result(run: &RunHandle, call: &ToolCall, result: &ToolResult) {
     }
 }
 
-/// Returns the warnings that no client was told yet.
+/// Returns the warnings that no client has received yet.
 fn warnings(run: &RunHandle) -> Option<String> {
     let notices = run.take_notices();
     if notices.is_empty() {

@@ -116,13 +116,21 @@ impl CallContext {
         peer: &PeerInfo,
         model: &str,
     ) -> Result<Arc<RunEntry>, NoRun> {
-        let client = match (&self.config.runs, route.issued_key) {
+        let client = match (&self.config.runs, &route.issued) {
             (Runs::One(_), _) => None,
-            (Runs::Many { .. }, Some(place)) => Some(ClientId::Key(place)),
+            (Runs::Many { .. }, Some(issued)) => Some(ClientId::Key(issued.key.hash.number())),
             (Runs::Many { .. }, None) => peer.client(),
         };
         let provider = self.provider(route);
-        self.registry.take(&route.run, RunOrigin { model, provider, client }).await
+        let run = self.registry.take(&route.run, RunOrigin { model, provider, client }).await?;
+        if let Some(issued) = &route.issued {
+            // Its key may have other budgets than at its last call.
+            let of_key = issued.key.accounts.clone();
+            run.handle().set_accounts(of_key.or_else(|| self.config.environment.accounts.clone()));
+            run.set_key(&issued.key.name);
+        }
+        self.registry.kill_if_in_group(&run);
+        Ok(run)
     }
 
     /// The upstream of a request: the host that it was intercepted for, or that of its API family.
@@ -162,7 +170,7 @@ impl CallContext {
         }
     }
 
-    /// What is known of the charge for an error response.
+    /// The charge for an error response, if known.
     pub(super) fn billing(
         &self,
         route: &Route,
@@ -176,7 +184,7 @@ impl CallContext {
         ProviderApi::billing_of(self.api(route), status.as_u16(), is_in_shape, body)
     }
 
-    /// What is known of the charge for an error that a success carries instead of output.
+    /// The charge for an error that a success carries instead of output, if known.
     pub(super) fn inner_error(&self, route: &Route) -> ErrorBilling {
         match self.config.upstreams.is_scripted {
             true => ErrorBilling::Free,
@@ -252,8 +260,8 @@ impl CallContext {
     /// The headers of a request that its upstream gets.
     pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
         let mut sent = forwardable(headers.clone(), OWN_HEADERS);
-        if let Some((key, _)) = route::issued_key(&self.config, route.issued_key) {
-            route::strip_keys(&mut sent, key);
+        if let Some(issued) = &route.issued {
+            route::strip_keys(&mut sent, &issued.sent);
             route::use_key(&mut sent, route.family, &self.config.upstream_keys);
         }
         sent

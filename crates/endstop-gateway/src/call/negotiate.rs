@@ -1,4 +1,4 @@
-//! What an upstream refuses of that which the gateway adds to a request, and what is sent instead.
+//! Additions of the gateway to a request that an upstream refuses, and their replacements.
 //!
 //! A call without an output cap gets one if tokens or money are limited. Models differ in how much they take and in
 //! which field, and no list of them stays right. A stream is asked to report its usage, which some servers do not know.
@@ -18,20 +18,20 @@ use super::parse::ParsedCall;
 use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME, MAX_CAP_RETRIES};
 use refusal::{names_cap_field, names_tool_choice, names_tools, names_usage, next_cap};
 
-/// What a client is told if its tools stay in a wrap-up.
+/// The warning for a client if its tools stay in a wrap-up.
 const TOOLS_STAY: &str = "the upstream takes no choice of no tools, and the conversation needs its tools: they stay in this \
     last call";
 
 /// How a model wants what the gateway adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestVariant {
-    /// The output cap stands in the other field than the model's name suggests.
+    /// The output cap is in the other field than the model's name suggests.
     other_cap_field: bool,
     /// Usage is not asked for in streams.
     no_usage: bool,
 }
 
-/// What a model is known to take.
+/// The known quirks of a model.
 #[derive(Clone, Copy, Debug, Default)]
 struct ModelQuirks {
     /// The largest output cap, if a larger one was refused.
@@ -39,7 +39,7 @@ struct ModelQuirks {
     variant: RequestVariant,
 }
 
-/// What upstreams are known to take.
+/// The known quirks of upstreams.
 #[derive(Debug, Default)]
 pub(super) struct QuirkCache {
     /// By provider and model.
@@ -101,7 +101,7 @@ impl QuirkCache {
     }
 }
 
-/// What follows from an upstream's refusal.
+/// The next step after an upstream's refusal.
 #[derive(Debug)]
 pub(super) enum NegotiationStep<'p> {
     /// The request is sent again with these edits.
@@ -110,7 +110,7 @@ pub(super) enum NegotiationStep<'p> {
     Final,
 }
 
-/// What the gateway adds to one request, as far as the upstream has taken it.
+/// The gateway's additions to one request that the upstream has accepted so far.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     /// The output cap that is reserved, of all choices; `None` if the call has none.
@@ -118,7 +118,7 @@ pub(super) struct Negotiation {
     /// The client's own output cap, of each choice.
     client_cap: Option<u64>,
     choices: u64,
-    /// Whether it is a stream whose client does not ask for its usage.
+    /// Whether it is a stream without a request for its usage.
     lacks_usage: bool,
     is_wrap_up: bool,
     /// How tools that run at the provider are limited.
@@ -190,7 +190,7 @@ impl Negotiation {
             finish: self.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: self.tools_off,
             provider_tools: self.provider_tools,
-            note: None,
+            note: parsed.note(),
             request: Some(parsed.request()),
         }
     }

@@ -1,5 +1,7 @@
 //! The first phase: reading a request.
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 use endstop_llm::{Api, CallRequest, Dialect, ErrorKind, HEADERS, PriceHeader};
 use http::header::CONTENT_ENCODING;
@@ -26,6 +28,8 @@ pub(super) struct ParsedCall {
     request: CallRequest,
     digests: MessageDigests,
     body_digest: u64,
+    /// What its model is told with it, once it is admitted.
+    note: OnceLock<String>,
 }
 
 impl ParsedCall {
@@ -48,7 +52,8 @@ impl ParsedCall {
         };
         let digests = MessageDigests::of(&request.messages);
         let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
-        Ok(Self { route, head, api, body, request, digests, body_digest })
+        let note = OnceLock::new();
+        Ok(Self { route, head, api, body, request, digests, body_digest, note })
     }
 
     pub(super) const fn route(&self) -> &Route {
@@ -96,13 +101,23 @@ impl ParsedCall {
         &self.digests
     }
 
+    /// Adds a line for the model. Only the first one counts: a call that is repeated is sent as before.
+    pub(super) fn set_note(&self, note: &str) {
+        self.note.get_or_init(|| note.to_owned());
+    }
+
+    /// The line for the model that is added.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.note.get().map(String::as_str)
+    }
+
     /// The digest of the body.
     pub(super) const fn body_digest(&self) -> u64 {
         self.body_digest
     }
 }
 
-/// Reads the body of a request as it came. Returns the response if it is too large or broken.
+/// Reads the body of a request unchanged. Returns the response if it is too large or broken.
 pub(super) async fn raw_body(
     config: &Config,
     incoming: Incoming,

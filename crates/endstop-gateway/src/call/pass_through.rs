@@ -1,4 +1,4 @@
-//! Requests that pass without being read. They are counted.
+//! Requests that are forwarded unparsed. They are counted.
 
 use std::pin::pin;
 
@@ -34,7 +34,8 @@ pub(super) async fn pass_through(
         Err(why) => return respond::no_run(dialect, &route.run, &why),
     };
     run.handle().checkpoint();
-    // A browser's preflight tells it nothing and costs nothing; nor do settings and telemetry of an intercepted host.
+    // A browser's preflight reveals nothing to it and costs nothing. The same applies to settings and telemetry of an
+    // intercepted host.
     let costs_nothing = head.method == Method::OPTIONS || route.endpoint == Endpoint::Free;
     let stop_with = context.config().stop_with;
     if let Some(signal) = run.stop().filter(|_| !costs_nothing) {
@@ -45,7 +46,7 @@ pub(super) async fn pass_through(
     if let Some(refused) = refusal(context, &route, &run, &head.method, is_free) {
         return refused;
     }
-    // What passes a stopped run is not cut by it.
+    // A stopped run does not abort requests that it lets pass.
     let guard = (!costs_nothing).then(|| run.handle());
     let forwarding = forward(context, &route, head, incoming, dialect, &run);
     let forwarded = match guard {

@@ -1,4 +1,4 @@
-//! The fourth phase: the response is passed on, as a whole or while it comes.
+//! The fourth phase: the response is passed on, complete or streamed.
 
 pub(super) mod raw_body;
 mod stream;

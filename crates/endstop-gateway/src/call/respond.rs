@@ -1,4 +1,4 @@
-//! Responses of the gateway's own: stop responses (`docs/semantics.md` section 6) and errors.
+//! The gateway's own responses: stop responses (`docs/semantics.md` section 6) and errors.
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -17,9 +17,9 @@ use crate::refused_call::CallRefusal;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
 
-/// The stop reason, in responses of the gateway's own.
+/// The stop reason, in the gateway's own responses.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
-/// Beside [`REASON_HEADER`]: the call was made before it was stopped, so that it has a cost.
+/// Sent with [`REASON_HEADER`]: the call was made before it was stopped, so that it has a cost.
 pub(super) const CHARGED_HEADER: &str = "x-endstop-charged";
 /// The texts of warn rules that tripped.
 pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
@@ -48,7 +48,27 @@ fn own(answer: WrittenResponse) -> Response<Body> {
 pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     StopText {
         reason: signal.reason.to_string(),
-        text: format!("Endstop stopped this run: {signal}."),
+        text: format!("Endstop stopped this run: {signal}.{}", next_step(signal.reason)),
+    }
+}
+
+/// What can be done about a stop, as sentences that begin with a space. Other signals say it themselves.
+const fn next_step(reason: StopReason) -> &'static str {
+    use StopReason as Reason;
+    match reason {
+        Reason::StepsLimitReached
+        | Reason::ToolCallsLimitReached
+        | Reason::MessagesLimitReached
+        | Reason::CostLimitReached
+        | Reason::TokenLimitReached
+        | Reason::TimeLimitReached
+        | Reason::RetryLimitReached => {
+            " This run makes no further model calls. To continue, raise the limit or start a new run."
+        }
+        Reason::UserRequested | Reason::ErrorForbade | Reason::NoProgress => {
+            " This run makes no further model calls. To continue, start a new run."
+        }
+        _ => "",
     }
 }
 
@@ -144,9 +164,9 @@ pub(super) fn no_websocket(dialect: &dyn Dialect) -> Response<Body> {
 pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body> {
     let id = run.id();
     let text = format!(
-        "all that run `{id}` has left is held for streams of its own whose client does not read on, so this call would \
-         wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
-         they hold less"
+        "run `{id}` holds its remaining budget for streams that their client does not read, so this call would \
+         wait forever: read those streams in full or close them, then send the call again; or lower their output \
+         caps, so that they hold less"
     );
     refusing(not_admitted(run, dialect, &text), CallRefusal::new("deadlock"))
 }
@@ -235,7 +255,7 @@ pub(super) fn cut(
     stop_with: StopWith,
 ) -> Response<Body> {
     let signal = run.stop().unwrap_or_else(|| {
-        StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+        StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
     });
     let is_by_user = signal.reason == StopReason::UserRequested
         && handle.token().urgency() == Some(Urgency::Now);
@@ -249,7 +269,8 @@ pub(super) fn paused(run: &RunEntry) -> StopSignal {
     let message = match run.handle().pause_request() {
         Some(pause) => format!("run `{id}` is {pause}; ask again once it is resumed"),
         None => format!(
-            "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
+            "run `{id}` is paused and waits for the approval of a person (`endstop approve {id}`); ask again once it is \
+             approved"
         ),
     };
     StopSignal::new(StopReason::StopRequested).with_message(message)

@@ -1,5 +1,5 @@
-//! Secrets of a request: the keys that its client sent, and the key that the gateway put in their place. No response of
-//! an error shows them, nor does anything that the gateway writes.
+//! Secrets of a request: the keys that its client sent, and the key that the gateway put in their place. Responses of
+//! errors and everything that the gateway writes leave them out.
 //!
 //! Exactly these values are replaced, as they are, escaped in a URL or escaped in JSON. In bodies, so are values of keys in
 //! URLs, also of other owners; in headers these pass, because a client may have to follow a signed URL. The text of a model
@@ -54,8 +54,8 @@ impl Secrets {
         for value in query.into_iter().flat_map(route::secrets_of_query) {
             add(&mut all, &value);
         }
-        if let Some((key, _)) = route::issued_key(config, route.issued_key) {
-            add(&mut all, key.expose().as_bytes());
+        if let Some(issued) = &route.issued {
+            add(&mut all, issued.sent.expose().as_bytes());
             let own = &config.upstream_keys;
             for key in [&own.openai, &own.anthropic, &own.gemini].into_iter().flatten() {
                 add(&mut all, key.expose().as_bytes());

@@ -27,7 +27,7 @@ use crate::upstream::{UpstreamBody, UpstreamError};
 enum AttemptOutcome<'p> {
     /// The client gets this response.
     Respond(Response<Body>),
-    /// A retry rule trips: the call is made again.
+    /// A retry rule trips: the call is sent again.
     RetryCall(SettledCall),
     /// The upstream refused what the gateway added: the same call is sent again with other edits.
     RetryRequest(Box<InFlightCall>, Edits<'p>),
@@ -110,7 +110,7 @@ impl<'p> Sending<'p> {
         use AttemptOutcome::Respond;
         let (context, parsed) = (self.context, self.parsed);
         let upstream = context.upstream(parsed.route());
-        // Before: the client may go away while it waits.
+        // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
         let sending = context.client().send(upstream, request);
         let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;

@@ -1,11 +1,11 @@
 //! The last phase: a call in flight is settled exactly once, whatever happens to it.
 //!
-//! Tool calls that the run does not admit are not passed on; those before them are. So a limit of 3 lets 3 tool calls of
-//! a response with 5 run, and the client's next request gets the stop. The gateway refuses tool calls over a limit on
-//! them, and every tool call in a wrap-up. A run that stopped before lets the steps in flight end whole, with their
+//! Tool calls that the run does not admit are not passed on; those before them are. So a limit of 3 lets 3 tool calls
+//! of a response with 5 run, and the client's next request gets the stop. The gateway refuses tool calls over a limit
+//! on them, and every tool call in a wrap-up. A run that stopped earlier lets the steps in flight finish, with their
 //! tools; a pause holds the next request.
 //!
-//! `docs/semantics.md` section 2 says what is charged if a provider reports no usage.
+//! `docs/semantics.md` section 2 defines the charge if a provider reports no usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,22 +36,22 @@ enum Delivery {
     Withheld,
     /// It is complete, and the client has it.
     Delivered,
-    /// It did not come to its end.
+    /// It is incomplete.
     Cut,
     /// Up to a tool call that the run does not admit, which is the last one that was seen.
     UpToToolCall,
 }
 
-/// What becomes of a response.
+/// The handling of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// It is forwarded.
     Forward,
-    /// A retry rule trips: the call is made again.
+    /// A retry rule trips: the call is sent again.
     Retry,
     /// The call's share cut it off: the call is repeated without a share.
     RetryWithoutShare,
-    /// It is forwarded with so many of its tool calls, at least one.
+    /// It is forwarded with this number of its tool calls, at least one.
     ForwardToolCalls(usize),
     /// It asks for tools, and not even the first may be called: the run has stopped.
     Stop,
@@ -63,11 +63,11 @@ pub(super) struct CallTerms {
     /// The run of the conversation.
     pub(super) run: RunHandle,
     pub(super) is_wrap_up: bool,
-    /// What is known of the charge for an error that a success carries instead of output.
+    /// The charge for an error that a success carries instead of output, if known.
     pub(super) inner_error: ErrorBilling,
 }
 
-/// What settlement needs of a request.
+/// The parts of a request that settlement needs.
 #[derive(Debug)]
 struct SentRequest {
     identity: RequestIdentity,
@@ -75,7 +75,7 @@ struct SentRequest {
     may_be_continued: bool,
 }
 
-/// A call that is sent. One that is dropped, because its client went away, is settled with what has come.
+/// A call that is sent. One that is dropped, because its client disconnected, is settled with the received part.
 pub(super) struct InFlightCall {
     reservation: Reservation,
     terms: CallTerms,
@@ -111,7 +111,7 @@ struct Reservation {
 }
 
 impl Reservation {
-    /// What has come of a response that did not come to its end.
+    /// The received part of an incomplete response.
     fn of(&self, seen: &CallResponse) -> Received {
         Received {
             usage: seen.usage.as_ref().map(|report| report.tokens),
@@ -211,12 +211,12 @@ impl InFlightCall {
         }
     }
 
-    /// The run, and the counter of the bytes that have come of a response which is read as a whole.
+    /// The run, and the counter of the bytes received of a non-streaming response.
     pub(super) const fn reading(&mut self) -> (&RunHandle, &mut u64) {
         (&self.terms.run, &mut self.reservation.received)
     }
 
-    /// Notes that a part of the response has come.
+    /// Notes that a part of the response has arrived.
     pub(super) fn note_text(&mut self) {
         if self.first_text_at.is_none() {
             self.first_text_at = Some(Instant::now());
@@ -251,13 +251,13 @@ impl InFlightCall {
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
-    /// Settles a failed call with the bytes that have come of a response which is read as a whole.
+    /// Settles a failed call with the bytes received of a non-streaming response.
     pub(super) fn failed_after_part(self: Box<Self>, error: &ModelError) -> SettledCall {
         let seen = unread(self.reservation.received);
         self.failed(error, &seen)
     }
 
-    /// Settles a call whose client went away.
+    /// Settles a call after its client disconnected.
     pub(super) fn abandoned(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.client.leave();
         self.failed(&client_went_away(), seen)
@@ -326,7 +326,7 @@ impl InFlightCall {
         Err(self.failed(&error, seen))
     }
 
-    /// Settles a response that did not come to its end: by the error that it carries, or else for this reason.
+    /// Settles an incomplete response: by the error that it carries, or else for this reason.
     pub(super) fn broken(self: Box<Self>, seen: &CallResponse, why: &str) -> SettledCall {
         match self.failed_inside(seen) {
             Ok(call) => call.failed(&ModelError::new(ModelErrorKind::Truncated, why), seen),
@@ -334,8 +334,8 @@ impl InFlightCall {
         }
     }
 
-    /// Settles a response that is made elsewhere and whose usage is never reported here. Its output counts as all that is
-    /// reserved for it, or as none if nothing is.
+    /// Settles a response that the provider produces elsewhere and whose usage is never reported here. Its output
+    /// counts as the whole reservation, or as none if nothing is reserved.
     pub(super) fn only_begun(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         let cap = self.reservation.output_cap;
         let output_bytes = cap.map_or(0, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
@@ -518,7 +518,7 @@ fn stop_of_call(entry: &RunEntry, run: &RunHandle) -> Option<StopSignal> {
 }
 
 fn client_went_away() -> ModelError {
-    ModelError::new(ModelErrorKind::ClientLeft, "the client went away")
+    ModelError::new(ModelErrorKind::ClientLeft, "the client disconnected")
 }
 
 /// A response that was not parsed, by its length.

@@ -14,11 +14,11 @@ use crate::upstream::{UpstreamBody, UpstreamError};
 /// The body of a response, read.
 pub(super) enum WholeBody {
     Complete(Bytes),
-    /// It is longer than what is read; this much has come.
+    /// It is longer than the maximum; this part was received.
     TooLong(Bytes),
 }
 
-/// Reads a body of at most `max` bytes. Writes the number of bytes that have come so far to `received`.
+/// Reads a body of at most `max` bytes. Writes the number of bytes received so far to `received`.
 pub(super) async fn read_whole(
     body: &mut UpstreamBody,
     max: usize,
@@ -50,7 +50,7 @@ pub(super) async fn read_whole(
     Ok(WholeBody::TooLong(all.freeze()))
 }
 
-/// Reads the body of an error: all of it, if it is short and comes in time, or else what has come.
+/// Reads the body of an error: all of it, if it is short and arrives in time, or else the part received so far.
 pub(super) async fn read_error(body: &mut UpstreamBody) -> Bytes {
     let Some(Ok(first)) = body.data().await else { return Bytes::new() };
     let mut all = BytesMut::from(first);

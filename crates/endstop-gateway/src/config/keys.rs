@@ -67,15 +67,6 @@ impl KeyRuns {
             }
         }
     }
-
-    /// Returns the runs among these to which a run belongs: if several have it, those that say most of its name.
-    pub(crate) fn owner<'k>(keys: &'k [(Key, Self)], run: &RunId) -> Option<&'k Self> {
-        let all = keys.iter().map(|(_, runs)| runs).filter(|runs| runs.has(run));
-        all.max_by_key(|runs| match runs {
-            Self::One(_) => usize::MAX,
-            Self::Under(prefix) => prefix.len(),
-        })
-    }
 }
 
 impl From<RunId> for KeyRuns {
@@ -130,8 +121,8 @@ pub struct UpstreamKeys {
 }
 
 impl UpstreamKeys {
-    /// From `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, and `GEMINI_API_KEY` or `GOOGLE_API_KEY`. Those that are
-    /// empty are not there.
+    /// From `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, and `GEMINI_API_KEY` or `GOOGLE_API_KEY`. An empty variable counts
+    /// as missing.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let key = |name: &str| get(name).filter(|key| !key.is_empty()).map(Key);
         Self {

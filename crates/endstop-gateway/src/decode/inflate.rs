@@ -8,7 +8,7 @@ use super::error::DecodeError;
 /// Bytes that are unpacked at a time.
 const STEP: usize = 16 << 10;
 
-/// Undoes deflate. (The writer of the library does not tell data that ends early from data that is whole.)
+/// Undoes deflate. (The writer of the library does not distinguish truncated data from complete data.)
 pub(super) struct Inflate {
     state: Decompress,
     has_ended: bool,
@@ -19,7 +19,7 @@ impl Inflate {
         Self { state: Decompress::new(is_zlib), has_ended: false }
     }
 
-    /// What comes after the end of the data is ignored.
+    /// Data after the end is ignored.
     pub(super) fn push(&mut self, part: &[u8], max: usize) -> Result<Bytes, DecodeError> {
         let mut rest = part;
         let mut out = Vec::new();

@@ -98,7 +98,7 @@ fn every_encoding_yields_the_same_under_every_cut() {
 fn data_that_ends_early_is_broken() {
     for (encoding, data, _) in samples() {
         let member = gzip(TEXT.as_bytes()).len();
-        // Between two members, and where nothing is compressed, an end is an end.
+        // Between two members, and without compression, an end is an end.
         let is_end = |cut: usize| match encoding {
             "identity" => true,
             "X-GZip" => cut == member,

@@ -14,7 +14,7 @@ const BLOCK_HEAD: usize = 3;
 #[derive(Default)]
 pub(super) struct ZstdDecoder {
     frame: FrameDecoder,
-    /// What is not decoded yet: less than one block, or less than the head of a frame.
+    /// Data that is not decoded yet: less than one block, or less than the head of a frame.
     pending: Vec<u8>,
     within: Within,
     has_begun: bool,
@@ -53,7 +53,7 @@ impl ZstdDecoder {
         if is_whole { Ok(()) } else { Err(DecodeError::Broken) }
     }
 
-    /// Takes one whole thing from the front and says how long it was; none where it is not all there.
+    /// Takes one complete part from the front and returns its length; `None` if it is incomplete.
     fn step(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<Option<usize>, DecodeError> {
         match self.within {
             Within::Head => self.head(data),

@@ -1,4 +1,4 @@
-//! What is foreign, and what is not.
+//! Foreign requests, and others.
 
 use super::*;
 

@@ -1,13 +1,14 @@
 //! Keys of clients: those that the gateway has issued name a run, and never reach an upstream.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ApiFamily;
-use crate::config::{Key, Runs, UpstreamKeys};
-use crate::secret::is_same;
+use crate::config::{IssuedTo, Key, KeyTable, UpstreamKeys};
 
 const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
 const AZURE: HeaderName = HeaderName::from_static("api-key");
@@ -20,33 +21,35 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The issued key that the request has, by its place among them.
-pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<usize> {
-    let Runs::Many { keys, .. } = runs else { return None };
-    if keys.is_empty() {
-        return None;
-    }
+/// The issued key that the request has. One that was revoked or has expired is one, too.
+pub(super) fn issued(
+    keys: &KeyTable,
+    headers: &HeaderMap,
+    query: Option<&str>,
+) -> Option<IssuedTo> {
     let in_query = query.and_then(|query| query.split('&').find_map(key_of_pair));
+    sent(headers, in_query.as_deref()).find_map(|sent| keys.find(sent))
+}
+
+/// Whether the request has a key that looks issued and is unknown.
+pub(super) fn is_forgotten(keys: &KeyTable, headers: &HeaderMap, query: Option<&str>) -> bool {
+    let in_query = query.and_then(|query| query.split('&').find_map(key_of_pair));
+    sent(headers, in_query.as_deref()).any(|sent| keys.has_forgotten(sent))
+}
+
+/// The keys that a request has sent.
+fn sent<'r>(headers: &'r HeaderMap, in_query: Option<&'r [u8]>) -> impl Iterator<Item = &'r [u8]> {
     let sent = [
         bearer(headers),
         headers.get(&ANTHROPIC).map(HeaderValue::as_bytes),
         headers.get(&AZURE).map(HeaderValue::as_bytes),
         headers.get(&GEMINI).map(HeaderValue::as_bytes),
-        in_query.as_deref(),
+        in_query,
     ];
-    let mut found = None;
-    // All are compared, whatever is found.
-    for (place, (key, _)) in keys.iter().enumerate() {
-        for sent in sent.iter().flatten() {
-            if is_same(key.expose().as_bytes(), sent) && !key.expose().is_empty() {
-                found = Some(place);
-            }
-        }
-    }
-    found
+    sent.into_iter().flatten()
 }
 
-/// What a pair of a query says if it is the key.
+/// The value of a pair of a query if it is the key.
 fn key_of_pair(pair: &str) -> Option<Cow<'_, [u8]>> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     (*unescaped(name) == *b"key").then(|| unescaped(value))
@@ -99,6 +102,15 @@ const SECRET_PARAMETERS: &[&str] = &[
 const SECRET_HEADERS: &[&str] =
     &["key", "token", "secret", "auth", "cookie", "password", "credential", "signature"];
 
+static FIND_SECRET_HEADER: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let built = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(SECRET_HEADERS);
+    #[expect(
+        clippy::expect_used,
+        reason = "eight short words are far below the limits of the library"
+    )]
+    built.expect("the words are few and short")
+});
+
 /// Headers that only look like one of these.
 const PLAIN_HEADERS: &[&str] = &["idempotency-key", "x-idempotency-key", "sec-websocket-key"];
 
@@ -110,7 +122,7 @@ pub(crate) fn is_secret_parameter(name: &[u8]) -> bool {
 /// Whether a header of a request carries a key, by its name.
 pub(crate) fn is_secret_header(name: &HeaderName) -> bool {
     let name = name.as_str();
-    SECRET_HEADERS.iter().any(|part| name.contains(part)) && !PLAIN_HEADERS.contains(&name)
+    FIND_SECRET_HEADER.is_match(name) && !PLAIN_HEADERS.contains(&name)
 }
 
 /// The values of a query that are keys, as they are and without escapes.
@@ -136,7 +148,8 @@ fn has(value: &[u8], key: &Key) -> bool {
     !key.expose().is_empty() && memchr::memmem::find(value, key.expose().as_bytes()).is_some()
 }
 
-/// Takes out every key that a client can send, the issued one wherever it stands, and what belongs to an account of its own.
+/// Removes every key that a client can send, the issued one in any place, and the headers that belong to a client's
+/// own account.
 pub(crate) fn strip(headers: &mut HeaderMap, issued: &Key) {
     let is_of_account =
         |name: &HeaderName| matches!(name.as_str(), "openai-organization" | "openai-project");

@@ -91,8 +91,8 @@ pub(super) const fn plain(path: &str) -> Parts<'_> {
     Parts { run: None, children: Vec::new(), rest: path }
 }
 
-/// `/r/{run}/{children…}/{rest…}`: the children end where a segment begins the path of an upstream. Where
-/// none does, there are no children.
+/// `/r/{run}/{children…}/{rest…}`: the children end where a segment begins the path of an upstream. Without such a
+/// segment, there are no children.
 pub(super) fn split(path: &str) -> Parts<'_> {
     let Some(after) = path.strip_prefix("/r/") else { return plain(path) };
     let end = after.find('/').unwrap_or(after.len());
@@ -171,8 +171,8 @@ pub(super) fn family_and_endpoint(
     (family, Endpoint::Other)
 }
 
-/// Returns the API family of a path of an intercepted host, and what it is for. Hosts have APIs of others below paths of their
-/// own, such as `/api/anthropic/v1/messages`.
+/// Returns the API family of a path of an intercepted host, and its purpose. Hosts serve APIs of other providers
+/// under special paths, such as `/api/anthropic/v1/messages`.
 pub(super) fn of_host(
     method: &Method,
     path: &str,

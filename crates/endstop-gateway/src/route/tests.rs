@@ -21,7 +21,7 @@ fn one() -> Config {
 
 fn many(unnamed: Unnamed) -> Config {
     let keys = vec![(Key::new("issued-1"), RunId::parse("keyed").unwrap().into())];
-    config(Runs::Many { unnamed, keys })
+    config(Runs::Many { unnamed, keys: keys.into() })
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -44,7 +44,7 @@ fn post(
 use ApiFamily::{Anthropic, Gemini, OpenAi};
 use Endpoint::{CountTokens, Models, Other};
 
-/// Method, target; whose, what it speaks, and what is sent below the base.
+/// Method, target, run, API family, purpose, and the path sent to the upstream.
 type Row = (&'static str, &'static str, ApiFamily, Endpoint, &'static str);
 
 const CHAT: Endpoint = Endpoint::ModelCall(Api::Chat);
@@ -209,6 +209,8 @@ fn headers_and_keys_name_runs_where_the_path_does_not() {
     assert_eq!(run(&[("authorization", "Bearer issued-2")]), Err(RouteError::UnknownKey));
     assert_eq!(run(&[("authorization", "issued-1")]), Err(RouteError::UnknownKey));
     assert_eq!(run(&[("api-key", "issued-1")]), of("keyed", true));
+    let gone = [("x-endstop-run", "h"), ("api-key", "endstop_0123")];
+    assert_eq!(run(&gone), Err(RouteError::ForgottenKey));
     let needs = Err(RouteError::NeedsKey(RunId::parse("keyed").unwrap()));
     assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "keyed")]), needs);
     assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "h")]), of("h", false));

@@ -1,7 +1,8 @@
-//! A conversation of a run, with a run of its own below the one that pays.
+//! A conversation of a run, with a child run of the one that pays.
 //!
-//! A conversation that a request names is a sub-agent's, and observers learn of it as one. A conversation that only its
-//! content tells apart is a sibling of the first: it is no sub-agent, and what stops it stops the run above.
+//! A conversation that a request names is a sub-agent's, and observers learn of it as one. A conversation that is
+//! recognized only by its content is a sibling of the first: it does not count as a sub-agent, and a stop of it stops
+//! the parent run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use endstop_runtime::observe::Detail;
 
 use super::conversation_memory::ConversationMemory;
 
-/// Returns why a run has stopped for good: for any reason but its own natural end.
+/// Returns why a run has stopped permanently: for any reason but its own natural end.
 pub(crate) fn stop_of(run: &RunHandle) -> Option<StopSignal> {
     run.look(|run| {
         let is_over = matches!(run.status(), Status::Completed | Status::Stopped | Status::Failed);
@@ -46,7 +47,7 @@ pub(crate) enum ConversationStep {
 pub(super) enum ConversationKind {
     /// That of the run itself, or of a sub-agent that a request named.
     Named,
-    /// One beside it.
+    /// A sibling of the first.
     Sibling,
 }
 
@@ -161,7 +162,7 @@ impl ConversationState {
         &self.run
     }
 
-    /// Goes on with another run, after the last one was refused.
+    /// Continues with another run, after the last one was refused.
     pub(super) fn restart(&mut self, run: RunHandle) {
         self.run = run;
     }

@@ -1,9 +1,9 @@
 //! Which conversation a call belongs to.
 //!
-//! A conversation is recognized by what its request has in common with the last one. A request that matches no
-//! conversation goes to the first one of its group: an agent that rewrites its history sends such requests. If that one
-//! has a call in flight, or its model waits for the results of tools, the request begins a conversation beside it. That
-//! may be a parallel call of the same agent or a model that a tool asks, so it counts as no sub-agent
+//! A conversation is recognized by the content that its request shares with the last one. A request that matches no
+//! conversation goes to the first one of its group: an agent that rewrites its history sends such requests. If that
+//! one has a call in flight, or its model waits for the results of tools, the request begins a sibling conversation.
+//! That may be a parallel call of the same agent or a model that a tool asks, so it does not count as a sub-agent
 //! (`docs/semantics.md` section 8).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::conversation::{Conversation, ConversationKind, ConversationStep, stop
 use super::conversation_memory::MessageDigests;
 use super::per_conversation_policy;
 
-/// The run above does not let a child begin.
+/// The parent run refuses a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChildRefused;
 
@@ -132,7 +132,7 @@ impl Conversations {
         children.iter().rev().for_each(|conversation| conversation.end());
     }
 
-    /// Begins a child anew that was refused because the run above could not go on just then.
+    /// Begins a child again that was refused because the parent run could not continue at that moment.
     pub(super) fn renew(&self, conversation: &Conversation) -> Result<(), ChildRefused> {
         let Some(parent) = conversation.parent() else { return Ok(()) };
         let above = parent.state().run().clone();

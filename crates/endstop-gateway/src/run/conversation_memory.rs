@@ -35,7 +35,7 @@ impl MessageDigests {
 /// Everything besides the messages that a count of a request's tokens depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestIdentity {
-    /// Digests of the tools, the instructions and what else stands beside the messages, sorted.
+    /// Digests of the tools, the instructions and everything else outside the messages, sorted.
     fixed: Arc<[u64]>,
     /// Digest of the model's name.
     model: u64,
@@ -55,7 +55,7 @@ impl From<&CallRequest> for RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Most tokens of what stands beside the messages and was not counted with this request.
+    /// Most tokens of the parts outside the messages that were not counted with this request.
     fn new_fixed(&self, asked: &CallRequest) -> u64 {
         let is_new = |mark: &&MessageMark| self.fixed.binary_search(&mark.digest).is_err();
         sum(asked.fixed.iter().filter(is_new))
@@ -113,7 +113,7 @@ struct ReportedInput {
 }
 
 impl ReportedInput {
-    /// The count of the request's bytes. `None` if it has something beside them.
+    /// The count of the request's bytes. `None` if it has other content.
     fn counted(&self) -> Option<CountedInput> {
         Some(CountedInput { tokens: self.input, bytes: self.of.bytes? })
     }
@@ -151,7 +151,7 @@ pub(crate) struct RequestBound {
 /// How well a request fits a conversation; more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MatchQuality {
-    /// The same first words of the user.
+    /// The same text at the start of the user's first message.
     First,
     /// One of the last messages is in it.
     Tail,
@@ -309,7 +309,7 @@ impl ConversationMemory {
     }
 }
 
-/// The task. Instructions, which agents of one kind share, do not tell conversations apart.
+/// The task. Instructions are the same for agents of one kind, so they do not distinguish conversations.
 fn first_of_user(asked: &CallRequest) -> Option<u64> {
     let of_user = asked.messages.iter().find(|mark| mark.is_user);
     of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What came of the requests of a run, besides what its policy counts.
+/// The outcomes of the requests of a run, in addition to the counts of its policy.
 ///
 /// See the example of [`Gateway`](crate::Gateway).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,13 +12,13 @@ pub struct Counts {
     pub upstream_calls: u64,
     /// Requests that the gateway answered itself because the run had stopped.
     pub stop_responses: u64,
-    /// Requests that passed without being read.
+    /// Requests that were forwarded unparsed.
     pub unmetered: u64,
-    /// Model calls whose client went away before their end.
+    /// Model calls during which the client disconnected.
     pub client_disconnects: u64,
-    /// Requests that were refused although the run goes on, because their cost cannot be bounded.
+    /// Requests that were refused although the run continues, because their cost cannot be bounded.
     pub refused: u64,
-    /// Model calls that an upstream did not answer, or not with success.
+    /// Model calls that an upstream did not answer, or not successfully.
     pub failed_calls: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use endstop_runtime::Standstill;
 
 /// The calls of a run that are in flight, and how many of them make no progress.
 #[derive(Debug, Default)]
@@ -13,9 +13,9 @@ pub(crate) struct CallTraffic {
     calls: AtomicUsize,
     /// Calls that wait for others.
     waiting: AtomicUsize,
-    /// Streams whose client does not read what it was given.
+    /// Streams with data that the client does not read.
     unread: AtomicUsize,
-    /// Rises whenever a client reads on.
+    /// Increases whenever a client reads further data.
     reads: AtomicU64,
 }
 
@@ -42,14 +42,14 @@ impl CallTraffic {
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     traffic: Arc<CallTraffic>,
-    /// Since when nothing has moved, and how often clients had read on by then.
-    since: Option<(Instant, u64)>,
+    /// Of how often clients have read on.
+    standstill: Standstill,
 }
 
 impl WaitingCall {
     pub(super) fn new(traffic: &Arc<CallTraffic>) -> Self {
         traffic.waiting.fetch_add(1, Ordering::AcqRel);
-        Self { traffic: Arc::clone(traffic), since: None }
+        Self { traffic: Arc::clone(traffic), standstill: Standstill::default() }
     }
 
     /// Returns for how long every other call of the run has been waiting too, or has had a client that does not read.
@@ -57,16 +57,13 @@ impl WaitingCall {
     pub(crate) fn stuck_for(&mut self) -> Duration {
         let of = |counter: &AtomicUsize| counter.load(Ordering::Acquire);
         let unread = of(&self.traffic.unread);
-        // Other runs settle what they reserved by themselves.
+        // Other runs settle their reservations without help.
         let is_stuck = unread > 0 && self.traffic.calls() <= of(&self.traffic.waiting) + unread;
-        let reads = self.traffic.reads.load(Ordering::Acquire);
-        match self.since {
-            Some((since, then)) if is_stuck && then == reads => since.elapsed(),
-            _ => {
-                self.since = is_stuck.then(|| (Instant::now(), reads));
-                Duration::ZERO
-            }
+        if !is_stuck {
+            self.standstill.reset();
+            return Duration::ZERO;
         }
+        self.standstill.since(self.traffic.reads.load(Ordering::Acquire))
     }
 }
 
@@ -88,7 +85,7 @@ impl ReadProgress {
         Self { traffic: Arc::clone(traffic), is_unread: false }
     }
 
-    /// The client reads on.
+    /// The client reads further data.
     pub(crate) fn reads_on(&mut self) {
         if std::mem::take(&mut self.is_unread) {
             self.traffic.unread.fetch_sub(1, Ordering::AcqRel);

@@ -1,7 +1,7 @@
 //! One run of the gateway.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use endstop_core::condition::GaugeId;
@@ -19,18 +19,29 @@ use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
 
+use super::budget_notes::BudgetNotes;
 use super::conversation::stop_of;
 use super::conversation_match::Conversations;
 use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::quotas::Quotas;
-use super::registry::RunOrigin;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use super::unknown_fields::UnknownFields;
 use crate::client::{ClientId, ClientShare};
 use crate::config::Config;
+
+/// The call that begins a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOrigin<'o> {
+    /// The model that it asks for.
+    pub(crate) model: &'o str,
+    /// The provider that it goes to.
+    pub(crate) provider: &'o str,
+    /// The client whose share it counts in, if clients are distinguished.
+    pub(crate) client: Option<ClientId>,
+}
 
 /// One run.
 #[derive(Debug)]
@@ -41,6 +52,7 @@ pub(crate) struct RunEntry {
     responses: ResponseHistory,
     unknown_fields: UnknownFields,
     quotas: Quotas,
+    budget_notes: BudgetNotes,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogFile>>,
     is_log_failure_raised: AtomicBool,
@@ -48,18 +60,22 @@ pub(crate) struct RunEntry {
     traffic: Arc<CallTraffic>,
     pause: Pause,
     is_end_reported: AtomicBool,
-    /// Somebody has paused it, approved a rule or set a signal.
+    /// Another driver reports its end.
+    is_driven: bool,
+    /// A user has paused it, approved a rule or set a signal.
     is_controlled: AtomicBool,
     last_used: AtomicU64,
     share: Option<ClientShare>,
+    /// The name of the key of its last call.
+    key: Mutex<Option<String>>,
 }
 
-/// How easily a run can be forgotten; see [`RunEntry::eviction`].
+/// How easily a run can be evicted; see [`RunEntry::eviction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// Nothing was spent in it, and it waits for nothing: it begins anew as it was.
+    /// Nothing was spent in it, and it waits for nothing: it begins again as it was.
     Untouched,
-    /// It ended by itself.
+    /// It ended naturally.
     Ended,
     /// It was stopped, or failed.
     Stopped,
@@ -68,7 +84,7 @@ pub(super) enum Eviction {
 }
 
 impl RunEntry {
-    /// Begins a run, or goes on with one that is stored.
+    /// Begins a run, or continues a stored one.
     pub(super) fn open(
         id: RunId,
         config: &Config,
@@ -103,23 +119,46 @@ impl RunEntry {
         if handle.status() == Status::Pending {
             handle.begin();
         }
-        let conversations = Conversations::new(handle.clone());
-        Ok(Self {
+        Ok(Self { counters, log, ..Self::of(handle) })
+    }
+
+    /// A run that another driver drives, which reports its end.
+    pub(super) fn driven(handle: RunHandle) -> Self {
+        Self { is_end_reported: AtomicBool::new(true), is_driven: true, ..Self::of(handle) }
+    }
+
+    fn of(handle: RunHandle) -> Self {
+        Self {
+            conversations: Conversations::new(handle.clone()),
+            budget_notes: BudgetNotes::of(&handle),
             handle,
-            counters,
+            counters: RunCounters::after(0),
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
             quotas: Quotas::default(),
-            log,
+            log: None,
             is_log_failure_raised: AtomicBool::new(false),
-            conversations,
             traffic: Arc::default(),
             pause: Pause::default(),
             is_end_reported: AtomicBool::new(false),
+            is_driven: false,
             is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
             share: None,
-        })
+            key: Mutex::default(),
+        }
+    }
+
+    /// The name of the key of its last call.
+    pub(super) fn key(&self) -> Option<String> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_key(&self, name: &str) {
+        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.as_deref() != Some(name) {
+            *key = Some(name.to_owned());
+        }
     }
 
     /// Takes a provider's report of a window of the subscription.
@@ -140,6 +179,10 @@ impl RunEntry {
 
     pub(crate) const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    pub(crate) const fn budget_notes(&self) -> &BudgetNotes {
+        &self.budget_notes
     }
 
     /// The run, counted in the share of the client that has begun it as long as it is in memory.
@@ -182,14 +225,14 @@ impl RunEntry {
         &self.conversations
     }
 
-    /// Returns why every further call of the run gets a stop response. `None` if it ended by itself, goes on or is
+    /// Returns why every further call of the run gets a stop response. `None` if it ended naturally, continues or is
     /// paused.
     pub(crate) fn stop(&self) -> Option<StopSignal> {
         stop_of(&self.handle).or_else(|| self.log.as_ref()?.problem().map(|why| not_logged(&why)))
     }
 
-    /// Writes what is not written yet of a stored run. Returns `false` if that fails. The run has then stopped: a call
-    /// that is not logged must not be sent.
+    /// Writes the buffered part of a stored run. Returns `false` if that fails. The run has then stopped: a call that
+    /// is not logged must not be sent.
     pub(crate) fn flush_log(&self) -> bool {
         let Some(log) = &self.log else { return true };
         let Err(why) = log.flush() else { return true };
@@ -199,7 +242,7 @@ impl RunEntry {
         false
     }
 
-    /// Lets waiting calls look at the run again, and reports its end to observers if nothing is in flight.
+    /// Lets waiting calls check the run again, and reports its end to observers if nothing is in flight.
     pub(crate) fn notify(&self) {
         self.flush_log();
         self.pause.notify();
@@ -299,7 +342,7 @@ impl RunEntry {
         }
     }
 
-    /// Waits until the run has stopped or is paused. One that ended by itself may go on.
+    /// Waits until the run has stopped or is paused. One that ended naturally may continue.
     pub(crate) async fn wait_for_hold_up(&self) -> Status {
         self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
     }
@@ -348,7 +391,7 @@ impl RunEntry {
         self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
         let raised = self.handle.raise_limits(amounts, by, why);
-        if raised.is_ok() && !self.handle.is_over() {
+        if raised.is_ok() && !self.handle.is_over() && !self.is_driven {
             self.is_end_reported.store(false, Ordering::Release);
         }
         self.flush_log();
@@ -364,7 +407,7 @@ impl RunEntry {
         self.notify();
     }
 
-    /// Cancels the run for a user: what is in flight ends by itself, or is cut.
+    /// Cancels the run for a user: calls in flight finish, or are aborted.
     pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
         let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
         self.cancel_with(signal, urgency);
@@ -405,14 +448,14 @@ impl RunEntry {
         self.log.as_ref().is_none_or(|log| log.flush().is_ok())
     }
 
-    /// Nothing more is written: the run is forgotten, and may go on from its log.
+    /// Nothing more is written: the run is evicted, and may continue from its log.
     pub(super) fn close_log(&self) {
         if let Some(log) = &self.log {
             log.close();
         }
     }
 
-    /// Stops a run that was forgotten and is named again. Its end was reported before.
+    /// Stops a run that was evicted and is named again. Its end was reported before.
     pub(super) fn stop_again(&self, signal: &StopSignal) {
         self.handle.raise(signal);
         self.is_end_reported.store(true, Ordering::Release);
@@ -431,7 +474,7 @@ impl RunEntry {
         self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
     }
 
-    /// Whether it has used nothing that a limit counts, and nobody has set or paused anything.
+    /// Whether it has used nothing that a limit counts, and no user has set or paused anything.
     fn is_untouched(&self) -> bool {
         let budget = self.handle.budget();
         let is_unspent = budget.settled() == Amounts::ZERO && budget.held() == Amounts::ZERO;

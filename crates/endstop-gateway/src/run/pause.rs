@@ -23,7 +23,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Lets every waiter look at the run again.
+    /// Lets every waiter check the run again.
     pub(super) fn notify(&self) {
         self.changed.notify_waiters();
     }
@@ -52,8 +52,8 @@ impl Pause {
         is_new
     }
 
-    /// Waits until the run is no longer paused, for `limit` at most beside the time until a reset that it waits for. Then
-    /// `on_reset` is called with the window.
+    /// Waits until the run is no longer paused, for at most `limit`, not counting the time until a reset that it
+    /// waits for. Then `on_reset` is called with the window.
     pub(super) async fn wait(&self, run: &RunHandle, limit: Duration, on_reset: impl Fn(&str)) {
         let mut until = Instant::now() + limit;
         loop {

@@ -10,8 +10,8 @@ use endstop_core::condition::{Condition, Fact, GaugeId};
 use endstop_core::policy::{Action, Policy, Rule};
 use endstop_core::probe::Probes;
 
-/// Returns the program of a conversation beside the first. `None` if it cannot be built, which does not happen with a
-/// policy that was built before.
+/// Returns the program of a conversation other than the first. `None` if it cannot be built, which does not happen
+/// with a policy that was built before.
 pub(super) fn program(policy: &Policy) -> Option<Arc<Program>> {
     let stops = policy.rules.iter().filter(|rule| rule.action == Action::Stop);
     let rules = stops.filter_map(|rule| {

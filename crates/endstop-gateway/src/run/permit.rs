@@ -15,7 +15,7 @@ use crate::config::Bounds;
 pub(crate) enum AcquireError {
     /// Too many calls of the run are in flight.
     TooManyCalls,
-    /// The run does not let a sub-agent begin.
+    /// The run refuses a sub-agent.
     ChildRefused,
 }
 
@@ -62,8 +62,8 @@ impl ConversationPermit {
         &self.conversation
     }
 
-    /// Takes the first conversation instead of its own if the call is to be the run's wrap-up; see
-    /// [`Conversations::occupy_first_for_wrap_up`](super::conversation_match). `before_move` runs while the own
+    /// Takes the first conversation instead of the call's if the call will be the run's wrap-up; see
+    /// [`Conversations::occupy_first_for_wrap_up`](super::conversation_match). `before_move` runs while the call's
     /// conversation is still taken.
     pub(crate) fn move_to_first_for_wrap_up(
         &mut self,
@@ -77,7 +77,8 @@ impl ConversationPermit {
         true
     }
 
-    /// Begins the conversation's run anew if it was refused because the run above could not go on just then.
+    /// Begins the conversation's run again if it was refused because the parent run could not continue at that
+    /// moment.
     pub(crate) fn renew(&self) -> Result<(), ChildRefused> {
         self.run.conversations().renew(&self.conversation)
     }

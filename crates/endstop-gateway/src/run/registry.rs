@@ -4,16 +4,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::Money;
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::kill_signal;
 use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
 use thiserror::Error;
 
-use super::entry::{Eviction, RunEntry};
+use super::entry::{Eviction, RunEntry, RunOrigin};
 use super::run_log::{OpenLogError, RunLogDir};
 use crate::client::{ClientId, ClientShare, Shares};
-use crate::config::{Config, Key, KeyRuns, Runs};
+use crate::config::{Config, KeyTable, Runs};
 use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 
 /// Every known run.
@@ -21,38 +24,50 @@ use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 pub(crate) struct Registry {
     config: Arc<Config>,
     logs: Option<RunLogDir>,
-    /// Locked while a run is begun or read back, before any other lock: two requests never open the same run twice.
+    /// Locked while a run is started or read back, before any other lock: two requests never open the same run twice.
     opening: Mutex<()>,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
-    /// Why runs stopped that are forgotten and not stored: they get no new budget when they are named again.
+    /// Stop reasons of runs that are evicted and not stored: they get no new budget when they are named again.
     stopped: Mutex<HashMap<RunId, StopSignal>>,
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
     /// The runs in memory that each client has begun.
     shares: Arc<Shares>,
+    /// Groups whose runs are killed, each with the reason.
+    killed: Mutex<Vec<(RunGroup, String)>>,
 }
 
-/// The call that begins a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RunOrigin<'o> {
-    /// The model that it asks for.
-    pub(crate) model: &'o str,
-    /// The provider that it goes to.
-    pub(crate) provider: &'o str,
-    /// The client whose share it counts in, if clients are distinguished.
-    pub(crate) client: Option<ClientId>,
+/// Runs that are killed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RunGroup {
+    /// Those whose last call had the key of this name.
+    Key(String),
+    /// Those that draw on this budget.
+    Budget(String),
+}
+
+impl RunGroup {
+    fn has(&self, run: &RunEntry) -> bool {
+        match self {
+            Self::Key(name) => run.key().as_ref() == Some(name),
+            Self::Budget(name) => {
+                let accounts = run.handle().accounts();
+                accounts.is_some_and(|accounts| accounts.drawn_names().contains(&name.as_str()))
+            }
+        }
+    }
 }
 
 /// Why there is no run for a call.
 #[derive(Debug, Error)]
 pub(crate) enum NoRun {
-    /// There are too many, and none of them can be forgotten.
-    #[error("there are too many runs, and those that have not ended are not forgotten")]
+    /// There are too many, and none of them can be evicted.
+    #[error("too many runs that have not ended")]
     Full,
     /// The client has too many, and none of them can be evicted.
     #[error("too many runs of this client have not ended")]
     FullOfClient,
-    /// Its log cannot be read. Its spend is not known, so it does not begin anew.
+    /// Its log cannot be read. Its spend is unknown, so it does not begin again.
     #[error("{0}")]
     ReadError(OpenLogError),
 }
@@ -72,6 +87,7 @@ impl Registry {
             stopped: Mutex::default(),
             uses: AtomicU64::new(0),
             shares: Arc::default(),
+            killed: Mutex::default(),
         };
         if registry.logs.is_none() {
             return registry.read_back();
@@ -95,6 +111,57 @@ impl Registry {
 
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<RunEntry>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The registry of a run that another driver drives. No call begins in it.
+    pub(crate) fn of_driven(run: RunHandle, config: Arc<Config>) -> Self {
+        let (id, entry) = (run.info().id.clone(), Arc::new(RunEntry::driven(run)));
+        Self {
+            config,
+            logs: None,
+            opening: Mutex::default(),
+            runs: Mutex::new(HashMap::from([(id, entry)])),
+            stopped: Mutex::default(),
+            uses: AtomicU64::new(0),
+            shares: Arc::default(),
+            killed: Mutex::default(),
+        }
+    }
+
+    fn killed(&self) -> MutexGuard<'_, Vec<(RunGroup, String)>> {
+        self.killed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the runs of a group, and those that come into it later. Returns the number of those that had not stopped.
+    pub(crate) fn kill_group(&self, group: RunGroup, message: &str) -> u64 {
+        {
+            // First, so that a run that begins now is stopped by its call.
+            let mut killed = self.killed();
+            if !killed.iter().any(|(known, _)| *known == group) {
+                killed.push((group.clone(), message.to_owned()));
+            }
+        }
+        let mut count = 0u64;
+        for run in self.all().into_iter().filter(|run| group.has(run)) {
+            let is_live = !matches!(run.handle().status(), Status::Stopped | Status::Failed);
+            count = count.saturating_add(u64::from(is_live));
+            run.kill(kill_signal(message));
+        }
+        count
+    }
+
+    /// Stops a run whose group was killed.
+    pub(crate) fn kill_if_in_group(&self, run: &RunEntry) {
+        let message = {
+            let killed = self.killed();
+            let found = killed.iter().find(|(group, _)| group.has(run));
+            found.map(|(_, message)| message.clone())
+        };
+        if let Some(message) = message
+            && run.stop().is_none()
+        {
+            run.kill(kill_signal(message));
+        }
     }
 
     /// A run that is in memory.
@@ -166,7 +233,7 @@ impl Registry {
         opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.into())))
     }
 
-    /// Returns the run of this id. Goes on with it if it is stored, and begins it if it is new.
+    /// Returns the run of this id. Continues it if it is stored, and begins it if it is new.
     pub(crate) fn get_or_begin(
         &self,
         id: &RunId,
@@ -252,14 +319,12 @@ impl Registry {
     /// Forgets a run for the one with this id, among those of one client or of all.
     fn forget_one(&self, id: &RunId, of: Option<ClientId>) -> Result<(), NoRun> {
         let forgotten = {
+            let keys = self.config.runs.keys();
             let mut runs = self.runs();
             let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
             let room = Room {
                 of,
-                keys: match &self.config.runs {
-                    Runs::One(_) => &[],
-                    Runs::Many { keys, .. } => keys,
-                },
+                keys: keys.as_deref(),
                 for_stopped: {
                     let stopped = self.stopped();
                     // One that comes back leaves its place.
@@ -286,29 +351,27 @@ impl Registry {
     }
 }
 
-/// Which runs that are not stored may be forgotten.
+/// The runs that are not stored and may be evicted.
 #[derive(Clone, Copy)]
 struct Room<'c> {
     /// Only those of this client.
     of: Option<ClientId>,
     /// Those that are the only run of an issued key never.
-    keys: &'c [(Key, KeyRuns)],
-    /// Those that were stopped, as long as it can be remembered that they were.
+    keys: Option<&'c KeyTable>,
+    /// Stopped runs, as long as their stop can be recorded.
     for_stopped: bool,
 }
 
-/// Returns the run that can be forgotten: the longest idle one of those in which nothing was spent, otherwise of those that
-/// ended by themselves, otherwise of those that were stopped, which stay stopped. A run that is named again begins anew if it is not stored, so another one that has not
-/// ended is forgotten only if it is stored.
+/// Returns the run to evict: the longest idle one of those in which nothing was spent, otherwise of those that ended
+/// naturally, otherwise of those that were stopped, which stay stopped. A run that is named again begins again if it
+/// is not stored, so another one that has not ended is evicted only if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
         if run.has_log_problem() || room.of.is_some() && run.client() != room.of {
             return None;
         }
         let is_stored = run.is_stored();
-        if !is_stored
-            && room.keys.iter().any(|(_, runs)| matches!(runs, KeyRuns::One(own) if own == id))
-        {
+        if !is_stored && room.keys.is_some_and(|keys| keys.is_only_run(id)) {
             return None;
         }
         match run.eviction() {

@@ -8,8 +8,9 @@
 //!
 //! The gateway logs each call before sending it, and logs its cost before the client can send another; each is one
 //! `write` to the end of the file. The system has it then, but the disk may not: a loss of power may take the last
-//! events. A run that is named and not in memory goes on from its file.
-//! [`TraceLog`] only appends lines, each with a checksum, and replaces nothing but the number of lines in the first. A run whose file was removed begins anew, with a full budget.
+//! events. A run that is named and not in memory continues from its file. [`TraceLog`] only appends lines, each with
+//! a checksum, and replaces nothing but the number of lines in the first. A run whose file was removed begins again,
+//! with a full budget.
 
 use std::fs;
 use std::io;
@@ -76,7 +77,7 @@ pub(crate) enum OpenLogError {
         error: TraceFileError,
     },
     /// The spend of all runs is more than can be counted.
-    #[error("what was spent is too much to count")]
+    #[error("the spend is too large to count")]
     TooMuchSpent,
     /// The thread that reads has failed.
     #[error(transparent)]
@@ -204,7 +205,7 @@ impl RunLogFile {
         self.buffer.hole()
     }
 
-    /// Nothing more is written: the run is forgotten, and may go on from its file.
+    /// Nothing more is written: the run is evicted, and may continue from its file.
     pub(super) fn close(&self) {
         let mut log = self.log();
         // The hole, if there is one, keeps its reason.

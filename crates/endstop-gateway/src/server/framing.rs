@@ -1,8 +1,8 @@
 //! The framing of what a client sends, followed strictly.
 //!
-//! Where two readers of the same bytes can disagree on where a request ends, one of them can be made to see a
-//! request that the other does not. The HTTP library is lenient in places, so the bytes are followed here first,
-//! and what is not plainly one thing is refused. Bodies are counted, not read; heads are read line by line.
+//! If two readers of the same bytes can disagree on the end of a request, one of them can be made to see a request
+//! that the other does not. The HTTP library is lenient in places, so the bytes are followed here first, and
+//! ambiguous framing is refused. Bodies are counted, not read; heads are read line by line.
 
 use crate::limits::{MAX_CHUNK_LINE, MAX_METHOD, MAX_TRAILERS};
 
@@ -10,7 +10,7 @@ use crate::limits::{MAX_CHUNK_LINE, MAX_METHOD, MAX_TRAILERS};
 #[derive(Debug)]
 pub(super) struct Framing {
     state: State,
-    /// The line that is not whole yet.
+    /// The incomplete line.
     line: Vec<u8>,
     head: Head,
     /// Bytes that the present head or trailers may still have.
@@ -35,7 +35,7 @@ enum State {
     Tunnel,
 }
 
-/// What a head has said so far about the end of its request.
+/// The fields of a head so far that determine the end of its request.
 #[derive(Debug, Default)]
 struct Head {
     is_connect: bool,
@@ -43,7 +43,7 @@ struct Head {
     length: Option<u64>,
     is_chunked: bool,
     has_host: bool,
-    /// The host that the target names, where it does.
+    /// The host that the target names, if any.
     authority: Option<Box<[u8]>>,
 }
 
@@ -63,7 +63,7 @@ impl Framing {
         }
     }
 
-    /// Takes in what was read next.
+    /// Records the next bytes.
     ///
     /// # Errors
     /// The index of the first byte that may not be passed on. The line that it belongs to has not ended before it,
@@ -95,12 +95,12 @@ impl Framing {
         matches!(self.state, State::Start { .. } | State::Head)
     }
 
-    /// Whether nothing of a request has been read that is not whole.
+    /// Whether no part of an incomplete request has been read.
     pub(super) fn is_between(&self) -> bool {
         matches!(self.state, State::Start { .. } | State::Tunnel) && self.line.is_empty()
     }
 
-    /// Takes one line, or what is there of it.
+    /// Takes one line, or the available part of it.
     fn lines(&mut self, rest: &[u8]) -> Result<usize, usize> {
         let most = match self.state {
             State::ChunkLine => MAX_CHUNK_LINE,
@@ -202,7 +202,7 @@ impl Head {
         }
     }
 
-    /// What follows the head.
+    /// The state after the head.
     const fn body(&self) -> Result<State, Ambiguous> {
         match (self.is_chunked, self.length) {
             // Some clients send no `Host`, or one without the port; the target alone counts.
@@ -279,7 +279,7 @@ fn authority(target: &[u8]) -> Result<&[u8], Ambiguous> {
     if authority.is_empty() || !all(authority, HOST) { Err(Ambiguous) } else { Ok(authority) }
 }
 
-/// Name and value of a field. A line that goes on from the one before has no name.
+/// Name and value of a field. A line that continues the one before has no name.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     let colon = memchr::memchr(b':', line).ok_or(Ambiguous)?;
     let (name, value) = line.split_at_checked(colon).ok_or(Ambiguous)?;
@@ -315,7 +315,7 @@ const TARGET: u8 = 2;
 const VALUE: u8 = 4;
 const HOST: u8 = 8;
 
-/// What each byte may be part of.
+/// The classes of each byte.
 const CLASSES: [u8; 256] = classes();
 
 fn all(bytes: &[u8], class: u8) -> bool {

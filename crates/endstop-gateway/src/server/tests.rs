@@ -179,7 +179,7 @@ async fn a_head_beyond_the_bound_is_refused() {
     assert!(server.bodies.lock().unwrap().is_empty());
 }
 
-/// Tells when it is dropped.
+/// Sends a signal when it is dropped.
 struct Told(Option<oneshot::Sender<()>>);
 
 impl Drop for Told {
@@ -204,7 +204,7 @@ impl BodySource for Parts {
 
 type Sender = mpsc::UnboundedSender<Result<Bytes, BodyError>>;
 
-/// A server that answers with what is sent to it here, and tells when the body is dropped.
+/// A server that answers with the data sent to it here, and signals when the body is dropped.
 async fn streaming() -> (SocketAddr, CancelToken, Sender, oneshot::Receiver<()>) {
     let (sender, parts) = mpsc::unbounded_channel();
     let (told, dropped) = oneshot::channel();

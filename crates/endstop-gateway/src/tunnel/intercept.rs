@@ -1,5 +1,5 @@
-//! Connections to model providers that the gateway answers itself, with a certificate of an authority of its own: the
-//! requests in them are read like all others, and go on to the host that the client asked for.
+//! Connections to model providers that the gateway answers itself, with a certificate that it issues: the requests in
+//! them are read like all others, and continue to the host that the client asked for.
 //!
 //! The client decides the host by its `CONNECT`, from the list of model providers, and no request in the connection can
 //! change it: one for another host gets 421.
@@ -176,7 +176,7 @@ impl Intercepted {
             }
         };
         server::answer(client, bounds, asked, peer, stop).await;
-        // Some clients look at the certificate only when the handshake is done, and then close.
+        // Some clients check the certificate only when the handshake is done, and then close.
         if !has_asked.load(Ordering::Relaxed) {
             report.send_modify(|report| report.distrust_if_never_asked(&host));
         }

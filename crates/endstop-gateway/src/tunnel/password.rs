@@ -8,9 +8,9 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::config::Key;
 use crate::limits::PROXY_PASSWORD_BYTES;
-use crate::secret::is_same;
+use crate::secret::{is_same, random};
 
-/// The user that clients name. Their proxy needs one beside the password.
+/// The user that clients name. Their proxy needs one in addition to the password.
 const USER: &str = "endstop";
 
 /// A password that is made for one gateway.
@@ -23,16 +23,13 @@ pub(super) struct ProxyPassword {
 
 impl ProxyPassword {
     pub(super) fn new() -> Self {
-        let mut bytes = [0; PROXY_PASSWORD_BYTES];
-        let random = rustls::crypto::ring::default_provider().secure_random;
-        #[expect(clippy::expect_used, reason = "without random numbers there is no TLS either")]
-        random.fill(&mut bytes).expect("the system has random numbers");
+        let bytes: [u8; PROXY_PASSWORD_BYTES] = random();
         let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let encoded = encoded(&password).unwrap_or_default();
         Self { password: Key::new(password), encoded: Key::new(encoded) }
     }
 
-    /// What clients put into `HTTPS_PROXY`.
+    /// The value that clients put into `HTTPS_PROXY`.
     pub(super) fn address(&self, at: SocketAddr) -> String {
         format!("http://{USER}:{}@{at}", self.password.expose())
     }

@@ -20,9 +20,9 @@ pub(crate) struct UpstreamBody {
     incoming: Incoming,
     /// The room on a shared connection, until the end.
     slot: Option<H2Slot>,
-    /// What was read and not returned yet.
+    /// Data that was read and not returned yet.
     unreturned: Bytes,
-    /// Whether what was read is returned without another turn.
+    /// Whether the data read so far is returned without another turn.
     is_gathered: bool,
     is_over: bool,
     kept_error: Option<UpstreamError>,
@@ -38,8 +38,8 @@ impl UpstreamBody {
         Self::new(incoming, Some(slot))
     }
 
-    /// A body whose connection is read by a task of the library, which hands over the body once it is asked for it.
-    /// What came with the head is asked for here, so that both go on in one write.
+    /// A body whose connection is read by a task of the library, which hands over the body on request. This asks for
+    /// the data that arrived with the head, so that both are forwarded in one write.
     pub(super) async fn begun(incoming: Incoming) -> Self {
         let mut body = Self::new(incoming, None);
         // Who reads a sized body waits for the whole of it.
@@ -82,8 +82,8 @@ impl UpstreamBody {
         Poll::Pending
     }
 
-    /// Takes what is there. As long as something comes, the connection's task gets another turn to bring what it has
-    /// left: it hands over one frame at a time, and a write for each would cost more.
+    /// Takes the available data. As long as more arrives, the connection's task gets another turn to deliver the
+    /// rest: it hands over one frame at a time, and a write for each would cost more.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let before = self.unreturned.len();
         self.gather(cx);
@@ -100,7 +100,7 @@ impl UpstreamBody {
         poll_fn(|cx| self.poll_data(cx)).await
     }
 
-    /// Whether nothing more comes, where that is known without asking.
+    /// Whether the body has ended, if that is known without polling.
     pub(crate) fn is_end(&self) -> bool {
         let is_read = self.is_over || self.incoming.is_end_stream();
         self.unreturned.is_empty() && self.kept_error.is_none() && is_read
@@ -146,7 +146,7 @@ impl UpstreamBody {
             self.unreturned = data;
             return;
         }
-        // Copies the first frame only: the buffer belongs to nobody else then.
+        // Copies the first frame only: after that the buffer has no other owner.
         let mut all = BytesMut::from(std::mem::take(&mut self.unreturned));
         all.extend_from_slice(&data);
         self.unreturned = all.freeze();
@@ -159,7 +159,7 @@ impl From<UpstreamError> for BodyError {
     }
 }
 
-/// Passes a response on as it comes.
+/// Passes a response on as it arrives.
 impl BodySource for UpstreamBody {
     fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart {
         let this: &mut Self = &mut self;

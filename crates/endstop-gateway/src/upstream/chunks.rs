@@ -1,9 +1,9 @@
 //! Chunks that come together are read as one.
 //!
-//! The HTTP library hands over each chunk of a body by itself, and the events of a stream are a chunk each: what
-//! an upstream has sent in one piece costs as much as if it had come in fifty. So the framing is made coarser below
-//! the library: of whole chunks that were read at once, one is made. Where a body is cut into chunks means nothing,
-//! and nothing else of what an upstream says is touched; where it is not plainly such a body, all stays as it is.
+//! The HTTP library hands over each chunk of a body separately, and the events of a stream are a chunk each: fifty
+//! chunks that an upstream has sent in one piece cost as much as fifty pieces. So the framing is made coarser before
+//! the library reads it: complete chunks that were read together become one. The boundaries of chunks mean nothing,
+//! and nothing else in a response is touched. Anything that is not plainly such a body stays as it is.
 
 use std::io;
 use std::pin::Pin;
@@ -54,7 +54,7 @@ enum ChunkPosition {
 const BETWEEN: ChunkPosition = ChunkPosition::Size(0, 0);
 
 impl ChunkPosition {
-    /// Takes in what was read, and puts its chunks together; gives the length of what it has become.
+    /// Records data that was read, and puts its chunks together; returns its new length.
     fn take(&mut self, read: &mut [u8]) -> usize {
         if read.is_empty() {
             return 0;
@@ -85,7 +85,8 @@ impl ChunkPosition {
         end.unwrap_or(0)
     }
 
-    /// Goes on byte by byte from `at`: to the end of the present chunk if `stops_between`, else to the end.
+    /// Continues byte by byte from `at`: to the end of the present chunk if `stops_between`, and otherwise to the
+    /// end.
     fn follow(&mut self, read: &[u8], at: usize, stops_between: bool) -> usize {
         let mut at = at;
         while let Some(&byte) = read.get(at)
@@ -152,8 +153,7 @@ fn is_chunked(head: &[u8]) -> bool {
     is_chunked
 }
 
-/// The bytes of the chunk that these begin with, if it is plain and all of it is there, and how long it is with
-/// its framing.
+/// The bytes of the chunk that these begin with, if it is plain and complete, and its length with its framing.
 fn chunk(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let mut size = 0usize;
     let mut digits = 0;

@@ -21,12 +21,12 @@ pub(super) struct UpstreamAddress {
     pub(super) is_tls: bool,
     pub(super) host: String,
     pub(super) port: u16,
-    /// The proxy on the way there; why there is none although there ought to be.
+    /// The proxy on the way there, or the reason why a required one cannot be used.
     pub(super) proxy: Option<NamedProxy>,
 }
 
 impl UpstreamAddress {
-    /// The proxy that is asked for what the upstream has, rather than for a connection to it.
+    /// The proxy that receives the requests for the upstream, rather than a request for a connection to it.
     pub(super) fn asked_proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()?.as_deref().ok().filter(|proxy| !self.is_tls && proxy.is_asked())
     }
@@ -159,7 +159,7 @@ async fn secured(tls: &TlsConnector, host: &str, wire: Wire) -> io::Result<(Wire
     Ok((Wire::Tls(Box::new(stream)), is_h2))
 }
 
-/// Says in words what a peer does that answers a TLS handshake in plain text.
+/// Describes a peer that answers a TLS handshake in plain text.
 fn not_tls(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {

@@ -13,7 +13,7 @@ pub(crate) enum UpstreamError {
     Connect {
         /// Host and port.
         host: String,
-        /// What the system or TLS said.
+        /// The error of the system or of TLS.
         error: std::io::Error,
     },
     /// The path of the request cannot be put behind that of the base.
@@ -40,7 +40,7 @@ impl From<hyper::Error> for UpstreamError {
 }
 
 impl UpstreamError {
-    /// What the client gets.
+    /// The status that the client gets.
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
             Self::Silent { .. } => StatusCode::GATEWAY_TIMEOUT,

@@ -15,10 +15,10 @@
 //! | system calls | 5.2 | 4.2 |
 //! | stream of 53 events at once: CPU | 76 µs | 82 µs |
 //! | instructions | 68,700 | 96,300 |
-//! | event that comes alone: CPU | 36 µs | 31 µs |
+//! | separate event: CPU | 36 µs | 31 µs |
 //!
-//! The rule was to use the library if it costs at most a quarter more CPU for each JSON request. The earlier client had
-//! to look at a socket before it used it again. A connection with a task of its own has read the end of its stream by
+//! The rule was to use the library if it costs at most a quarter more CPU for each JSON request. The earlier client
+//! had to check a socket before it used it again. A connection with a separate task has read the end of its stream by
 //! then. A stream costs more instructions because its frames pass from one task to another.
 //!
 //! # What may be sent twice
@@ -48,7 +48,7 @@ use super::connect::{Connector, UpstreamAddress};
 use super::wire::Wire;
 use crate::limits::{CONNECT_TIMEOUT, MAX_IDLE_CONNECTIONS, MAX_IDLE_TIME, MAX_RESPONSE_HEAD};
 
-/// A connection that was made to learn which protocol the upstream prefers, and since when it is there.
+/// A connection that was made to learn which protocol the upstream prefers, and the time when it was made.
 type AdoptedWire = Arc<Mutex<Option<(Wire, Instant)>>>;
 
 /// Sends requests over HTTP/1.1 and keeps the connections.
@@ -83,7 +83,7 @@ impl H1Client {
     /// has its connection.
     ///
     /// # Cancel safety
-    /// Dropped, the connection that has the request is closed, and one that is being made is given up.
+    /// Dropping it closes the connection that has the request, and abandons a connection that is being made.
     pub(super) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -180,7 +180,7 @@ struct H1Wire {
 
 impl Connection for H1Wire {
     fn connected(&self) -> Connected {
-        // A proxy that is asked for what the upstream has is told the whole target.
+        // A proxy that receives requests for the upstream needs the whole target.
         Connected::new().proxy(self.is_asked_proxy)
     }
 }

@@ -1,9 +1,9 @@
 //! Shared connections to one upstream (HTTP/2): how many there are, and which has room for another call.
 //!
-//! The client of hyper-util, which carries HTTP/1.1 here, has one connection of HTTP/2 for each host: calls beyond what
-//! the upstream takes on it at one time wait until others are over, and a model call takes minutes. It cannot be asked
-//! how many that are, either, nor send a refused request over another connection. So these stand on the connections of
-//! hyper itself.
+//! The client of hyper-util, which carries HTTP/1.1 here, has one HTTP/2 connection for each host: calls beyond the
+//! streams that the upstream takes on it at one time wait until others are over, and a model call takes minutes. It
+//! does not expose that number, and it cannot send a refused request over another connection. So this module uses the
+//! connections of hyper itself.
 
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
@@ -25,13 +25,13 @@ use crate::limits::{
     MAX_H2_HEAD, MAX_IDLE_TIME,
 };
 
-/// What the number of streams is taken for until the upstream has said it; more than it can say.
+/// The assumed number of streams until the upstream has announced it; more than it can announce.
 const UNTOLD: usize = usize::MAX - 1;
 
 /// When a shared connection with calls on it is asked whether it still lives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pings {
-    /// After so long without a frame from the upstream, which may think for minutes.
+    /// The time without a frame from the upstream, which may think for minutes.
     pub(super) after: Duration,
     /// Without an answer in this time it is dead, and its calls fail.
     pub(super) within: Duration,
@@ -49,7 +49,7 @@ pub(super) struct H2Pool {
     /// The oldest first.
     list: Mutex<Vec<Arc<H2Connection>>>,
     begun: AtomicU64,
-    /// A call is over, and there may be room where there was none.
+    /// A call is over, and there may be room again.
     pub(super) freed: Notify,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum H2Pick {
 }
 
 impl H2Pool {
-    /// Room for a call; with `since` only on a connection that was begun after that one.
+    /// Room for a call; with `since` only on a connection that is newer than that one.
     ///
     /// The oldest is filled first: so those that only a rush needed run empty, and are closed once they are idle.
     pub(super) fn pick(self: &Arc<Self>, since: Option<u64>) -> H2Pick {
@@ -153,14 +153,14 @@ struct CallLoad {
 }
 
 impl H2Connection {
-    /// Whether no more calls go to it. Those in flight there end by themselves.
+    /// Whether no more calls go to it. Those in flight there finish.
     fn is_over(&self) -> bool {
         let load = lock(&self.load);
         let is_stale = load.calls == 0 && load.since.elapsed() >= MAX_IDLE_TIME;
         is_stale || self.is_closing.load(Ordering::Relaxed) || self.sender.is_closed()
     }
 
-    /// How many calls the upstream takes at once; none until it has said so.
+    /// The number of parallel calls that the upstream takes; `None` until it has announced it.
     fn limit(&self) -> Option<usize> {
         let http = lock(&self.http);
         let max = http.as_ref().map(Connection::current_max_send_streams);
@@ -222,7 +222,7 @@ impl std::fmt::Debug for H2Slot {
     }
 }
 
-/// How an upstream says that it has not looked at a request.
+/// How an upstream says that it has not processed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Of this request alone.
@@ -249,7 +249,7 @@ pub(super) fn refusal(error: &hyper::Error) -> Option<Refusal> {
 /// Runs a connection: until the last sender and the last answer are gone, or the upstream closes it.
 async fn drive(connection: Arc<Mutex<Option<Http2>>>, polled: Arc<Notify>) {
     poll_fn(|cx| match &mut *lock(&connection) {
-        // What went wrong is told by the answers.
+        // The responses report errors.
         Some(connection) => Pin::new(connection).poll(cx).map(drop),
         None => std::task::Poll::Ready(()),
     })

@@ -10,7 +10,7 @@ use http::{Request, Uri, Version};
 
 use super::error::UpstreamError;
 
-/// What a message says of its own connection and framing, and not of its content.
+/// Fields of a message about its connection and framing, and not about its content.
 fn is_of_one_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -31,7 +31,8 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
 }
 
 /// The fields of a message that are passed on, in either direction: all but those of its connection and framing,
-/// those that `Connection` names, `Host`, and those of these names. The length is set anew from the body that is sent.
+/// those that `Connection` names, `Host`, and those of these names. The length is set again from the body that is
+/// sent.
 pub(crate) fn forwardable(headers: HeaderMap, but: &[&str]) -> HeaderMap {
     let mut passed = headers;
     let mut dropped: Vec<HeaderName> = Vec::new();
@@ -39,7 +40,7 @@ pub(crate) fn forwardable(headers: HeaderMap, but: &[&str]) -> HeaderMap {
         let names = named.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         dropped.extend(names.filter_map(|name| HeaderName::from_bytes(name).ok()));
     }
-    // Most of them are not there, so that to look at those that are costs less.
+    // Most of them are absent, so reading the present ones costs less.
     let is_dropped = |name: &&HeaderName| is_of_one_hop(name) || but.contains(&name.as_str());
     dropped.extend(passed.keys().filter(is_dropped).cloned());
     for name in dropped {

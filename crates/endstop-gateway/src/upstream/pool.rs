@@ -21,7 +21,7 @@ use super::proxy::Proxies;
 use super::wire::Wire;
 use crate::limits::CONNECT_TIMEOUT;
 
-/// What a proxy answers that wants to know who asks.
+/// The answer of a proxy that requires credentials.
 const ASKS_WHO: StatusCode = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
 
 /// The connections of all upstreams. There are as many as configured bases, so a list is searched.
@@ -104,7 +104,7 @@ pub(super) struct Pool {
 
 /// Where a request goes.
 enum PooledConnection {
-    /// Over a connection of its own, which the library picks.
+    /// Over a separate connection, which the library picks.
     H1,
     /// Over this shared one.
     H2(H2Slot),
@@ -118,7 +118,7 @@ struct FailedRequest {
 }
 
 impl From<UpstreamError> for FailedRequest {
-    /// For good.
+    /// Permanently.
     fn from(error: UpstreamError) -> Self {
         Self { error, unsent: None }
     }
@@ -140,8 +140,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request over a kept connection or a new one; over HTTP/2 once more over a new one where it certainly
-    /// was not processed. A second such failure in a row is taken as an answer.
+    /// Sends a request over a kept connection or a new one; over HTTP/2 once more over a new one if it certainly was
+    /// not processed. A second such failure in a row is taken as an answer.
     pub(super) async fn send(
         &self,
         request: Request<Bytes>,
@@ -193,7 +193,7 @@ impl Pool {
         slot: H2Slot,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<UpstreamBody>, FailedRequest> {
-        // What an upstream refuses after it was written is not given back.
+        // A refused request cannot be recovered after it was written.
         let kept = request.clone();
         // The target has it.
         request.headers_mut().remove(HOST);
@@ -234,8 +234,8 @@ impl Pool {
         }
     }
 
-    /// A connection for a request over TLS: one that is made for it, or a shared one that another request has made
-    /// meanwhile; with `since` one that was begun after that.
+    /// A connection for a request over TLS: one that is made for it, or a shared one that another request has made in
+    /// the meantime; with `since` one that is newer than that.
     async fn open(&self, since: Option<u64>) -> Result<PooledConnection, UpstreamError> {
         loop {
             let mut freed = pin!(self.h2.freed.notified());
@@ -258,7 +258,7 @@ impl Pool {
         UpstreamError::Connect { host, error }
     }
 
-    /// None where no more connections are made.
+    /// `None` if no more connections are made.
     async fn connected(&self, since: Option<u64>) -> std::io::Result<Option<PooledConnection>> {
         // Everybody who comes meanwhile waits for what the connection turns out to be, and to have room for.
         let _turn = self.connecting.lock().await;

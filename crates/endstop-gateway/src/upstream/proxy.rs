@@ -27,11 +27,11 @@ use crate::limits::MAX_PROXY_HEAD;
 pub(super) struct Proxies {
     http: Option<NamedProxy>,
     https: Option<NamedProxy>,
-    /// Takes in what goes past them.
+    /// Records the traffic that bypasses them.
     past: Option<Arc<Matcher>>,
 }
 
-/// What a variable names; the reason where it cannot be used.
+/// The proxy that a variable names, or the reason why it cannot be used.
 pub(super) type NamedProxy = Result<Arc<Proxy>, ProxyError>;
 
 /// Why a proxy cannot be used.
@@ -42,10 +42,10 @@ pub(super) struct ProxyError {
     problem: ProxyProblem,
 }
 
-/// What is wrong with the value of a variable. It is not shown: there may be a password in it.
+/// The error in the value of a variable. The value is not shown: there may be a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 enum ProxyProblem {
-    #[error("it is no address such as http://HOST:PORT")]
+    #[error("it is not an address such as http://HOST:PORT")]
     NoAddress,
     #[error("{0} is not spoken here, only HTTP and SOCKS 5")]
     Scheme(String),
@@ -70,9 +70,9 @@ pub(super) struct Proxy {
 }
 
 impl Proxies {
-    /// Those of `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`, each also in lower case, past which goes what
-    /// `NO_PROXY` says. An empty variable is none. In the environment of a CGI script `HTTP_PROXY` is what a
-    /// request's header says, and not looked at.
+    /// The proxies of `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`, each also in lower case, with the exceptions of
+    /// `NO_PROXY`. An empty variable counts as missing. In the environment of a CGI script `HTTP_PROXY` is the value
+    /// of a request's header, and is ignored.
     pub(super) fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let is_cgi = get("REQUEST_METHOD").is_some();
@@ -149,7 +149,7 @@ impl Proxy {
         format!("the proxy {}:{} of {}", self.host, self.port, self.variable)
     }
 
-    /// Whether it is asked for what an upstream without TLS has, rather than for a connection to it.
+    /// Whether it receives the requests for an upstream without TLS, rather than a request for a connection to it.
     pub(super) const fn is_asked(&self) -> bool {
         !self.is_socks
     }
@@ -161,7 +161,7 @@ impl Proxy {
         request.headers_mut().extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
     }
 
-    /// What its refusal says.
+    /// The text of its refusal.
     pub(super) fn refusal(&self, status: StatusCode) -> io::Error {
         let variable = self.variable;
         let remedy = match (status, &self.authorization) {
@@ -245,7 +245,7 @@ async fn beside<T>(connection: impl Future, future: impl Future<Output = T>) -> 
     tokio::select! {
         biased;
         output = &mut future => output,
-        // What went wrong is told by what waits for the answer.
+        // The task that waits for the response reports errors.
         _ = &mut connection => future.await,
     }
 }

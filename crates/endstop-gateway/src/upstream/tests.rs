@@ -244,7 +244,7 @@ async fn resets_after_the_head(is_kept: bool) -> (Uri, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_request_whose_head_has_arrived_is_never_sent_twice() {
-    // More than the system takes in for a peer that does not read.
+    // More than the system buffers for a peer that does not read.
     let large = Bytes::from(vec![b'x'; 64 << 20]);
     for is_kept in [false, true] {
         let (base, heads) = resets_after_the_head(is_kept).await;

@@ -27,7 +27,7 @@ impl Arrived {
 pub(crate) enum Act {
     Send(Vec<u8>),
     Wait(Duration),
-    /// Until the test lets it go on.
+    /// Until the test lets it continue.
     Gate(Arc<Notify>),
     /// Closes the connection.
     Close,

@@ -29,8 +29,10 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
     let upstream =
         Fake::start(|request, n| picky(request, n, "Unsupported parameter: `tool_choice`")).await;
     let mut config = config(POLICY, upstream.addr);
-    config.runs =
-        endstop_gateway::Runs::Many { unnamed: endstop_gateway::Unnamed::Refuse, keys: Vec::new() };
+    config.runs = endstop_gateway::Runs::Many {
+        unnamed: endstop_gateway::Unnamed::Refuse,
+        keys: Default::default(),
+    };
     let gateway = endstop_gateway::Gateway::start(config).await.unwrap();
     for (run, sent) in [("one", 3), ("two", 5)] {
         let mut agent = Agent::new("Look.");

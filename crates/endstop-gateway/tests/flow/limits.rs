@@ -230,7 +230,7 @@ async fn a_call_does_not_wait_for_a_stream_of_its_own_run_that_nobody_reads() {
     until("it has begun", || upstream.calls() == 1).await;
     let got = chat(&gateway, &body(false)).await;
     assert_eq!((got.status, upstream.calls()), (402, 1), "{got:?}");
-    assert!(got.text().contains("does not read on"), "{got:?}");
+    assert!(got.text().contains("their client does not read"), "{got:?}");
     assert_eq!(got.header("x-should-retry").as_deref(), Some("false"));
     assert_eq!((status(&gateway), gateway.counts(&id()).unwrap().refused), (Status::InProgress, 1));
     // Its client goes: what it held comes back.

@@ -30,6 +30,7 @@ mod golden;
 mod limits;
 mod lists;
 mod metering;
+mod notes;
 mod pauses;
 mod provider_tools;
 mod quotas;

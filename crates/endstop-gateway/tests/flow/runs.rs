@@ -301,7 +301,7 @@ async fn keys_that_the_gateway_issued_stay_with_it() {
     let upstream = repeating().await;
     let mut config = config("[stop]\nlimit = \"steps >= 1\"\n", upstream.addr);
     let keys = vec![(Key::new("issued-canary"), id().into())];
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
     config.upstream_keys =
         UpstreamKeys { openai: Some(Key::new("upstream-canary")), ..UpstreamKeys::default() };
     config.control = controlled();
@@ -335,7 +335,7 @@ async fn keys_that_the_gateway_issued_stay_with_it() {
 async fn runs_are_told_apart_and_the_longest_idle_is_forgotten() {
     let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
     let mut config = config("[stop]\nlimit = \"steps >= 2\"\n", upstream.addr);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     config.bounds.runs = 3;
     let gateway = Arc::new(Gateway::start(config).await.unwrap());
     let request = Agent::new("Answer.").request();
@@ -356,7 +356,7 @@ async fn runs_are_told_apart_and_the_longest_idle_is_forgotten() {
 async fn a_stopped_run_stays_stopped_however_many_follow() {
     let upstream = repeating().await;
     let mut config = config("[stop]\nlimit = \"steps >= 1\"\n", upstream.addr);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     config.bounds.runs = 1;
     let gateway = Gateway::start(config).await.unwrap();
     let request = Agent::new("Look.").request();

@@ -59,7 +59,7 @@ fn echo(status: &str, arrived: &Arrived, how: &str) -> Vec<Act> {
 fn keyed(upstream: &Fake) -> Config {
     let mut config = config(POLICY, upstream.addr);
     let keys = vec![(Key::new("issued/canary+1"), id().into())];
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
     config.upstream_keys =
         UpstreamKeys { openai: Some(Key::new("upstream/canary+2")), ..UpstreamKeys::default() };
     config

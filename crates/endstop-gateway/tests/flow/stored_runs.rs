@@ -28,7 +28,7 @@ pub(crate) fn directory(test: &str) -> PathBuf {
 
 pub(crate) fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
     let mut config = config(policy, upstream);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     config.stored_runs = Some(keep.to_owned());
     config
 }
@@ -280,7 +280,7 @@ async fn without_a_directory_a_run_that_has_not_ended_is_not_forgotten() {
     })
     .await;
     let mut config = config("[stop]\nlimit = \"steps >= 2\"\n", upstream.addr);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     config.bounds.runs = 2;
     let gateway = Gateway::start(config).await.unwrap();
     let (mut look, answer) = (Agent::new("Look."), Agent::new("Answer.").request());

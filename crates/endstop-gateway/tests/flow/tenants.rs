@@ -36,7 +36,7 @@ async fn an_issued_key_is_for_model_calls_and_reads_nothing_of_the_account() {
     let upstream = answering().await;
     let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
     let keys = vec![(Key::new("issued-canary"), id().into())];
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
     config.upstream_keys =
         UpstreamKeys { openai: Some(Key::new("upstream-canary")), ..UpstreamKeys::default() };
     let gateway = Gateway::start(config).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_page_of_another_site_spends_nothing() {
 async fn run_ids_that_cost_nothing_do_not_use_up_the_registry() {
     let upstream = answering().await;
     let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     config.bounds.runs = 3;
     let gateway = Gateway::start(config).await.unwrap();
     // One that has not ended stays.
@@ -119,8 +119,9 @@ async fn asking() -> Fake {
 fn keyed(upstream: &Fake, policy: &str, runs: &[&str]) -> Config {
     let mut config = config(policy, upstream.addr);
     let key = |n: usize| Key::new(format!("key-{n}"));
-    let keys = runs.iter().enumerate().map(|(n, runs)| (key(n), runs.parse().unwrap())).collect();
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+    let keys: Vec<_> =
+        runs.iter().enumerate().map(|(n, runs)| (key(n), runs.parse().unwrap())).collect();
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: keys.into() };
     config
 }
 
@@ -277,7 +278,7 @@ impl Observer for Begun {
 async fn no_run_can_be_named_like_a_child_of_another() {
     let upstream = asking().await;
     let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
-    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
     let begun = Arc::new(Begun::default());
     config.environment.observers.push(Arc::clone(&begun) as Arc<dyn Observer>);
     let gateway = Gateway::start(config).await.unwrap();

@@ -111,7 +111,7 @@ pub(crate) fn without_calls(
                 keep_items(&mut changes, list, &mut stays);
             }
             if of == "delta" {
-                // It goes on, or has its end from elsewhere.
+                // It continues, or has its end from elsewhere.
                 changes.set(&choice, "finish_reason", "null");
                 if let Some(call) = message.get("function_call")
                     && !stays(changes.value(&call))

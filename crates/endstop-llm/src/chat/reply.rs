@@ -1,4 +1,4 @@
-//! Responses that come as a whole.
+//! Non-streaming responses.
 
 use std::borrow::Cow;
 
@@ -71,7 +71,7 @@ impl<'j> Piece<'j> {
     }
 }
 
-/// Reads a response that is whole.
+/// Reads a complete response.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let chunk: Chunk<'_> = read_object(body)?;
     if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {

@@ -13,7 +13,7 @@ use crate::provider_tools::ProviderTools;
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{Api, CallRequest, ReadError, ToolResult};
 
-/// What decides the cost of a response, and who gives it.
+/// The keys that decide the cost of a response, and who gives it.
 pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -175,7 +175,7 @@ impl<'j> Request<'j> {
     }
 }
 
-/// What a `tool_choice` requirement on. Some servers call `required` `any`.
+/// The requirement in a `tool_choice`. Some servers call `required` `any`.
 fn requirement(choice: Raw<'_>) -> ToolRequirement {
     if let Some(word) = choice.text() {
         return required_by_word(&word);
@@ -191,7 +191,7 @@ fn requirement(choice: Raw<'_>) -> ToolRequirement {
     name.map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned()))
 }
 
-/// What a word requirement on.
+/// The requirement in a word.
 pub(crate) fn required_by_word(word: &str) -> ToolRequirement {
     match word {
         "none" => ToolRequirement::Never,

@@ -9,10 +9,10 @@ use crate::response_outline::{
 };
 use crate::{ErrorKind, WrittenResponse};
 
-/// What ends a stream of this API.
+/// The end of a stream of this API.
 pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
-/// What all chunks of one response have in common.
+/// The common part of all chunks of one response.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) id: String,

@@ -16,7 +16,7 @@ use crate::delta_template::DeltaTemplate;
 use crate::json::{Raw, parse};
 use crate::parts::{Kind, arguments_of, text_of};
 use crate::response_outline::{
-    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
+    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, words, write_event,
 };
 use crate::sse::SseEvent;
 use crate::usage::UsageTally;
@@ -42,7 +42,7 @@ pub(crate) struct ChatStream {
     /// The index that the stream gives to each call of the response.
     places: Vec<Option<u64>>,
     is_legacy: bool,
-    /// Calls were taken back: those before them are whole, as another had begun.
+    /// Calls were taken back: those before them are complete, as another had begun.
     has_refused: bool,
     is_done: bool,
     /// Of the last chunk that had words of a choice and nothing else, and which choice that was.
@@ -68,7 +68,7 @@ impl ChatStream {
         }
     }
 
-    /// Takes in a response that is one chunk.
+    /// Records a response that is one chunk.
     pub(super) fn whole(mut self, chunk: &Chunk<'_>) -> CallResponse {
         self.chunk(chunk);
         self.response.is_whole = self.response.error.is_none();
@@ -98,10 +98,10 @@ impl ChatStream {
 
     fn note_head(&mut self, chunk: &Chunk<'_>) {
         if self.response.id.is_none() {
-            self.response.id = word(chunk.id);
+            self.response.id = chunk.id.word();
         }
         if self.response.model.is_none() {
-            self.response.model = word(chunk.model);
+            self.response.model = chunk.model.word();
         }
         if self.head.is_none()
             && let Some(id) = self.response.id.clone()
@@ -189,7 +189,7 @@ impl ChatStream {
         self.response.tool_calls.iter().zip(&self.places).rposition(is_it)
     }
 
-    /// Takes in a piece of a call. Some servers leave out the index, or give all calls the same one.
+    /// Records a piece of a call. Some servers leave out the index, or give all calls the same one.
     fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventContent) {
         let arguments = arguments_of(piece.function.arguments);
         count_bytes(&mut self.response, &arguments);
@@ -215,8 +215,8 @@ impl ChatStream {
         self.room.push(&mut call.arguments, &arguments);
     }
 
-    /// Whether the calls of a choice that has no finish yet are known to be whole: only the last one can grow, and
-    /// an object that is closed cannot.
+    /// Whether the calls of a choice without a finish are known to be complete: only the last one can grow, and an
+    /// object that is closed cannot.
     fn has_whole_calls(&self, choice: u64) -> bool {
         let last = self.response.tool_calls.last().filter(|_| choice == 0);
         last.is_some_and(|call| {

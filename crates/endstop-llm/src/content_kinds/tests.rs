@@ -308,7 +308,7 @@ fn a_row_that_an_earlier_one_hides_has_the_same_hold() {
     }
 }
 
-/// What a request of an API refuses about a part.
+/// The refusal of a part by a request of an API.
 fn refused(api: Api, part: &Value) -> Vec<String> {
     let (key, message) = message_of(api, part);
     let body = json!({ "model": "m", key: [message] }).to_string();

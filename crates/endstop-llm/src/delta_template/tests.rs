@@ -69,7 +69,7 @@ fn messages() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a stream says in all, and event by event.
+/// The contents of a stream, in all and event by event.
 fn read(api: Api, events: &[String]) -> (Vec<EventContent>, CallResponse, bool, Vec<u8>) {
     let mut reader = dialect(api).stream(&CallRequest::default());
     let brought = events.iter().map(|data| reader.event(&SseEvent { name: "", data })).collect();

@@ -51,7 +51,7 @@ pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>
     Ok(changes.apply())
 }
 
-/// The objects under any of two keys; where there is none, `whole` is put there.
+/// The objects under any of two keys; without one, `whole` is added.
 fn objects<'j>(
     changes: &mut Changes<'j>,
     root: &Object<'_>,
@@ -100,8 +100,8 @@ fn forbid_calls(changes: &mut Changes<'_>, root: &Object<'_>) {
     }
 }
 
-/// Adds a part to the user's last content. Not to one with results of calls: those must be as many as the calls,
-/// and stay by themselves.
+/// Adds a part to the user's last content. Not to one with results of calls: those must be as many as the calls, and
+/// stay alone.
 fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("contents") else { return };
     let part = json!({ "text": note }).to_string();
@@ -161,7 +161,7 @@ pub(crate) fn without_calls(
                 is_refused = *left == 0;
                 *left = left.saturating_sub(1);
             }
-            // What goes on with a call is as its beginning.
+            // The continuation of a call is treated like its beginning.
             !is_refused || !(call.name.is_some() || call.partial.is_some())
         });
     }

@@ -1,4 +1,4 @@
-//! Responses that come as a whole.
+//! Non-streaming responses.
 
 use super::request::Part;
 use super::stream::GeminiStream;
@@ -45,7 +45,7 @@ fields! {
     }
 }
 
-/// Reads a response that is whole: an object, or a list of them.
+/// Reads a complete response: an object, or a list of them.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
     if body.trim_ascii_start().starts_with(b"[") {

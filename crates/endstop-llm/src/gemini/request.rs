@@ -11,7 +11,7 @@ use crate::response_outline::FINAL_ANSWER;
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{Api, CallRequest, ReadError, ToolResult};
 
-/// What decides the cost of a response.
+/// The keys that decide the cost of a response.
 pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
         DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
@@ -110,7 +110,7 @@ fields! {
     }
 }
 
-/// A list, where one element may stand without it.
+/// A list; a single element may appear without it.
 pub(super) fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
     if value.is_list() {
         return value.items();

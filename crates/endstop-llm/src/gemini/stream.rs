@@ -8,7 +8,7 @@ use super::{edit, stop};
 use crate::StopText;
 use crate::json::{Raw, parse};
 use crate::response_builder::ResponseBuilder;
-use crate::response_outline::{ResponseOutline, changed_event, word, words};
+use crate::response_outline::{ResponseOutline, changed_event, words};
 use crate::sse::SseEvent;
 use crate::{CallResponse, EventContent, StreamReader};
 
@@ -31,13 +31,13 @@ impl GeminiStream {
         }
     }
 
-    /// Takes in the pieces of a stream that came as one list.
+    /// Records the pieces of a stream in the form of one list.
     pub(super) fn pieces(mut self, pieces: &[Answer<'_>]) -> CallResponse {
         pieces.iter().for_each(|piece| drop(self.answer(piece)));
         self.progress.response
     }
 
-    /// Takes in a response that came as a whole.
+    /// Records a non-streaming response.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.answer(answer);
         self.progress.response.is_whole = self.progress.response.error.is_none();
@@ -55,12 +55,12 @@ impl GeminiStream {
                 self.part(part, is_first, &mut brought);
             }
             self.count_searches(&candidate.grounding);
-            if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
+            if let Some(finish) = candidate.finish.word().filter(|_| is_first) {
                 self.progress.response.finish = Some(finish);
             }
         }
         // A request that is blocked has no candidate that could finish.
-        if let Some(block) = word(answer.feedback.block) {
+        if let Some(block) = answer.feedback.block.word() {
             self.progress.response.finish.get_or_insert(block);
         }
         self.progress.response.is_whole = self.progress.response.finish.is_some();
@@ -69,7 +69,7 @@ impl GeminiStream {
 
     /// Searches are billed by the query, or by the request that had any.
     fn count_searches(&mut self, grounding: &Grounding<'_>) {
-        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
+        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| it.word()).collect();
         queries.sort_unstable();
         queries.dedup();
         if queries.is_empty() {
@@ -97,7 +97,7 @@ impl GeminiStream {
         }
     }
 
-    /// A call comes whole, or, if the request asks for one, in pieces that say whether more follows.
+    /// A call arrives complete, or, if the request asks for one, in pieces that say whether more follows.
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventContent) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {
@@ -167,7 +167,7 @@ impl StreamReader for GeminiStream {
 }
 
 impl GeminiStream {
-    /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
+    /// The text of the last event: empty if there are calls, so that the client makes them and returns.
     fn last_words(&self, stop: &StopText) -> String {
         if !self.progress.response.tool_calls.is_empty() {
             return String::new();

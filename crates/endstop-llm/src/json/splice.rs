@@ -74,7 +74,7 @@ pub(crate) struct Changes<'j> {
 }
 
 impl<'j> Changes<'j> {
-    /// None yet, and the object that they are of. Says what is wrong where the text is none.
+    /// No changes yet, and their object. The error says why the text is not an object.
     pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), SpliceError> {
         let text = std::str::from_utf8(body)?;
         let changes = Self::of_text(text);
@@ -124,7 +124,7 @@ impl<'j> Changes<'j> {
         self.splices.push((place, value.to_owned()));
     }
 
-    /// Sets all values of a key, and adds it where there is none. `key` has no character that JSON escapes.
+    /// Sets all values of a key, and adds it if it is missing. `key` has no character that JSON escapes.
     pub(crate) fn set(&mut self, object: &Object<'_>, key: &str, value: &str) {
         let mut places = object.all(key).peekable();
         if places.peek().is_none() {
@@ -180,7 +180,7 @@ impl<'j> Changes<'j> {
         }
     }
 
-    /// Adds an element behind the others of the list at a place. `false` where there is no list.
+    /// Adds an element after the others of the list at a place. Returns `false` if that is not a list.
     pub(crate) fn push(&mut self, list: &Range<usize>, value: &str) -> bool {
         let text = self.value(list);
         let Some(end) = self.end_of(text, '[') else { return false };
@@ -191,7 +191,7 @@ impl<'j> Changes<'j> {
         true
     }
 
-    /// Adds to the text of the string at a place. `false` where there is no string.
+    /// Adds to the text of the string at a place. Returns `false` if that is not a string.
     pub(crate) fn extend_text(&mut self, string: &Range<usize>, more: &str) -> bool {
         let Some(end) = self.end_of(self.value(string), '"') else { return false };
         let more = serde_json::Value::from(more).to_string();

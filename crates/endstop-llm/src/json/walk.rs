@@ -1,7 +1,7 @@
 //! One pass over a text of JSON.
 //!
-//! Every event of every stream is read, and a general deserializer makes more of each value than is parsed of it
-//! here: numbers are not needed as numbers, nor strings as strings. What is no JSON is found as any parser does.
+//! Every event of every stream is read, and a general deserializer makes more of each value than is needed here:
+//! numbers are not needed as numbers, nor strings as strings. Invalid JSON is found as any parser does.
 
 use memchr::memchr2;
 use thiserror::Error;
@@ -22,7 +22,7 @@ pub struct JsonError {
     at: usize,
 }
 
-/// What can be read of a value; of one of another kind, its default.
+/// A type that can be read from a value; from one of another kind, its default.
 pub(crate) trait FromJson<'j>: Sized {
     /// Reads the next value.
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError>;
@@ -36,7 +36,7 @@ pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, JsonError> 
     parse_with(text, None).map(|(value, _)| value)
 }
 
-/// As [`parse`], with the members of the object that the text is.
+/// Like [`parse`], including the members of the object that the text is.
 pub(crate) fn parse_noting<'j, T: FromJson<'j>>(
     text: &'j str,
 ) -> Result<(T, Listed<'j>), JsonError> {
@@ -61,9 +61,9 @@ fn parse_with<'j, T: FromJson<'j>>(
 pub(crate) struct Walk<'j> {
     text: &'j str,
     at: usize,
-    /// What closes the lists and objects that are being skipped.
+    /// The closing brackets of the lists and objects that are being skipped.
     open: Vec<u8>,
-    /// The members of the next object, if they are to be noted.
+    /// The members of the next object, if they should be noted.
     noted: Option<Listed<'j>>,
 }
 
@@ -349,8 +349,8 @@ pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
-/// How many bytes are characters of a string that stand for themselves. Most strings are short: the first bytes
-/// are looked at eight at a time, without a call.
+/// How many bytes are characters of a string that stand for themselves. Most strings are short: the first bytes are
+/// checked eight at a time, without a call.
 fn plain_length(bytes: &[u8]) -> usize {
     let (words, _) = bytes.as_chunks::<8>();
     let mut length = 0usize;
@@ -368,7 +368,7 @@ fn plain_length(bytes: &[u8]) -> usize {
 fn long_plain_length(bytes: &[u8]) -> usize {
     let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
     let inner = bytes.get(..end).unwrap_or_default();
-    // Looks at all of them, and so at many at a time.
+    // Checks all of them, and so many at a time.
     let has_control = inner.iter().fold(false, |found, byte| found | (*byte < b' '));
     let control = has_control.then(|| inner.iter().position(|byte| *byte < b' ')).flatten();
     control.unwrap_or(end)

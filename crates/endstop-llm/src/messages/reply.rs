@@ -1,4 +1,4 @@
-//! Responses that come as a whole.
+//! Non-streaming responses.
 //!
 //! A file of its own because each API has the same files.
 
@@ -31,7 +31,7 @@ fields! {
     }
 }
 
-/// Reads a response that is whole.
+/// Reads a complete response.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let answer: Answer<'_> = read_object(body)?;
     let reader = MessagesStream::new(ResponseOutline::to(&CallRequest::default()));

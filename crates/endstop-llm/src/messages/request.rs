@@ -15,10 +15,10 @@ use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{Api, CallRequest, ReadError, ToolResult};
 
-/// What programs add beside the results of tools in the user's name begins so.
+/// The beginning of text that programs add to the results of tools in the user's name.
 const REMINDER: &str = "<system-reminder>";
 
-/// What decides the cost of a response, and who gives it.
+/// The keys that decide the cost of a response, and who gives it.
 pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -166,7 +166,7 @@ impl Tool<'_> {
     }
 }
 
-/// What a choice of tools demands.
+/// The requirement in a choice of tools.
 fn requirement(choice: &ToolChoice<'_>) -> ToolRequirement {
     match choice.kind.text().as_deref() {
         Some("none") => ToolRequirement::Never,

@@ -13,7 +13,7 @@ use crate::json::{Raw, fields, parse};
 use crate::limits::MAX_OPEN_BLOCKS;
 use crate::parts::arguments_of;
 use crate::response_builder::ResponseBuilder;
-use crate::response_outline::{ResponseOutline, error_words, word, words};
+use crate::response_outline::{ResponseOutline, error_words, words};
 use crate::sse::SseEvent;
 use crate::{CallResponse, EventContent, StreamReader};
 
@@ -51,7 +51,7 @@ impl Event<'_> {
     }
 }
 
-/// What an open block is.
+/// The kind of an open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Text,
@@ -88,7 +88,7 @@ impl MessagesStream {
         }
     }
 
-    /// Takes in a response that came as a whole.
+    /// Records a non-streaming response.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.message(answer);
         for block in &answer.content.0 {
@@ -105,7 +105,7 @@ impl MessagesStream {
     fn message(&mut self, answer: &Answer<'_>) {
         self.has_started = true;
         self.progress.names(answer.id, answer.model);
-        if let Some(reason) = word(answer.reason) {
+        if let Some(reason) = answer.reason.word() {
             self.progress.response.finish = Some(reason);
         }
         self.progress.usage(answer.usage, Raw::default());
@@ -178,7 +178,7 @@ impl MessagesStream {
             }
             Some("content_block_stop") => self.close(index),
             Some("message_delta") => {
-                if let Some(reason) = word(event.delta.reason) {
+                if let Some(reason) = event.delta.reason.word() {
                     self.progress.response.finish = Some(reason);
                 }
                 let known = self.progress.response.usage.as_ref();

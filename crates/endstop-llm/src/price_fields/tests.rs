@@ -89,7 +89,7 @@ fn changes(field: &PriceField) -> Vec<(Value, CallRequest)> {
     }
 }
 
-/// The same, for each known word of a row and for one that nobody knows.
+/// The same, for each known word of a row and for an unknown one.
 fn changes_by_word(field: &PriceField, known: &[&str], unknown: &str) -> Vec<(Value, CallRequest)> {
     let name = field.refusal().unwrap_or_default();
     let asked = |word: Option<&str>, unbounded: &[&str]| {

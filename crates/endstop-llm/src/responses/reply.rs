@@ -1,4 +1,4 @@
-//! Responses: the records of an output, and those that come as a whole.
+//! Responses: the records of an output, and non-streaming ones.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,6 @@ use endstop_price::UsageShape;
 use crate::json::{List, Raw, fields};
 use crate::parts::{arguments_of, read_object, text_of};
 use crate::response_builder::ResponseBuilder;
-use crate::response_outline::word;
 use crate::{CallResponse, EventContent, ReadError};
 
 /// Kinds of calls that the client runs.
@@ -71,8 +70,8 @@ impl Output<'_> {
         arguments_of(if self.arguments.is_some() { self.arguments } else { self.action })
     }
 
-    /// What the run of a tool at the provider costs by, and how often. Pages that a search opens are free; several
-    /// queries of one search are billed as several.
+    /// The unit of the cost of a tool's run at the provider, and how many. Pages that a search opens are free;
+    /// several queries of one search are billed as several.
     fn runs(&self) -> Option<(&'static str, u64)> {
         match self.kind.text().as_deref()? {
             "web_search_call" => {
@@ -88,23 +87,23 @@ impl Output<'_> {
     }
 }
 
-/// Takes in what a response says of itself, without its output.
+/// Records a response's data about itself, without its output.
 pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<'_>) {
     progress.names(response.id, response.model);
     progress.usage(response.usage, response.service_tier);
     progress.error(response.error);
-    let status = word(response.status);
+    let status = response.status.word();
     if status.as_deref() == Some("failed") {
         progress.response.error.get_or_insert_with(|| "the response has failed".to_owned());
     }
     // One that runs in the background is only queued.
     if let Some(status) = status.filter(|status| is_end(status)) {
         progress.response.is_whole = true;
-        progress.response.finish = Some(word(response.incomplete.reason).unwrap_or(status));
+        progress.response.finish = Some(response.incomplete.reason.word().unwrap_or(status));
     }
 }
 
-/// Counts an item that is whole, where it costs by itself.
+/// Counts a complete item, if it has a separate cost.
 pub(crate) fn count_runs(progress: &mut ResponseBuilder, item: &Output<'_>) {
     if let Some((unit, more)) = item.runs() {
         progress.runs(unit, |runs| runs.saturating_add(more));
@@ -141,7 +140,7 @@ fn is_end(status: &str) -> bool {
     matches!(status, "completed" | "incomplete" | "failed" | "cancelled")
 }
 
-/// Reads a response that is whole.
+/// Reads a complete response.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let response: Response<'_> = read_object(body)?;
     let is_one = response.kind.json() == "\"response\"" || response.usage.is_some();

@@ -16,7 +16,7 @@ use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{Api, CallRequest, ReadError, Thread, ToolResult};
 
-/// What decides the cost of a response, and who gives it.
+/// The keys that decide the cost of a response, and who gives it.
 pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -135,7 +135,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let items: List<Raw<'_>> =
         if request.input.is_list() { read_list(request.input)? } else { List::default() };
     let of_items = tools_of_items(&items.0);
-    // What stands in the conversation cannot be taken out of it.
+    // Tools in the conversation cannot be removed.
     let has_tools_in_items = !of_items.is_empty();
     request.tools.0.extend(of_items);
     let offers = request.offers();
@@ -168,7 +168,7 @@ fn tools_of_items<'j>(items: &[Raw<'j>]) -> Vec<Tool<'j>> {
 }
 
 impl<'j> Request<'j> {
-    /// The tools that have a name. Those of the provider have only a kind, and run there.
+    /// The tools that have a name. Tools of the provider have only a kind, and run there.
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();
         offers

@@ -1,7 +1,7 @@
 //! Responses of the gateway: a stop, and the end of a stream.
 //!
-//! Clients of this API check the order of events, and take the last event for the whole response: so every
-//! item is begun and ended, and stands in it.
+//! Clients of this API check the order of events, and take the last event for the whole response: so every item is
+//! started and ended, and the last event has it.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -85,14 +85,14 @@ fn call(reply: &ResponseOutline, arguments: &str, is_whole: bool) -> Value {
     })
 }
 
-/// A message that is not whole.
+/// An incomplete message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenText<'t> {
     pub(crate) id: &'t str,
     pub(crate) index: u64,
     /// The part of it that is open.
     pub(crate) part: Option<u64>,
-    /// What it said so far.
+    /// Its text so far.
     pub(crate) text: &'t str,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Goes on with a stream whose response began as `begun` and whose next event has this number.
+    /// Continues a stream whose response began as `begun` and whose next event has this number.
     pub(crate) fn new(reply: &ResponseOutline, begun: &str, next_sequence: u64) -> Self {
         Self {
             response: serde_json::from_str(begun).unwrap_or_else(|_| response(reply)),
@@ -127,7 +127,7 @@ impl Ending {
         write_event(&mut self.out, kind, &event);
     }
 
-    /// An item that is whole.
+    /// A complete item.
     pub(crate) fn keep(&mut self, item: &str) {
         self.output.extend(serde_json::from_str::<Value>(item).ok());
     }
@@ -144,7 +144,7 @@ impl Ending {
         self.output.push(item);
     }
 
-    /// Says more in a message that is open, and ends it. `more` is empty where its one part has ended.
+    /// Adds text to an open message, and ends it. `more` is empty if its one part has ended.
     pub(crate) fn close_text(&mut self, open: &OpenText<'_>, more: &str) {
         let place = |content: u64| json!({ "item_id": open.id, "output_index": open.index, "content_index": content });
         let with = |content: u64, key: &str, value: Value| {
@@ -172,7 +172,7 @@ impl Ending {
         self.item_done(open.index, message(open.id, &[part(&text)], true));
     }
 
-    /// A message of its own.
+    /// A separate message.
     pub(crate) fn say(&mut self, index: u64, text: &str) {
         let id = self.message_id.clone();
         let added = json!({ "output_index": index, "item": message(&id, &[], false) });

@@ -1,4 +1,4 @@
-//! Tests of telling events apart.
+//! Tests of separating events.
 
 use proptest::prelude::*;
 

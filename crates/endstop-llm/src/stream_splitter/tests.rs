@@ -4,7 +4,7 @@ use super::*;
 
 const LIST: &str = "[{\"a\": \"}]\\\"{\"}\r\n,\r\n{\"b\":[{}, {}]} , 7,{}\n]\n";
 
-/// The frames and their objects of a list in chunks of a size, and what is left.
+/// The frames and their objects of a list in chunks of a size, and the rest.
 fn frames(list: &[u8], size: usize, max: usize) -> (Vec<(Vec<u8>, String)>, Vec<u8>) {
     let mut splitter = JsonListSplitter::new(max);
     let mut all = Vec::new();

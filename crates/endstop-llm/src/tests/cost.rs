@@ -127,7 +127,7 @@ fn a_conversation_that_may_be_summarized_first_is_read_twice() {
     assert_eq!(read(Api::Messages, &json!({"messages": []})).added_by_more_reads(100), 0);
 }
 
-/// What a response and the stream of the same say of searches on the web, in files, and runs of code.
+/// The counts in a response and in the stream of the same: searches on the web, in files, and runs of code.
 fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let mut reader = dialect(api).stream(&CallRequest::default());

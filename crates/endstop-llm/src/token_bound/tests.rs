@@ -232,7 +232,7 @@ fn what_two_readers_could_read_in_two_ways_is_refused() {
         let marked = TokenBound::of_model("m").mark(Raw::of(message), true);
         assert!(marked.is_err(), "{message}");
     }
-    // What the client's own tools read is its own.
+    // Content that the client's own tools read is its own.
     let own = r#"{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"t","input":{"Type":1,"type":2}}]}"#;
     assert!(TokenBound::of_model("m").mark(Raw::of(own), true).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Real calls and worked examples, from a directory beside the project; skipped aloud without it.
+//! Real calls and worked examples, from a directory next to the project; skipped with a message if it is missing.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ fn amount(text: &str) -> u128 {
     decimal::scaled(text, 27, Beyond::Refuse).unwrap()
 }
 
-/// Fails unless both are the same amount; an amount that repeats for ever is cut in the oracle.
+/// Fails unless both are the same amount; an amount that repeats forever is truncated in the oracle.
 fn same(exact: ExactUsd, expected: &str, place: &str) {
     let ours = exact.to_decimal();
     if let Some(repeating) = ours.strip_suffix('…') {
@@ -138,7 +138,7 @@ fn every_row_of_the_oracle_holds() {
     for (index, row) in rows.iter().enumerate() {
         let (provider, flavor) = (text(row, "provider_id"), text(row, "api_flavor"));
         let place = format!("row {index} {provider} {flavor}");
-        // The oracle reads the totals alone, without the requests beside them.
+        // The oracle reads the totals alone, without the requests next to them.
         let mut body = row["body"].clone();
         if let Some(usage) = body.get_mut("usage").and_then(Value::as_object_mut)
             && usage.remove("iterations").is_some()

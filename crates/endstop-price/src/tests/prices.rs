@@ -1,4 +1,4 @@
-//! Rules of the engine on small tables of their own.
+//! Rules of the engine on small test tables.
 
 use endstop_core::units::WallTime;
 use serde_json::json;

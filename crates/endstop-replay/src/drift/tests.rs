@@ -28,7 +28,7 @@ fn what_rose_beyond_the_tolerance_is_drift() {
     assert!(drifted(&before, &baseline(10, 119, 100, 50)).is_empty());
     let more = drifted(&before, &baseline(10, 121, 100, 50));
     assert_eq!(more, ["coder steps per run", "coder tokens per run"]);
-    // Twice as many runs of the same kind are no drift, and neither is less.
+    // Twice as many runs of the same kind do not count as drift, and neither does less.
     assert!(drifted(&before, &baseline(20, 200, 200, 100)).is_empty());
     assert!(drifted(&before, &baseline(10, 10, 50, 5)).is_empty());
 }

@@ -1,4 +1,4 @@
-//! What is considered: one row a family, its values from tight to loose.
+//! The candidates: one row per family, its values from tight to loose.
 
 use endstop_core::Policy;
 use endstop_core::expr::parse;
@@ -15,10 +15,10 @@ pub(super) struct Family {
     pub(super) values: &'static [&'static str],
     /// What it is for.
     pub(super) purpose: &'static str,
-    /// Whether it is proposed although it loses more than is allowed: the loosest value, for something has to bound a
-    /// run.
+    /// Whether it is proposed although it loses more than is allowed: the loosest value, because something has to
+    /// bound a run.
     pub(super) is_limit: bool,
-    /// Whether it looks at time.
+    /// Whether it reads time.
     pub(super) is_time: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) const FAMILIES: &[Family] = &[
         id: "no_progress",
         template: "no_progress({})",
         values: COUNTS,
-        purpose: "steps in a row that brought nothing new",
+        purpose: "steps in a row without new results",
         is_limit: false,
         is_time: false,
     },
@@ -77,7 +77,7 @@ pub(super) const FAMILIES: &[Family] = &[
         id: "near_duplicate",
         template: "streak(near_duplicate) >= {}",
         values: COUNTS,
-        purpose: "replies that say what was said before",
+        purpose: "responses that repeat earlier ones",
         is_limit: false,
         is_time: false,
     },

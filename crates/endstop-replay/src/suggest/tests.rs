@@ -8,7 +8,7 @@ use super::super::counterfactual::StopPoint;
 use super::*;
 use endstop_transcript::CostIs;
 
-/// Runs of so many steps, each step for a cent, that succeeded or not; only limits of steps cut them.
+/// Runs with these numbers of steps, each step for a cent, that succeeded or not; only step limits cut them.
 fn runs(lengths: &[(u64, bool)]) -> Comparison {
     let steps = FAMILIES.iter().position(|family| family.id == "steps").unwrap();
     let offset: usize = FAMILIES.iter().take(steps).map(|family| family.values.len()).sum();
@@ -110,7 +110,7 @@ fn where_no_outcome_is_known_no_run_is_to_be_lost() {
     assert!(!suggestion.knows_outcomes);
     assert_eq!(suggestion.folds, 3);
     assert_eq!(steps_rule(&suggestion).condition.as_deref(), Some("steps >= 80"));
-    // What stops nothing is not proposed, be it a limit: such as `active >= 168h`.
+    // A rule that stops nothing is not proposed, even a limit such as `active >= 168h`.
     assert!(suggestion.rules.iter().all(|rule| rule.proposed == Proposed::StopsNothing));
     assert_eq!(suggestion.together, Effect { unknown: 3, ..suggestion.together.clone() });
     assert_eq!(suggestion.together.succeeded, 0, "an unknown outcome is no success");

@@ -1,4 +1,4 @@
-//! What sweeps read as, and which policies they make.
+//! How sweeps are parsed, and which policies they make.
 
 use super::*;
 

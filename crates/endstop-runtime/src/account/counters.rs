@@ -33,7 +33,7 @@ pub(super) struct Place {
     pub(super) start: u64,
 }
 
-/// What a counter has.
+/// A counter's position and amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counter {
     pub(super) settled: Counts,
@@ -42,7 +42,7 @@ pub(super) struct Counter {
     pub(super) unconfirmed: Counts,
 }
 
-/// Where a hold stands.
+/// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldState {
     Held = 0,
@@ -371,7 +371,7 @@ pub(super) fn settle(
     for place in &hold.places {
         rows.add(place, &delta)?;
     }
-    // From now on the expiry says when it was settled: it is forgotten some time after.
+    // From now on the expiry is the time of the settlement: the hold is deleted some time later.
     rows.put_hold(&StoredHold { state: HoldState::Settled, expires: now, ..hold })
 }
 

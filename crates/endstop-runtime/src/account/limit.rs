@@ -17,7 +17,7 @@ use crate::limits::{MAX_ACCOUNT_AMOUNT, MAX_ROLLING, MIN_ROLLING};
 /// See the example of [`AccountLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// For ever.
+    /// Forever.
     Ever,
     /// An hour of the clock.
     Hour,

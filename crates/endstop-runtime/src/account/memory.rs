@@ -101,7 +101,7 @@ struct MemoryRows {
     is_reading: bool,
     counters: BTreeMap<(String, String), BTreeMap<(u64, u64), Counter>>,
     holds: HashMap<String, StoredHold>,
-    /// Expiry and id of what is held.
+    /// Expiry and id of the holds.
     held: BTreeSet<(u64, String)>,
     /// Ended holds, oldest first.
     ended: VecDeque<String>,
@@ -127,8 +127,8 @@ impl Rows for MemoryRows {
         let key = (account.to_owned(), kind.to_owned());
         let Some(all) = self.counters.get_mut(&key) else { return Ok(Vec::new()) };
         if !self.is_reading {
-            // What no window sums any more goes, unless a call of it is in flight. As long again it stays for holds of
-            // that time that grow.
+            // Counts that no window sums are removed, unless a call of them is in flight. They stay as long again for
+            // holds of that time that grow.
             let oldest = after.saturating_sub(self.latest.saturating_sub(after));
             let none = counters::Counts::default();
             all.retain(|(end, _), counter| *end > oldest || counter.held != none);

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::limit::{AccountLimit, shown};
 use super::spec::OnFull;
 
-/// A reservation that an account refused: which account, which window, what is left, and when it resets.
+/// A reservation that an account refused: which account, which window, the remaining amount, and when it resets.
 ///
 /// ```
 /// use endstop_runtime::account::{Account, BudgetStore, BudgetStoreError, HoldTerms, MemoryBudgetStore};
@@ -30,7 +30,7 @@ use super::spec::OnFull;
 pub struct AccountRefused {
     /// The account; the outermost, if several refuse.
     pub account: String,
-    /// What a run does if the account is full.
+    /// The reaction of a run to a full account.
     pub on_full: OnFull,
     /// The limit.
     pub limit: AccountLimit,
@@ -61,7 +61,7 @@ impl AccountRefused {
             .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
     }
 
-    /// What is left of the limit.
+    /// The remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)

@@ -1,17 +1,17 @@
-//! The accounts that runs draw on: what a call holds, and what becomes of it.
+//! The accounts that runs draw on, and the life of a call's holds on them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use endstop_core::units::{Money, WallTime};
+use endstop_core::units::{Millis, Money, WallTime};
 
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
 use crate::ledger::{Amounts, Dimension, Limits};
-use crate::limits::{HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
+use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
 /// Takes a warning of an account whose spend has reached its threshold.
@@ -47,7 +47,7 @@ struct Shared {
     open: Mutex<Open>,
 }
 
-/// What has begun here and has not ended in the store.
+/// A hold that has begun here and has not ended in the store.
 #[derive(Default)]
 struct Open {
     holds: BTreeSet<String>,
@@ -56,6 +56,8 @@ struct Open {
     has_heartbeat: bool,
     /// Limits of which a warning was given, with the end of their window.
     warned: HashSet<(String, String, Option<WallTime>)>,
+    /// A warning was given that the clock is behind.
+    has_warned_of_clock: bool,
 }
 
 /// Why a call does not begin for its accounts.
@@ -80,7 +82,8 @@ pub struct AccountWait {
     pub until: Option<WallTime>,
 }
 
-/// What a call holds on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is charged.
+/// The holds of a call on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is
+/// charged.
 pub(crate) struct AccountHold {
     shared: Arc<Shared>,
     id: String,
@@ -125,7 +128,7 @@ impl RunAccounts {
         drawn.into_iter().collect()
     }
 
-    /// Says who takes the warnings of accounts whose spend has reached their threshold: each once per window.
+    /// Sets the receiver of warnings about accounts whose spend has reached their threshold: each once per window.
     #[must_use]
     pub fn with_warnings(self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let Shared { store, set, owner, .. } = &*self.shared;
@@ -146,7 +149,7 @@ impl RunAccounts {
         Ok(Self { shared: Arc::clone(&self.shared), names, counted_elsewhere })
     }
 
-    /// Whether whoever draws on these draws on the others as well, whichever the model of a call is: the same store has
+    /// Whether a run that draws on these draws on the others as well, for every model of a call: the same store has
     /// the same limits for them.
     #[must_use]
     pub fn covers(&self, others: &Self) -> bool {
@@ -165,7 +168,7 @@ impl RunAccounts {
             && by_model.all(|account| of.set.iter().any(|own| is_same(own, account)))
     }
 
-    /// All accounts of the set as they stand.
+    /// The current states of all accounts of the set.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -209,6 +212,7 @@ impl RunAccounts {
         }
         let states = self.shared.store.read(&accounts);
         let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
+        self.shared.tell_of_clock(&states);
         let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
             let asked = least.get(limit.limit.dimension);
             let whole = limit.settled.saturating_add(limit.held).saturating_add(asked);
@@ -228,7 +232,7 @@ impl RunAccounts {
         }
     }
 
-    /// What of tokens and money the settled calls leave to a call; unlimited if the store cannot be read.
+    /// The tokens and money that the settled calls leave to a call; unlimited if the store cannot be read.
     pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
         let accounts = self.of_call(provider, model);
         let states = match accounts.is_empty() {
@@ -269,7 +273,7 @@ impl RunAccounts {
         let id = RunId::new().to_string();
         let terms = HoldTerms { id: &id, owner: &shared.owner, ttl: HOLD_TTL };
         let mut amounts = wanted;
-        // A refusal after which only the least was asked for, so that the next one says when that fits.
+        // A refusal after which only the smallest amount is requested, so that the next refusal says when that fits.
         let mut asked_least = None;
         let mut by_others = Vec::new();
         for _ in 0..MAX_GRANT_TRIES {
@@ -387,6 +391,19 @@ impl Shared {
         }
     }
 
+    /// Warns once, if the clock was set back or had been ahead when the store was used.
+    fn tell_of_clock(&self, states: &[AccountState]) {
+        let Some(warn) = &self.warn else { return };
+        let behind = states.iter().map(|state| state.clock_behind).max().unwrap_or_default();
+        if behind >= CLOCK_JUMP && !std::mem::replace(&mut self.open().has_warned_of_clock, true) {
+            let behind = Millis::from(behind);
+            warn(&format!(
+                "the clock is {behind} behind the time of the budgets: it was set back, or had been ahead. Windows end later \
+                 by that"
+            ));
+        }
+    }
+
     /// Warns of the limits whose threshold is reached.
     fn warn_of(&self, names: &[String]) {
         let Some(warn) = &self.warn else { return };
@@ -421,7 +438,7 @@ const fn is_taken(settled: &Result<(), BudgetStoreError>) -> bool {
     matches!(settled, Ok(()) | Err(BudgetStoreError::UnknownHold(_)))
 }
 
-/// Extends what is held, as long as something is.
+/// Extends the hold, as long as it has amounts.
 fn heartbeat(of: &Weak<Shared>) {
     loop {
         thread::sleep(HOLD_HEARTBEAT);
@@ -443,7 +460,7 @@ fn heartbeat(of: &Weak<Shared>) {
 }
 
 impl AccountHold {
-    /// What is held.
+    /// The amounts held.
     pub(crate) const fn amounts(&self) -> Amounts {
         self.amounts
     }
@@ -463,7 +480,7 @@ impl AccountHold {
 }
 
 impl Drop for AccountHold {
-    /// Without a settlement nothing extends it any more.
+    /// Without a settlement, nothing extends it from here on.
     fn drop(&mut self) {
         if !self.id.is_empty() {
             self.shared.open().holds.remove(&self.id);

@@ -12,13 +12,13 @@ use crate::limits::{MAX_ACCOUNT_LIMITS, MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNTS};
 /// The account that every run of a user draws on, if it is defined.
 pub const DEFAULT_ACCOUNT: &str = "me";
 
-/// What a run does whose account is full.
+/// The reaction of a run to a full account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
     /// It stops.
     #[default]
     Refuse,
-    /// It waits until a window resets, and continues by itself.
+    /// It waits until a window resets, and then continues.
     Pause,
 }
 
@@ -41,7 +41,7 @@ pub struct Account {
     pub warn: Option<u8>,
     /// The account that each charge counts in as well.
     pub parent: Option<String>,
-    /// What a run does if the account is full.
+    /// The reaction of a run if the account is full.
     pub on_full: OnFull,
     /// Patterns of model names, with `*`: calls of such models draw on it, whichever account their run has.
     pub models: Vec<String>,
@@ -69,7 +69,7 @@ pub enum AccountProblem {
     #[error("a name has 1 to {MAX_ACCOUNT_NAME_BYTES} letters, digits, `-`, `_` or `.`")]
     Name,
     /// There is no limit.
-    #[error("there is no `limit`")]
+    #[error("missing `limit`")]
     NoLimit,
     /// A limit cannot be read.
     #[error(transparent)]
@@ -176,7 +176,8 @@ fn percent(text: &str) -> Result<u8, AccountProblem> {
     number.ok_or_else(|| AccountProblem::Warn(text.to_owned()))
 }
 
-/// What two accounts of one name do not agree on, so that the limits of one would not be those of the other.
+/// The difference between two accounts of one name, which would make the limits of one differ from those of the
+/// other.
 fn difference(first: &Account, second: &Account) -> Option<&'static str> {
     let is_other_zone =
         first.zone != second.zone && ![&first.zone, &second.zone].contains(&&TimeZone::UTC);
@@ -192,7 +193,14 @@ fn difference(first: &Account, second: &Account) -> Option<&'static str> {
 }
 
 /// Whether a name matches a pattern, in which `*` stands for any text.
-fn is_match(pattern: &str, name: &str) -> bool {
+///
+/// ```
+/// use endstop_runtime::account::is_match;
+///
+/// assert!(is_match("claude-opus-*", "claude-opus-4-5") && !is_match("gpt-4o", "gpt-4o-mini"));
+/// ```
+#[must_use]
+pub fn is_match(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
         return false;

@@ -76,7 +76,7 @@ impl SqliteBudgetStore {
         {
             disk::create_directory(directory).map_err(failed)?;
         }
-        // SQLite gives the files that it creates beside this one the same permissions.
+        // SQLite gives the files that it creates next to this one the same permissions.
         disk::create_file(&path).map_err(failed)?;
         let connection = rows::open(&path, wall().0)?;
         Ok(Self { path, connection: Mutex::new(connection), wall })

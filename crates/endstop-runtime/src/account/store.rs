@@ -44,7 +44,7 @@ pub struct Adjustment<'a> {
     pub why: &'a str,
 }
 
-/// One limit of an account as it stands.
+/// The current state of one limit of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitState {
     /// The limit.
@@ -62,7 +62,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// What is left of the limit.
+    /// The remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
@@ -74,7 +74,7 @@ impl LimitState {
     }
 }
 
-/// An account as it stands.
+/// The current state of an account.
 ///
 /// See the example of [`BudgetStore::read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub enum BudgetStoreError {
     /// The hold was settled or has expired: it cannot grow, and its id cannot be used again.
     #[error("the hold `{0}` has ended")]
     Ended(String),
-    /// Nobody reserved it, or it ended so long ago that it is forgotten.
+    /// It was never reserved, or it ended so long ago that its record was deleted.
     #[error("no hold `{0}`")]
     UnknownHold(String),
     /// An id of no bytes or too many.
@@ -116,31 +116,31 @@ pub enum BudgetStoreError {
         known: u64,
     },
     /// The file belongs to another program, or is damaged.
-    #[error("`{}` is no store of budgets: {why}", path.display())]
+    #[error("`{}` is not a store of budgets: {why}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// The medium refused, or others kept it busy for too long.
     #[error("cannot {doing} (`{}`): {why}", path.display())]
     Failed {
-        /// What was asked.
+        /// The operation that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system or the database said.
+        /// The message of the system or the database.
         why: String,
     },
 }
 
 /// Counters of accounts, changed by five operations.
 ///
-/// Every operation is atomic over all accounts: it happens as a whole or not at all. If it returns an error, it has not
-/// happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it with the same
-/// id is safe in both cases. Operations block: some ten microseconds for a local file, and longer while other processes
-/// write.
+/// Every operation is atomic over all accounts: it happens completely or not at all. If it returns an error, it has
+/// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
+/// with the same id is safe in both cases. Operations block: about ten microseconds for a local file, and longer
+/// while other processes write.
 pub trait BudgetStore: Debug + Send + Sync {
     /// Holds amounts on all accounts, in the current window of each of their limits, or on none.
     ///
@@ -175,8 +175,8 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// Ends a hold with the actual amounts, in the windows in which it was reserved; more than was held counts in full. A
     /// hold that expired is corrected.
     ///
-    /// After a crash: a repetition counts once. A hold that nobody settles expires, so an actual amount can be counted too
-    /// high, and never too low.
+    /// After a crash: a repetition counts once. A hold that is never settled expires, so an actual amount can be
+    /// counted too high, and never too low.
     ///
     /// # Errors
     /// [`BudgetStoreError::UnknownHold`]; never because of an amount.

@@ -8,7 +8,8 @@ use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money};
 
-use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use super::admission::NotAdmitted;
+use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
@@ -22,7 +23,19 @@ impl RunHandle {
         self.node().accounts().is_some_and(|own| own.covers(accounts))
     }
 
-    /// Holds the worst case of a call on its accounts, as far as they leave room. `None` if it draws on none.
+    /// The budgets over time that the tree of the run draws on.
+    #[must_use]
+    pub fn accounts(&self) -> Option<RunAccounts> {
+        self.node().accounts()
+    }
+
+    /// Replaces the budgets over time that the tree of the run draws on, from its next call on. The holds of calls in flight
+    /// are settled on the old ones.
+    pub fn set_accounts(&self, accounts: Option<RunAccounts>) {
+        self.node().set_accounts(accounts);
+    }
+
+    /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
         plan: &PlannedCall<'_>,
@@ -30,7 +43,7 @@ impl RunHandle {
     ) -> Result<Option<AccountHold>, NotAdmitted> {
         let Some(accounts) = self.node().accounts() else { return Ok(None) };
         let (least, wanted) = (plan.least_output(), plan.max_output());
-        if is_untold_money(accounts, plan) {
+        if is_untold_money(&accounts, plan) {
             return Err(NotAdmitted::Unpriced);
         }
         let amounts = |output| {
@@ -52,7 +65,7 @@ impl RunHandle {
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
-    /// Whether an account refuses even the least of a call: then nothing is to begin of it, its step neither.
+    /// Whether an account refuses even the smallest form of a call: then neither the call nor its step should begin.
     pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
         let Some(accounts) = self.node().accounts() else { return Ok(()) };
         // The run's own rules come first.
@@ -60,7 +73,7 @@ impl RunHandle {
             return Ok(());
         }
         let planned = self.planned(plan);
-        if is_untold_money(accounts, &planned) {
+        if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }
         let least = planned.amounts(planned.worst(planned.least_output()));
@@ -101,7 +114,7 @@ impl RunHandle {
     }
 }
 
-/// Whether an account limits money that nobody can tell.
+/// Whether an account limits money and the cost of the call cannot be known.
 fn is_untold_money(accounts: &RunAccounts, plan: &PlannedCall<'_>) -> bool {
     plan.unpriced() == OnUnpriced::Stop
         && accounts.limits_money(plan.provider(), plan.model())

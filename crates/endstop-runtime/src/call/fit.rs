@@ -1,8 +1,9 @@
 //! How much output of a call fits, and whether it is worth waiting for other calls in flight.
 //!
-//! What other calls hold is their worst case; most of it comes back when they are settled. A call that fits only
-//! then waits for them, where its driver can wait. So does one that could begin now with less than a quarter of
-//! the output that it could have then: an answer that is cut is worth less than one that comes a little later.
+//! The holds of other calls are worst cases; most of each is released when the call is settled. A call that fits only
+//! then waits for them, if its driver can wait. The same applies to a call that could begin now with less than a
+//! quarter of the output that it could have then: a truncated response is worth less than one that arrives a little
+//! later.
 //!
 //! Most calls use little of their output cap, so parallel calls would wait for amounts that no call spends. A call that
 //! takes a share begins with a lower cap instead: a quarter of the remaining budget, and at least four times the largest
@@ -55,7 +56,7 @@ pub(super) struct Fit {
     pub(super) is_by_others: bool,
 }
 
-/// What of tokens and money the settled calls leave, over a node and its ancestors.
+/// The tokens and money that the settled calls leave, over a node and its ancestors.
 fn unheld_room(budget: &Budget) -> Limits {
     let mut least = Limits::unlimited();
     let mut next = Some(budget.clone());
@@ -138,7 +139,7 @@ impl LockedChain<'_> {
         both.iter().all(fits)
     }
 
-    /// Whether cores and budgets would let a call begin.
+    /// Whether cores and budgets would admit a call.
     fn lets_begin(
         &mut self,
         plan: &PlannedCall<'_>,
@@ -229,8 +230,8 @@ impl LockedChain<'_> {
         finishes_beside(held) && !finishes_beside(Amounts::ZERO)
     }
 
-    /// The worst case with the largest output cap that every core and every budget lets begin, and true; with the
-    /// least one and false if none fits, so that the refusal shows it.
+    /// The worst case with the largest output cap that every core and every budget admits, and `true`. If none fits,
+    /// the worst case with the smallest cap and `false`, so that the refusal shows it.
     ///
     /// The cores themselves are asked, by [`Run::would_admit`](endstop_core::Run::would_admit) of a reserve, instead of computing
     /// the cap from the distance to the next trip: prices have tiers, and every ancestor has another policy.
@@ -279,7 +280,7 @@ impl LockedChain<'_> {
         (low, true)
     }
 
-    /// What lowered the output cap, maybe to a share: tokens, if they lower it without money too.
+    /// The dimension that lowered the output cap, maybe to a share: tokens, if they lower it without money too.
     pub(super) fn lowered_by(
         &mut self,
         plan: &PlannedCall<'_>,

@@ -11,17 +11,18 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_price::ReportedUsage;
 use tokio::time::Instant;
 
+use super::admission::{Admitted, NotAdmitted};
 use super::fit::CallRoom;
 use super::input::InputBound;
-use super::output_speed::fastest_output;
-use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
+use super::plan::{CallPlan, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
-use crate::account::{AccountBlock, AccountHold, AccountWait, RunAccounts};
+use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
+use crate::provider_api::ProviderApi;
 use crate::run::{RunHandle, RunNode};
 use crate::tool_call::ToolCall;
 
@@ -103,12 +104,12 @@ pub struct Charge {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
-    /// What the provider reported of it.
+    /// The usage that the provider reported.
     pub usage: Option<TokenUsage>,
     /// Bytes of its output.
     pub output_bytes: u64,
-    /// Whether the provider has stopped making it: a stream that was closed. Otherwise it is made to its end, whoever
-    /// reads it.
+    /// Whether the provider has stopped producing it because a stream was closed. Otherwise it is produced in full,
+    /// even if the client does not read it.
     pub is_stream: bool,
     /// How many choices are made at the same time; 0 counts as 1.
     pub choices: u64,
@@ -148,8 +149,9 @@ pub struct ResponseReport<'r> {
 /// Why a call does not begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
-    /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
-    /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
+    /// The call would fit if other calls in flight were settled, of the run or of a run that shares its budget.
+    /// Nothing was recorded: try again when one of them is settled. None blocks it forever, because each is settled
+    /// once.
     OthersHold,
     /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
     /// failed and are charged. End the step: the next one begins as the wrap-up.
@@ -212,7 +214,7 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        let has_accounts = self.node().accounts().is_some_and(RunAccounts::is_metered);
+        let has_accounts = self.node().accounts().is_some_and(|accounts| accounts.is_metered());
         let has_budget = room.tokens.is_some() || room.cost.is_some();
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }
@@ -238,7 +240,7 @@ impl RunHandle {
         CallCounts { in_flight, settled }
     }
 
-    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    /// Reserves the worst case of a call, its output cap lowered to fit, and starts the attempt.
     ///
     /// # Errors
     ///
@@ -337,8 +339,8 @@ impl OpenCall {
         (self.is_by_others || self.is_by_accounts) && is_cut_off(finish)
     }
 
-    /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
-    /// others. Not if calls in flight on its accounts are what lowered it: then nobody knows yet.
+    /// Whether the same call fits a second time now with a larger output cap, next to all holds of this one and of
+    /// others. `false` if calls in flight on its accounts lowered it, because that is not yet known.
     #[must_use]
     pub fn can_be_repeated(&self) -> bool {
         if self.is_by_accounts {
@@ -370,7 +372,7 @@ impl OpenCall {
         self.estimated_input
     }
 
-    /// The cost of so many tokens.
+    /// The cost of `usage`.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Cost {
         self.pricing.cost(usage, self.at)
@@ -506,7 +508,7 @@ impl OpenCall {
     /// Output tokens that a model can have made since the request was sent.
     fn made_until_now(&self) -> u64 {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let rate = fastest_output(self.pricing.provider());
+        let rate = ProviderApi::fastest_output_of(self.pricing.provider());
         (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 
@@ -548,7 +550,8 @@ impl OpenCall {
     /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
-        // An error response came instead of a stream, so nothing was closed: behind a proxy, the provider may go on.
+        // An error response arrived instead of a stream, so nothing was closed: behind a proxy, the provider may
+        // continue.
         let is_stream = received.is_stream && (has_come || error.status.is_none());
         let arrived =
             Arrived { received: Received { is_stream, ..*received }, is_output_final: false };

@@ -1,4 +1,4 @@
-//! What a model call costs: at most before it is made, and exactly once its usage is known.
+//! The cost of a model call: its upper bound in advance, and the exact cost once its usage is known.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use endstop_price::{
 
 use crate::limits::{LARGEST_WINDOW, MAX_RESPONDED_MODELS, MAX_RESPONDED_NAME};
 
-/// What a call has beside text, which models may charge at other rates.
+/// Content of a call other than text, which models may charge at other rates.
 ///
 /// ```
 /// use endstop_price::PriceTable;
@@ -38,12 +38,12 @@ const AUDIO_OUTPUT: &str = "output_audio_tokens";
 const IMAGE_OUTPUT: &str = "output_image_tokens";
 
 impl Modalities {
-    /// The units that input may be charged as, beside text.
+    /// The units that input other than text may be charged as.
     fn input_units(self) -> &'static [&'static str] {
         if self.media_input { &MEDIA_INPUT } else { &[] }
     }
 
-    /// The units that output may be charged as, beside text.
+    /// The units that output other than text may be charged as.
     fn output_units(self) -> impl Iterator<Item = &'static str> + Clone {
         let audio = self.audio_output.then_some(AUDIO_OUTPUT);
         audio.into_iter().chain(self.image_output.then_some(IMAGE_OUTPUT))
@@ -73,7 +73,7 @@ pub struct Pricing {
     price: Option<ModelPrice<'static>>,
     /// The prices of models that responded instead. Copies share them.
     responded: Arc<Mutex<HashMap<Box<str>, Option<ModelPrice<'static>>>>>,
-    /// What a request asks for that may make it dearer.
+    /// The properties of a request that may make it more expensive.
     asked: CallContext,
     may_write_1h: bool,
     /// Who may answer in the model's stead.
@@ -83,7 +83,7 @@ pub struct Pricing {
     modalities: Modalities,
 }
 
-/// What a provider may serve a request at that leaves the tier to it.
+/// The tiers that a provider may choose for a request that leaves the tier to it.
 const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
@@ -108,15 +108,14 @@ impl Pricing {
         }
     }
 
-    /// For a request that has, or may be answered with, more than text: its worst case is at the dearest rate.
+    /// For a request that has, or may be answered with, more than text: its worst case is at its highest rate.
     #[must_use]
     pub const fn with_modalities(mut self, modalities: Modalities) -> Self {
         self.modalities = modalities;
         self
     }
 
-    /// Whether the output that may be answered beside text has rates of its own, by the newest prices. Without one, what
-    /// it costs is not known.
+    /// Whether output other than text has separate rates, by the newest prices. Without one, its cost is not known.
     #[must_use]
     pub fn has_output_rates(&self, modalities: Modalities) -> bool {
         let Some(price) = &self.price else { return false };
@@ -125,8 +124,8 @@ impl Pricing {
         modalities.output_units().all(has)
     }
 
-    /// For a request that asks for a tier or speed, or may write to a cache for an hour: what is not known
-    /// exactly costs what the dearer of both costs, with and without.
+    /// For a request that asks for a tier or speed, or may write to a cache for an hour: an amount that is not known
+    /// exactly costs the more expensive of both, with and without.
     #[must_use]
     pub fn for_request(self, asked: &CallContext, may_write_1h: bool) -> Self {
         let mut asked = asked.clone();
@@ -163,7 +162,7 @@ impl Pricing {
         &self.model
     }
 
-    /// The provider; empty where none was named.
+    /// The provider; empty if none was named.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.provider
@@ -238,7 +237,7 @@ impl Pricing {
         price
     }
 
-    /// The cost of one call; the tier that was asked for counts where it is dearer.
+    /// The cost of one call; the requested tier counts if it is more expensive.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
         let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
@@ -259,7 +258,7 @@ impl Pricing {
         }
     }
 
-    /// What so much costs at most: at the tier that was asked for or without it, whoever answers.
+    /// The highest cost of these counts, at the requested tier or without it, and for any model that may respond.
     fn dearest(&self, counts: &UsageCounts, at: WallTime) -> Cost {
         let plain = CallContext::default();
         let of_one = |one: &Self| {
@@ -275,8 +274,8 @@ impl Pricing {
         })
     }
 
-    /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a cache where that
-    /// costs more; all of it, and all output, at the dearest rate of what the request has and asks for.
+    /// The most that a call with these tokens can cost: all input uncached, or all of it written to a cache if that
+    /// costs more; all of it, and all output, at the highest rate of the content and options of the request.
     pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
         let plain = TokenUsage { input, output, ..TokenUsage::default() };
         let written = TokenUsage { input: 0, cache_write: input, ..plain };
@@ -365,7 +364,7 @@ fn dearer(one: Cost, other: Cost) -> Cost {
     }
 }
 
-/// What the ledger holds or settles for a cost: a price that is not known counts as the policy says.
+/// The amount that the ledger holds or settles for a cost: an unknown price counts as the policy says.
 pub(crate) fn amount(cost: Option<Cost>, usage: &TokenUsage, unpriced: OnUnpriced) -> Money {
     match (cost, unpriced) {
         (Some(Cost::Known(money)), _) => money,

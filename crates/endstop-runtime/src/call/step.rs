@@ -8,16 +8,17 @@ use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
-use super::plan::{CallPlan, NotAdmitted};
+use super::admission::NotAdmitted;
+use super::plan::CallPlan;
 use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
 
 impl RunHandle {
-    /// Lets a step begin, whose call is known, for the run and its ancestors. `Finish`: it begins as the wrap-up.
-    /// If it does not begin, the run says why; also if the budget that the run shares with others has no room for
-    /// the call ([`CallPlan::is_final`]), which then is no step of this run.
+    /// Admits a step with a known call, for the run and its ancestors. `Finish`: it begins as the wrap-up. If it is
+    /// refused, the run says why. The budget that the run shares with others may also have no room for the call
+    /// ([`CallPlan::is_final`]); it then does not count as a step of this run.
     pub fn begin_step(&self, plan: &CallPlan<'_>) -> Directive {
         let model = plan.pricing.model();
         if plan.is_final

@@ -1,7 +1,7 @@
-//! A tool call that can cost money of its own: reserved before it begins, settled once, whatever happens.
+//! A tool call that can cost money: reserved before it begins, settled exactly once.
 //!
-//! It takes the same way as a model call: the ledger holds the most that it can cost, and the cores of the run and its
-//! ancestors compare money with that on top.
+//! It is handled like a model call: the ledger holds the most that it can cost, and the cores of the run and its
+//! ancestors compare money with that added.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::units::Money;
 
+use super::admission::NotAdmitted;
 use super::fit::Others;
-use super::plan::NotAdmitted;
 use crate::account::{AccountBlock, AccountHold};
 use crate::ledger::{Amounts, Budget, Hold};
 use crate::observe::Detail;
@@ -80,7 +80,7 @@ pub enum ToolNotBegun {
 pub struct OpenToolCall {
     node: Arc<RunNode>,
     tool: String,
-    /// What is held for it; `None` of a tool that declares no cost, or once it is settled.
+    /// The hold for it; `None` for a tool that declares no cost, or once it is settled.
     hold: Option<Hold>,
     accounts: Option<AccountHold>,
     report: CostReport,
@@ -88,8 +88,8 @@ pub struct OpenToolCall {
 }
 
 impl RunHandle {
-    /// Lets a tool call begin, for the run and its ancestors, that costs `most` of its own at most: that is reserved, and
-    /// money is compared. `None` and nothing are calls without a cost that is known before.
+    /// Admits a tool call for the run and its ancestors that costs at most `most`: that amount is reserved, and money
+    /// is compared. `None` and zero are for calls without a cost that is known in advance.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl LockedChain<'_> {
                 return Err(if is_over { NotAdmitted::Both } else { NotAdmitted::Core(directive) });
             }
         };
-        // What is held already is not counted beside itself.
+        // The call's own hold is not counted twice.
         let beside = |budget: &Budget, _: OnUnpriced| {
             reserve(tool, most, budget.held().cost.saturating_sub(most))
         };

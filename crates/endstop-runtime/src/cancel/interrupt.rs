@@ -1,5 +1,4 @@
-//! Ctrl-C in stages: the first asks the run to stop, the second cuts what is in flight, the third ends the
-//! process.
+//! Ctrl-C in stages: the first asks the run to stop, the second aborts calls in flight, the third ends the process.
 
 use std::future::pending;
 use std::io;
@@ -11,12 +10,12 @@ use super::{CancelToken, Urgency};
 /// The exit code of a process that was interrupted: 128 and the number of SIGINT.
 pub const EXIT_CODE: i32 = 130;
 
-/// What an interrupt means.
+/// The meaning of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Stop: nothing more begins.
     Stop,
-    /// Cut what is in flight.
+    /// Abort calls in flight.
     Abort,
     /// Leave the process.
     Exit,
@@ -27,7 +26,7 @@ impl Stage {
     #[must_use]
     pub fn cancellation(self) -> Option<(StopSignal, Urgency)> {
         let (message, urgency) = match self {
-            Self::Stop => ("interrupted; once more to stop at once", Urgency::Graceful),
+            Self::Stop => ("interrupted; once more to stop immediately", Urgency::Graceful),
             Self::Abort => ("interrupted again; once more to exit", Urgency::Now),
             Self::Exit => return None,
         };

@@ -34,8 +34,8 @@ use crate::limits::{MAX_MESSAGE_BYTES, MIN_WATCH_INTERVAL};
 pub trait KillSwitch: Send + Sync + Debug {
     /// The message, while the switch is on; it may be empty.
     ///
-    /// It is asked before every model and tool call, so it has to be quick. A switch that cannot find out
-    /// counts as on; the message reports it.
+    /// It is checked before every model and tool call, so it has to be quick. A switch that cannot find out counts as
+    /// on; the message reports it.
     fn on(&self) -> Option<String>;
 }
 
@@ -45,7 +45,7 @@ pub fn kill_signal(message: impl Into<String>) -> StopSignal {
     StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")
 }
 
-/// Looks at a switch once: its signal, while it is on.
+/// Checks a switch once and returns its signal, if it is on.
 pub(crate) fn look_at(switch: &dyn KillSwitch) -> Option<StopSignal> {
     switch.on().map(kill_signal)
 }
@@ -111,8 +111,8 @@ impl KillSwitch for MemoryKillSwitch {
 /// A switch that is on while a file exists. Its first line is the message: at most 1 KiB of it, bytes
 /// outside UTF-8 replaced, control characters left out.
 ///
-/// Whatever else stands in the place of the file counts as on too: a directory, a file that cannot be
-/// read, a link that leads nowhere, a directory on the way that cannot be entered. The message then says so.
+/// Anything else in the place of the file counts as on too: a directory, a file that cannot be read, a broken link, a
+/// parent directory that cannot be entered. The message then reports it.
 ///
 /// ```
 /// use endstop_runtime::cancel::{FileKillSwitch, KillSwitch};
@@ -173,7 +173,7 @@ impl FileKillSwitch {
     }
 
     fn read(&self) -> io::Result<Vec<u8>> {
-        // Opening anything else could wait for ever, as a pipe does.
+        // Opening anything else could wait forever, as a pipe does.
         if !fs::metadata(&self.path)?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
@@ -192,7 +192,7 @@ impl KillSwitch for FileKillSwitch {
             Ok(_) => self.read(),
         };
         Some(match found.as_deref().map(first_line) {
-            Ok(line) if line.is_empty() => format!("the file `{path}` is there"),
+            Ok(line) if line.is_empty() => format!("the file `{path}` exists"),
             Ok(line) => line,
             Err(error) => {
                 format!("the kill switch `{path}` cannot be read, so it counts as on: {error}")
@@ -211,8 +211,8 @@ fn first_line(bytes: &[u8]) -> String {
     text.trim().to_owned()
 }
 
-/// Looks at `switch` at once and then at every interval, and calls `while_on` with its signal at every look at which it
-/// is on. Never returns. An interval below [`MIN_WATCH_INTERVAL`] is taken as that.
+/// Checks `switch` immediately and then at every interval, and calls `while_on` with its signal at every check that
+/// finds it on. Never returns. The shortest interval is [`MIN_WATCH_INTERVAL`].
 ///
 /// To be run as a task next to all the runs that it watches; [`watch_kill_switch`] watches a single one.
 ///
@@ -222,7 +222,7 @@ fn first_line(bytes: &[u8]) -> String {
 ///
 /// # Cancel safety
 ///
-/// It may be dropped at any time; from then on nobody looks.
+/// It may be dropped at any time; the switch is then no longer checked.
 pub async fn poll_kill_switch(
     switch: Arc<dyn KillSwitch>,
     every: Duration,
@@ -238,7 +238,7 @@ pub async fn poll_kill_switch(
 }
 
 /// Like [`poll_kill_switch`], for one run: when the switch is on, cancels `token` with [`Urgency::Now`] and returns.
-/// It also returns when the token is cut by somebody else.
+/// It also returns when another caller aborts the token.
 ///
 /// To be run as a task next to the run that it watches.
 ///
@@ -248,7 +248,7 @@ pub async fn poll_kill_switch(
 ///
 /// # Cancel safety
 ///
-/// It may be dropped at any time; from then on nobody looks.
+/// It may be dropped at any time; the switch is then no longer checked.
 pub async fn watch_kill_switch(switch: Arc<dyn KillSwitch>, token: CancelToken, every: Duration) {
     let polling = poll_kill_switch(switch, every, |signal| {
         token.cancel(signal, Urgency::Now);

@@ -23,8 +23,8 @@ use crate::sync::{Arc, Mutex};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryCancellationSource {
-    /// The request that is waited for. Only one that was made is ever replaced, so nobody waits for one that
-    /// cannot come.
+    /// The request that tasks wait for. It is replaced only after a cancellation, so no task waits for one that
+    /// cannot happen.
     request: Arc<Mutex<CancelToken>>,
 }
 
@@ -45,7 +45,7 @@ impl InMemoryCancellationSource {
         self.request().cancel(signal(message), Urgency::Graceful);
     }
 
-    /// Requests that what is in flight is aborted as well.
+    /// Requests that calls in flight are aborted as well.
     pub fn abort(&self, message: impl Into<String>) {
         self.request().cancel(signal(message), Urgency::Now);
     }
@@ -57,7 +57,7 @@ impl InMemoryCancellationSource {
         if request.is_cancelled() {
             let old = std::mem::replace(&mut *request, fresh);
             drop(request);
-            // Whoever waits for an abort of the old request waits for one of the new request from now on.
+            // Tasks that wait for an abort of the old request wait for one of the new request from now on.
             old.cancel(signal(""), Urgency::Now);
         }
     }
@@ -81,8 +81,8 @@ impl InMemoryCancellationSource {
         self.request().signals().iter().map(|signal| StopSignal::clone(signal)).collect()
     }
 
-    /// Resolves when a cancellation is requested, at once if it already is; also if the request is taken back
-    /// between.
+    /// Resolves when a cancellation is requested, even if the request is taken back in between. Resolves immediately
+    /// if it already is.
     ///
     /// # Cancel safety
     ///
@@ -91,8 +91,8 @@ impl InMemoryCancellationSource {
         self.request().cancelled().await;
     }
 
-    /// Resolves when an abort is requested, at once if it already is, with the signal of the first
-    /// request.
+    /// Resolves with the signal of the first request when an abort is requested. Resolves immediately if it already
+    /// is.
     ///
     /// # Cancel safety
     ///

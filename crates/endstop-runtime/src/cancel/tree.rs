@@ -1,5 +1,5 @@
-//! The tree behind the tokens: all nodes of one tree under one short lock, and beside it an atomic per node
-//! for those who only want to know whether. The invariants are those of [`super`].
+//! The tree behind the tokens: all nodes of one tree under one short lock, plus an atomic per node for readers that
+//! only check whether it is cancelled. The invariants are those of [`super`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -29,7 +29,7 @@ impl Level {
     }
 
     fn get(&self) -> Option<Urgency> {
-        // Acquire, so that whoever sees the urgency also sees what came before it.
+        // Acquire, so that a reader that sees the urgency also sees the writes before it.
         match self.0.load(Ordering::Acquire) {
             NOT_CANCELLED => None,
             GRACEFUL => Some(Urgency::Graceful),
@@ -105,7 +105,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// Raises a node and all below it to `urgency`, with `signal` as their last one. Who is to be woken is added to
+    /// Raises a node and its descendants to `urgency`, with `signal` as their last one. Adds the waiters to wake to
     /// `woken`.
     fn raise(
         &mut self,
@@ -120,7 +120,7 @@ impl Nodes {
             let is_known = node.signals.len() >= MAX_CANCELLATIONS || node.signals.contains(signal);
             let is_raised = node.level.get() >= Some(urgency);
             if is_known && is_raised {
-                // So is everything below it.
+                // The same applies to its descendants.
                 continue;
             }
             if !is_known {
@@ -181,8 +181,8 @@ impl Handle {
         self.nodes().by_id.get(&self.id).map(|node| node.signals.clone()).unwrap_or_default()
     }
 
-    /// Lists a waiter, in place of the one under `key` if that is still there, and returns its key; `None`
-    /// if there is nothing to wait for any more.
+    /// Lists a waiter, in place of the one under `key` if that is still listed, and returns its key; `None` if the
+    /// wait is over.
     pub(super) fn wait(&self, key: Option<u64>, least: Urgency, waker: Waker) -> Option<u64> {
         let mut nodes = self.nodes();
         let key = key.unwrap_or_else(|| nodes.next_key());

@@ -13,7 +13,7 @@ pub(super) const DIMENSIONS: usize = 5;
 /// One number for each dimension, in the order of [`Dimension::ALL`]; money in pico-dollars.
 pub(super) type Words = [u64; DIMENSIONS];
 
-/// What a budget counts.
+/// A dimension that a budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
@@ -232,7 +232,7 @@ impl Limits {
         Self { steps, attempts, tool_calls, tokens, cost: picos.map(Money::from_picos) }
     }
 
-    /// What of `amounts` is beyond the limits.
+    /// The part of `amounts` beyond the limits.
     pub(super) fn overshoot(&self, amounts: &Amounts) -> Amounts {
         let capped = self.words().map(|limit| limit.unwrap_or(u64::MAX));
         amounts.saturating_sub(&Amounts::from_words(capped))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Budget;
 use super::amounts::Amounts;
 
-/// What becomes of a hold that is dropped without having been settled or released.
+/// The end of a hold that is dropped without having been settled or released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDrop {
     /// It is settled in full: what may have been spent is spent.
@@ -55,7 +55,7 @@ impl Hold {
         Self { budget, amounts, on_drop: OnDrop::Charge, lease: None, open: true }
     }
 
-    /// What is reserved.
+    /// The amounts reserved.
     #[must_use]
     pub const fn amounts(&self) -> Amounts {
         self.amounts
@@ -79,14 +79,14 @@ impl Hold {
         self.budget.give_back(&self.amounts);
     }
 
-    /// Says what becomes of the hold if it is dropped.
+    /// Sets the end of the hold if it is dropped.
     pub const fn on_drop(mut self, what: OnDrop) -> Self {
         self.on_drop = what;
         self
     }
 
-    /// Says until when the hold should have ended, as an offset on the clock of the run. The guard does not
-    /// watch it: whoever has a clock asks [`is_late`](Self::is_late), and copies it into a
+    /// Sets the time by which the hold should have ended, as an offset on the clock of the run. The guard does not
+    /// watch it: a caller with a clock checks [`is_late`](Self::is_late), and copies it into a
     /// [`LeaseTable`](super::LeaseTable) before the process may end.
     pub const fn with_lease(mut self, until: Duration) -> Self {
         self.lease = Some(until);
@@ -105,7 +105,7 @@ impl Hold {
         self.lease.is_some_and(|until| until <= now)
     }
 
-    /// Gives back what is held above `to`, dimension by dimension; never holds more than before.
+    /// Releases the part of the hold above `to`, in each dimension; never holds more than before.
     pub fn shrink(&mut self, to: Amounts) {
         let kept = self.amounts.min(&to);
         self.budget.give_back(&self.amounts.saturating_sub(&kept));

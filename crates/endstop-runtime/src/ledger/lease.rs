@@ -14,11 +14,11 @@ use crate::limits::MAX_LEASES;
 /// The version that is written.
 const VERSION: u32 = 1;
 
-/// The calls that are in flight, to be stored beside a run before they begin.
+/// The calls in flight, to be stored next to a run before they begin.
 ///
-/// A guard dies with its process, and what its call spent is then known to nobody. A table that is stored
-/// with the run still names the call when the run is resumed: whoever closes the lease first settles
-/// it, and one that nobody closed in time is charged in full.
+/// A guard dies with its process, and the spend of its call is then unknown. A table that is stored with the run
+/// still names the call when the run is resumed: the first caller that closes the lease settles it, and a lease that
+/// was not closed in time is charged in full.
 ///
 /// ```
 /// use endstop_runtime::ledger::{Amounts, Budget, LeaseTable, Limits};
@@ -55,12 +55,12 @@ struct Stored {
     leases: BTreeMap<u64, Lease>,
 }
 
-/// A lease that nobody closed in time.
+/// A lease that was not closed in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The number under which it was opened.
     pub id: u64,
-    /// What it had reserved, which is what it is charged.
+    /// The amounts it had reserved, which are charged.
     pub amounts: Amounts,
     /// When it ended.
     pub until: Millis,
@@ -129,7 +129,7 @@ impl LeaseTable {
         passed
     }
 
-    /// As [`expire`](Self::expire), for all leases: the process that held them is known to be gone.
+    /// Like [`expire`](Self::expire), for all leases: the process that held them is known to be gone.
     pub fn abandon(&mut self, budget: &Budget) -> Vec<Expired> {
         self.expire(Duration::MAX, budget)
     }

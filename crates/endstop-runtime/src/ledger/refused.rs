@@ -25,18 +25,18 @@ pub struct Refused {
     pub budget: u32,
     /// The first dimension that had too little room there.
     pub dimension: Dimension,
-    /// The limit of that node, `u64::MAX` where it has none.
+    /// The limit of that node, `u64::MAX` if it has none.
     pub limit: u64,
-    /// What was settled there; `u64::MAX` if amounts overflowed.
+    /// The amount settled there; `u64::MAX` if amounts overflowed.
     pub settled: u64,
-    /// What was held there.
+    /// The amount held there.
     pub held: u64,
-    /// What was asked.
+    /// The amount requested.
     pub asked: u64,
 }
 
 impl Refused {
-    /// What was left: 0 where committed was at or above the limit.
+    /// The remaining amount: 0 if committed amounts were at or above the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.saturating_sub(self.settled).saturating_sub(self.held)
@@ -49,8 +49,7 @@ impl fmt::Display for Refused {
         let show = |number| self.dimension.show(number);
         write!(f, "{}: {} asked, ", self.dimension, show(self.asked))?;
         if self.settled == u64::MAX {
-            return f
-                .write_str("nothing is admitted, for the amounts spent are too large to count");
+            return f.write_str("nothing is admitted, because the spend is too large to count");
         }
         if self.limit == u64::MAX {
             return f.write_str("more than can be counted");

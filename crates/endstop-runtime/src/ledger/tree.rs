@@ -23,7 +23,7 @@ struct SharedTree {
     nodes: Mutex<BudgetTree>,
 }
 
-/// What a handle points to: a slot of the tree, which is free again when the last handle goes.
+/// The target of a handle: a slot of the tree, which is free again when the last handle is dropped.
 #[derive(Debug)]
 pub(super) struct Node {
     tree: Arc<SharedTree>,
@@ -44,8 +44,8 @@ impl Node {
         Self { tree: Arc::clone(&parent.0.tree), slot, id, parent: Some(parent.clone()) }
     }
 
-    /// Locks the tree. Nothing that runs under the lock panics; should it have, the numbers are still those of
-    /// the last word written, and refusing to go on would lose what is settled later.
+    /// Locks the tree. Nothing that runs under the lock panics. If it did, the numbers would still be those of the
+    /// last write, and an error here would lose later settlements.
     pub(super) fn locked(&self) -> MutexGuard<'_, BudgetTree> {
         self.tree.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// Takes from the room, adds to what was settled, and says whether that was exact.
+    /// Takes from the room and adds to the settled amounts. Returns whether that was exact.
     #[inline]
     fn spend(&mut self, actual: &Words) -> bool {
         let words = self.room.iter().zip(&self.settled).zip(actual);
@@ -188,7 +188,7 @@ impl BudgetTree {
         Ok(())
     }
 
-    /// Ends a hold, or none, with what was spent.
+    /// Ends a hold, or none, with its actual spend.
     pub(super) fn settle(&mut self, slot: usize, held: &Words, actual: &Words) {
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
@@ -209,7 +209,7 @@ impl BudgetTree {
         }
     }
 
-    /// Makes room again for what was held and not spent.
+    /// Makes room again for the part of a hold that was not spent.
     pub(super) fn give_back(&mut self, slot: usize, part: &Words) {
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
@@ -273,7 +273,7 @@ impl BudgetTree {
         }
     }
 
-    /// What is held at the root above a node, and so anywhere in the tree.
+    /// The holds at the root above a node, and so anywhere in the tree.
     pub(super) fn held_at_root(&self, slot: usize) -> Amounts {
         self.root_of(slot).map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
     }
@@ -341,8 +341,8 @@ fn fits<const ALL: bool>(asked: u64, room: i64) -> bool {
     (room >= 0) & (asked <= room.cast_unsigned()) | (!ALL & (asked == 0))
 }
 
-/// Takes from a room and adds to what was settled; where that is not exact, both stay at their end, and it
-/// says so.
+/// Takes from a room and adds to the settled amounts. Returns `false` if that is not exact; both then stay at their
+/// end.
 fn spend(room: &mut i64, settled: &mut u64, actual: u64) -> bool {
     let spent = settled.saturating_add(actual);
     match room.checked_sub_unsigned(actual) {

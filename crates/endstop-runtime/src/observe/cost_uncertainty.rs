@@ -19,9 +19,9 @@ use crate::model_error::{ModelError, ModelErrorKind};
 pub struct CostUncertainty {
     /// Without a price.
     pub unpriced: u64,
-    /// Whose tokens no provider told.
+    /// Tokens that no provider reported.
     pub estimated: u64,
-    /// Calls of models and tools with an amount that was not confirmed, by cause. Those of models are among the
+    /// Calls of models and tools with an amount that was not confirmed, by cause. Calls of models are among the
     /// estimated.
     pub causes: BTreeMap<UnconfirmedCause, u64>,
     /// The sum of these amounts, in pico-dollars.
@@ -170,7 +170,7 @@ pub(crate) struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Of what stands beside an event; `None` if it is confirmed.
+    /// The causes for an event with this detail; `None` if it is confirmed.
     pub(crate) fn of(detail: &Detail<'_>) -> Option<Self> {
         let (amount, cause) = (detail.unconfirmed(), UnconfirmedCause::of_detail(detail));
         (amount > Money::ZERO).then_some(Self { amount, cause })

@@ -23,7 +23,7 @@ use crate::store::RunId;
 /// Version of the report's JSON.
 pub const REPORT_VERSION: u32 = 1;
 
-/// How a run ended, or where it is paused.
+/// How a run ended, or why it is paused.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -59,13 +59,13 @@ pub struct Report {
     pub agent: String,
     /// The model that it began with.
     pub model: String,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// Why it ended; none while it goes on or is paused.
+    /// The reason why it ended; `None` while it runs or is paused.
     pub reason: Option<StopReason>,
-    /// What it used, sub-agents included.
+    /// Its usage, sub-agents included.
     pub totals: Totals,
-    /// What it cost, sub-agents included.
+    /// Its cost, sub-agents included.
     pub spend: Spend,
     /// Held for calls in flight and not settled.
     #[serde(default, skip_serializing_if = "Amounts::is_zero")]
@@ -81,7 +81,7 @@ pub struct Report {
     pub trip_record: TripRecord,
 }
 
-/// What a run used. None where that is not known in full.
+/// The usage of a run. A field is `None` if it is not known in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Steps begun.
@@ -96,15 +96,15 @@ pub struct Totals {
     pub sub_agents: u64,
     /// Tokens settled.
     pub tokens: u64,
-    /// Those of the input.
+    /// Tokens of the input.
     pub input_tokens: Option<u64>,
-    /// Those of the output.
+    /// Tokens of the output.
     pub output_tokens: Option<u64>,
     /// Milliseconds since the run began.
     pub elapsed_ms: u64,
 }
 
-/// What a run cost: model calls, and tools that cost money of their own.
+/// The cost of a run: model calls, and tools with a cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
     /// Dollars as a decimal.
@@ -113,7 +113,7 @@ pub struct Spend {
     pub is: SpendCertainty,
     /// Calls that have no price.
     pub unpriced_calls: u64,
-    /// Calls whose tokens were counted here, because the provider told none.
+    /// Calls whose tokens were counted here, because the provider reported none.
     pub estimated_calls: u64,
     /// The part of it that no provider and no tool confirmed, in dollars as a decimal: what calls without reported usage
     /// or cost can have cost at most.
@@ -168,7 +168,7 @@ pub struct SubAgent {
     pub run: RunId,
     /// The agent.
     pub agent: String,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
     /// Why it ended.
     pub reason: Option<StopReason>,
@@ -176,11 +176,11 @@ pub struct SubAgent {
     pub steps: u64,
     /// Tokens settled, its own sub-agents included.
     pub tokens: u64,
-    /// What it cost, its own sub-agents included.
+    /// Its cost, its own sub-agents included.
     pub spend: Spend,
 }
 
-/// What the core does not count.
+/// Counts that the core does not have.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     own: CostUncertainty,
@@ -201,8 +201,8 @@ impl Tally {
 }
 
 impl Report {
-    /// The report of a run as it stands. Which calls were estimates and which sub-agents there were is not
-    /// known to the core: a [`Reporter`] sees them.
+    /// The report of a run's current state. The core does not know which calls were estimates and which sub-agents
+    /// the run had: a [`Reporter`] sees them.
     #[must_use]
     pub fn of(info: &RunInfo, run: &Run, budget: &Budget) -> Self {
         Self::with(info, run, budget, &Tally::default())
@@ -238,7 +238,7 @@ impl Report {
         }
     }
 
-    /// The same with what is known of its money beside it.
+    /// The same report with the uncertainty of its money.
     #[must_use]
     pub fn with_uncertainty(
         mut self,
@@ -470,7 +470,7 @@ impl Observer for Reporter {
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
         let mut tallies = self.lock();
-        // A paused run goes on, and a root run that completed does with a user's next message.
+        // A paused run resumes, and a root run that completed does with a user's next message.
         let goes_on = match run.status() {
             Status::Paused => true,
             Status::Completed => info.parent.is_none(),

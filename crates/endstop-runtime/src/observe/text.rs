@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-/// `text` on one line and without anything that a terminal obeys: control characters, and those that change
-/// the direction of writing or cannot be seen, stand as escapes (`\n`, `\t`, `\u{1b}`).
+/// `text` on one line and without anything that a terminal obeys: control characters, and those that change the
+/// direction of writing or are invisible, become escapes (`\n`, `\t`, `\u{1b}`).
 #[must_use]
 pub fn clean(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -44,8 +44,8 @@ fn push_clean(shown: &mut String, character: char) {
     }
 }
 
-/// Separators of lines, marks of direction, and characters without a shape: what one sees would not be what
-/// is there.
+/// Separators of lines, marks of direction, and characters without a shape: the text on the screen would differ from
+/// the actual text.
 const fn is_invisible(character: char) -> bool {
     matches!(
         character,

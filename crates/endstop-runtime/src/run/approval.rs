@@ -85,8 +85,8 @@ impl RunHandle {
     }
 }
 
-/// The limits that the events of an approval carry: one for each gauge of money in the rule. Empty for a limit that the
-/// rule has no gauge for: it would be approved for good.
+/// The limits that the events of an approval carry: one for each gauge of money in the rule. Empty for a limit that
+/// the rule has no gauge for: it would be approved permanently.
 fn limits_of(rule: &Rule, limit: Option<Money>) -> Vec<Option<NewLimit<'static>>> {
     let Some(limit) = limit.map(Money::picos) else { return vec![None] };
     let names = |id| names(&rule.condition, id);

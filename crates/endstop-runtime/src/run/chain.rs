@@ -19,7 +19,7 @@ pub(crate) struct LockedChain<'s> {
     ancestors: Vec<(&'s RunNode, MutexGuard<'s, RunCore>)>,
     own: &'s RunNode,
     core: MutexGuard<'s, RunCore>,
-    /// The time of everything that the chain takes in.
+    /// The time of everything that the chain records.
     now: Instant,
 }
 
@@ -55,12 +55,12 @@ impl<'s> LockedChain<'s> {
         self.ancestors.first().map_or(self.own, |(node, _)| node).budget.parent()
     }
 
-    /// Takes in what concerns the run alone.
+    /// Records an event that concerns the run alone.
     pub(crate) fn record_own(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail)
     }
 
-    /// Takes in what happened.
+    /// Records an event.
     pub(crate) fn record(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.record_own(kind, detail);
         if let Some(kind) = seen_above(kind) {
@@ -84,7 +84,7 @@ impl<'s> LockedChain<'s> {
         self.all_cores().for_each(|core| core.refused_call = refused.cloned());
     }
 
-    /// Adds what was spent, to every run concerned.
+    /// Adds usage to every run concerned.
     pub(crate) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
         self.all_cores().for_each(|core| core.add_usage(usage, is_estimate));
     }
@@ -99,8 +99,8 @@ impl<'s> LockedChain<'s> {
         self.all_cores().for_each(|core| core.carried.still_running.push(tool.to_owned()));
     }
 
-    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget and for the policy's
-    /// answer to calls without a price.
+    /// Whether every core would admit it. `kind_of` gives the event for each budget and for the policy's rule for
+    /// calls without a price.
     pub(crate) fn would_admit<'k>(
         &mut self,
         kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
@@ -108,7 +108,7 @@ impl<'s> LockedChain<'s> {
         self.would_admit_after(&[], kind_of).admits()
     }
 
-    /// The answer of the first core that would not let it begin, once calls of the tools `before` had begun.
+    /// The directive of the first core that would refuse it, once calls of the tools `before` had begun.
     pub(super) fn would_admit_after<'k>(
         &mut self,
         before: &[&str],
@@ -128,7 +128,7 @@ impl<'s> LockedChain<'s> {
         answers.find(|directive| !directive.admits()).unwrap_or(Directive::Proceed)
     }
 
-    /// The answer of the run's own core.
+    /// The directive of the run's core.
     pub(crate) fn would_admit_own(&mut self, kind: &EventKind<'_>) -> Directive {
         let event = self.own.event(&mut self.core, self.now, Source::Own, kind);
         self.core.run.would_admit(&event)
@@ -140,7 +140,7 @@ impl<'s> LockedChain<'s> {
         self.core.run.would_finish(reserve, &event)
     }
 
-    /// Lets something begin for the run and all its ancestors, or for none.
+    /// Admits an event for the run and all its ancestors, or for none.
     pub(crate) fn try_begin(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.try_begin_each(|_, _| kind.clone(), detail)
     }
@@ -166,7 +166,7 @@ impl<'s> LockedChain<'s> {
             return self.record_own(&kind, detail);
         }
         if let Some(refused) = self.refused_above(&kind_of, detail) {
-            // What is only too deep ends no run.
+            // A refusal only because of the depth does not end the run.
             let Some(signal) = refused else { return Directive::Refuse };
             return self.record_own(&EventKind::StopRaised { signal: &signal }, Detail::None);
         }
@@ -230,8 +230,7 @@ impl<'s> LockedChain<'s> {
         self.core.run.would_admit(&event) == Directive::Refuse
     }
 
-    /// The stop signal of the ancestor that does not let it begin, if that is a reason to stop. Its core records what
-    /// it refused.
+    /// The stop signal of the ancestor that refuses it, if that is a reason to stop. Its core records the refusal.
     fn refused_above<'k>(
         &mut self,
         kind_of: &impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
@@ -254,7 +253,7 @@ impl<'s> LockedChain<'s> {
             return Some(Some(match node.in_flight().signal() {
                 Some(signal) => (*signal).clone(),
                 None => StopSignal::new(StopReason::StopRequested)
-                    .with_message(format!("`{name}`, which began this run, cannot go on now"))
+                    .with_message(format!("`{name}`, which began this run, cannot continue now"))
                     .with_source(name.clone()),
             }));
         }

@@ -18,7 +18,7 @@ struct Waiting {
 }
 
 impl EndQueue {
-    /// Adds an end. Returns `true` if the caller has to report it, and every end that comes meanwhile.
+    /// Adds an end. Returns `true` if the caller has to report it, and every end that is added in the meantime.
     pub(super) fn add(&self, end: Run) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.ends.push_back(end);

@@ -1,4 +1,5 @@
-//! The surroundings of a run: who watches it, who may end it, what it shares, what it goes on with.
+//! The surroundings of a run: its observers, the signals that may end it, the state it shares, and the counts it
+//! continues with.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ use crate::observe::{CostUncertainty, Observer};
 pub struct RunEnvironment {
     /// Observers of every run of the tree.
     pub observers: Vec<Arc<dyn Observer>>,
-    /// The kill switch that every checkpoint looks at.
+    /// The kill switch that every checkpoint reads.
     pub kill: Option<Arc<dyn KillSwitch>>,
     /// Cancels the tree from outside; the tree has a child of it.
     pub token: Option<CancelToken>,
@@ -70,8 +71,8 @@ impl fmt::Debug for RunEnvironment {
 /// Where the stop of a run reaches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReach {
-    /// The runs of a tree have drivers of their own. A stop reaches the descendants at once, and a shared budget
-    /// that refuses a call stops the whole tree that draws on it.
+    /// Each run of a tree has its own driver. A stop reaches the descendants immediately, and a shared budget that
+    /// refuses a call stops the whole tree that draws on it.
     #[default]
     Tree,
     /// One driver nests the runs of a tree. A descendant sees the stop of an ancestor when it asks next, and a
@@ -108,13 +109,13 @@ pub struct Carried {
     pub is_estimate: bool,
     /// Calls whose cost is not exactly known, descendants' included.
     pub uncertainty: CostUncertainty,
-    /// Events that the core took in.
+    /// Events that the core processed.
     pub events: u64,
     /// Tools that could not be aborted, descendants' included.
     pub still_running: Vec<String>,
 }
 
-/// A kill switch or a token that ends a run and its descendants, beside those of the whole tree.
+/// A kill switch or a token that ends a run and its descendants, in addition to those of the whole tree.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! One run of a tree, for its driver.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use endstop_core::Program;
 use endstop_core::event::EventKind;
@@ -23,10 +23,9 @@ use crate::store::RunId;
 
 /// One run of a tree. Clones are the same run.
 ///
-/// Whatever is about to begin is asked of the run and its ancestors ([`RunHandle::try_begin`]); whatever happened is
-/// recorded for all of them ([`RunHandle::record`]); a model call is reserved before it is sent
-/// ([`RunHandle::begin_call`]) and settled after ([`OpenCall`](crate::OpenCall)). The driver decides nothing: it
-/// obeys the directives.
+/// Before an act begins, the driver asks the run and its ancestors ([`RunHandle::try_begin`]). Each event is recorded
+/// for all of them ([`RunHandle::record`]). A model call is reserved before it is sent ([`RunHandle::begin_call`])
+/// and settled afterwards ([`OpenCall`](crate::OpenCall)). The driver decides nothing: it obeys the directives.
 ///
 /// Methods that are not `async` hold the locks of the run and its ancestors only while they run.
 ///
@@ -75,9 +74,8 @@ impl RunHandle {
         Self::resumed(info, Run::new(program), Carried::default(), environment)
     }
 
-    /// A root run that continues from a core that was restored, with what was saved beside it. Its own budget
-    /// starts at what it has spent; the budgets above are not charged, because they count what is spent while they
-    /// are shared.
+    /// A root run that continues from a restored core and the counts saved with it. Its own budget starts at its
+    /// earlier spend; its ancestors' budgets are not charged, because they count spend while they are shared.
     #[must_use]
     pub fn resumed(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
         let is_new = run.status() == Status::Pending;
@@ -109,7 +107,7 @@ impl RunHandle {
             root: token.clone(),
             reach: environment.reach,
             driver: environment.driver,
-            accounts: environment.accounts,
+            accounts: Mutex::new(environment.accounts),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
         });
@@ -117,8 +115,8 @@ impl RunHandle {
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))
     }
 
-    /// A child run, with a policy of its own that can only narrow. The driver announces it by
-    /// [`EventKind::ChildBegin`] before, and its end by [`EventKind::ChildEnd`].
+    /// A child run with a separate policy that can only narrow. The driver announces it with
+    /// [`EventKind::ChildBegin`] in advance, and its end with [`EventKind::ChildEnd`].
     #[must_use]
     pub fn child(&self, id: RunId, agent: &str, program: Arc<Program>) -> Self {
         let parent = &self.node.info;
@@ -176,14 +174,14 @@ impl RunHandle {
         &self.node.token
     }
 
-    /// Cancelled with [`RunHandle::token`], and by limits of this run that are reached: calls in flight hang on it. A
+    /// Cancelled with [`RunHandle::token`], and when limits of this run are reached: calls in flight depend on it. A
     /// run that continues after a limit has a new one.
     #[must_use]
     pub fn in_flight(&self) -> CancelToken {
         self.node.in_flight()
     }
 
-    /// Lets the run continue after a limit of its own has aborted its calls in flight.
+    /// Lets the run continue after one of its limits has aborted its calls in flight.
     pub fn renew_in_flight(&self) {
         self.node.renew_in_flight();
     }
@@ -200,13 +198,14 @@ impl RunHandle {
         true
     }
 
-    /// Whether nothing may be sent or run any more; looks at the kill switch first.
+    /// Whether nothing may be sent or run now. Checks the kill switch first.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.node.is_aborted()
     }
 
-    /// Replaces the kill switches and tokens that end this run and its descendants beside those of the whole tree.
+    /// Replaces the kill switches and tokens that end this run and its descendants, in addition to those of the whole
+    /// tree.
     pub fn set_external_stops(&self, stops: Vec<ExternalStop>) {
         self.node.set_external_stops(stops);
     }
@@ -222,13 +221,13 @@ impl RunHandle {
         self.try_begin(&EventKind::RunBegin { agent, depth }, detail)
     }
 
-    /// Lets something begin for the run and its ancestors, or for none.
+    /// Admits an event for the run and its ancestors, or for none.
     pub fn try_begin(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.node.chain().try_begin(kind, detail)
     }
 
-    /// Takes in what happened; the ancestors see what concerns them. If it stops the run, its descendants stop as the
-    /// tree's [`StopReach`] says.
+    /// Records an event; the ancestors see the part that concerns them. If it stops the run, its descendants stop as
+    /// the tree's [`StopReach`] says.
     pub fn record(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.node.record(kind, detail);
         if directive.stops() && self.node.tree.reach == StopReach::Tree {
@@ -248,7 +247,7 @@ impl RunHandle {
         self.record_plain(&EventKind::Signal { name })
     }
 
-    /// Whether the run and its ancestors would let this begin. Nothing is counted.
+    /// Whether the run and its ancestors would admit the event. Nothing is counted.
     #[must_use]
     pub fn would_admit(&self, kind: &EventKind<'_>) -> bool {
         self.node.chain().would_admit(|_, _| kind.clone())
@@ -260,7 +259,8 @@ impl RunHandle {
         self.node.chain().would_admit_after(before, |_, _| EventKind::ToolBegin { tool })
     }
 
-    /// Whether a descendant's step is refused only because the run's next one is to be its wrap-up, or is it already.
+    /// Whether a descendant's step is refused only because the run's next step will be its wrap-up, or the wrap-up is
+    /// running.
     #[must_use]
     pub fn awaits_wrap_up(&self) -> bool {
         self.node.chain().refuses_step_below()
@@ -277,7 +277,7 @@ impl RunHandle {
         self.node.take_cancellations();
     }
 
-    /// Looks at the kill switch and at cancellations, late ones of a run that completed too, and returns the status then.
+    /// Checks the kill switch and cancellations, late ones of a completed run too, and returns the resulting status.
     pub fn checkpoint(&self) -> Status {
         self.node.look_at_kill_switch();
         self.node.take_cancellations();
@@ -297,12 +297,12 @@ impl RunHandle {
         is_over(self.status())
     }
 
-    /// Looks at the core, under its lock.
+    /// Reads the core, under its lock.
     pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
         look(&self.node.core().run)
     }
 
-    /// Looks at the core and at the counts beside it, under one lock.
+    /// Reads the core and its further counts, under one lock.
     pub fn look_at_all<T>(&self, look: impl FnOnce(&Run, &Carried) -> T) -> T {
         let core = self.node.core();
         look(&core.run, &core.carried)
@@ -367,9 +367,9 @@ impl RunHandle {
         self.record_plain(&EventKind::StopRaised { signal })
     }
 
-    /// Reports to every observer that the run is over, or paused. They may take their time, and look at the run: it
-    /// waits for none of them. Ends of one run are reported one after the other; one that comes while another is being
-    /// reported, by an observer or in another thread, is reported by the caller that reports that one.
+    /// Reports to every observer that the run is over, or paused. They may take their time, and read the run: it
+    /// waits for none of them. Ends of one run are reported one after the other. An end that arrives while another is
+    /// being reported, by an observer or in another thread, is reported by the caller that reports that one.
     pub fn ended(&self) {
         self.node.report_end();
     }

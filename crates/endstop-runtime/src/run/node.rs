@@ -31,7 +31,8 @@ pub(crate) struct Tree {
     pub(super) root: CancelToken,
     pub(super) reach: StopReach,
     pub(super) driver: Option<&'static str>,
-    pub(super) accounts: Option<RunAccounts>,
+    /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
+    pub(super) accounts: Mutex<Option<RunAccounts>>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.
@@ -46,7 +47,7 @@ pub(crate) struct RunNode {
     pub(super) token: CancelToken,
     pub(super) tree: Arc<Tree>,
     clock: RunClock,
-    /// Cancelled with the token, and by the run's own limits: calls in flight and descendants hang on it. A run
+    /// Cancelled with the token, and by the run's own limits: calls in flight and descendants depend on it. A run
     /// that resumes after a limit gets a new one.
     in_flight: Mutex<CancelToken>,
     external: Mutex<Vec<ExternalStop>>,
@@ -149,11 +150,15 @@ impl RunNode {
     }
 
     /// The accounts that the tree draws on.
-    pub(crate) fn accounts(&self) -> Option<&RunAccounts> {
-        self.tree.accounts.as_ref()
+    pub(crate) fn accounts(&self) -> Option<RunAccounts> {
+        self.tree.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says whether a step has begun that no account has counted, and returns what was said before.
+    pub(crate) fn set_accounts(&self, accounts: Option<RunAccounts>) {
+        *self.tree.accounts.lock().unwrap_or_else(PoisonError::into_inner) = accounts;
+    }
+
+    /// Sets whether a step has begun that no account has counted, and returns the previous value.
     pub(crate) fn set_owes_step(&self, owes: bool) -> bool {
         self.owes_step.swap(owes, Ordering::AcqRel)
     }
@@ -197,7 +202,7 @@ impl RunNode {
         *self.external.lock().unwrap_or_else(PoisonError::into_inner) = stops;
     }
 
-    /// The token that calls in flight and descendants hang on.
+    /// The token that calls in flight and descendants depend on.
     pub(super) fn in_flight(&self) -> CancelToken {
         self.look_at_in_flight(CancelToken::clone)
     }
@@ -206,7 +211,7 @@ impl RunNode {
         look(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets the run continue after a limit of its own has aborted its calls in flight.
+    /// Lets the run continue after one of its limits has aborted its calls in flight.
     pub(super) fn renew_in_flight(&self) {
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         if in_flight.is_cancelled() {
@@ -235,7 +240,7 @@ impl RunNode {
             next = node.parent.as_deref();
         }
         let ancestors = nodes.into_iter().rev().map(|node| (node, node.core())).collect();
-        // The time is read under the locks: no core takes in an earlier time after a later one.
+        // The time is read under the locks: no core records an earlier time after a later one.
         LockedChain::new(ancestors, self, self.core())
     }
 
@@ -248,7 +253,7 @@ impl RunNode {
         root.budget.parent().is_some()
     }
 
-    /// Takes in what happened, for the run and its ancestors.
+    /// Records an event, for the run and its ancestors.
     pub(super) fn record(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.chain().record(kind, detail)
     }
@@ -257,7 +262,7 @@ impl RunNode {
         self.record(kind, Detail::None)
     }
 
-    /// Aborts the tree if its kill switch is on, and this run for the switches and tokens of its own.
+    /// Aborts the tree if its kill switch is on, and this run for its own switches and tokens.
     pub(super) fn look_at_kill_switch(&self) {
         let mut next = Some(self);
         while let Some(node) = next {
@@ -284,7 +289,7 @@ impl RunNode {
         }
     }
 
-    /// Whether nothing may be sent or run any more; looks at the kill switch first.
+    /// Whether nothing may be sent or run now. Checks the kill switch first.
     pub(super) fn is_aborted(&self) -> bool {
         self.look_at_kill_switch();
         self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
@@ -315,7 +320,7 @@ impl RunNode {
         }
     }
 
-    /// The cancellations that nobody has taken yet, if the run has such a status.
+    /// The cancellations that are not yet recorded, if the run has such a status.
     fn new_cancellations(&self, takes: impl Fn(Status) -> bool) -> Vec<Arc<StopSignal>> {
         let mut signals = self.token.signals();
         let mut core = self.core();
@@ -347,8 +352,8 @@ impl RunNode {
         self.trip(&core, Directive::Abort);
     }
 
-    /// Lets the descendants begin nothing more, and aborts them if the directive or a time limit says so. A run that
-    /// completed may continue.
+    /// Stops the descendants from starting anything, and aborts them if the directive or a time limit says so. A run
+    /// that completed may continue.
     pub(super) fn stop_descendants(&self, directive: Directive) {
         let core = self.core();
         if !core.run.ended_by_itself() {

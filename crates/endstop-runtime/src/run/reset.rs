@@ -20,8 +20,8 @@ impl RunHandle {
         self.node().wall()
     }
 
-    /// Takes a report of the used part of a subscription's window, in hundredths of a percent, and of its reset if the
-    /// provider tells it: the gauge `quota("window")`.
+    /// Records a report of the used part of a subscription's window, in hundredths of a percent, and of its reset if
+    /// the provider reports it: the gauge `quota("window")`.
     pub fn report_quota(&self, window: &str, used: u64, resets_at: Option<WallTime>) {
         if let Some(WallTime(at)) = resets_at {
             let name = reset_fact(window);

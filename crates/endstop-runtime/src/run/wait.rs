@@ -49,7 +49,7 @@ use crate::limits::{ADMISSION_RECHECK, LOOK_AGAIN};
 pub enum Waited<T> {
     /// The future is ready.
     Done(T),
-    /// The run is to stop now.
+    /// The run must stop now.
     Aborted,
 }
 
@@ -58,10 +58,50 @@ pub enum Waited<T> {
 /// See the example of [`Waited`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOn {
-    /// An abort only: what is in flight may end by itself.
+    /// An abort only: work in flight may finish.
     Abort,
     /// Any cancellation: nothing is in flight.
     Any,
+}
+
+/// For how long a count has not changed, such as that of the calls that were settled: a wait for others ends by it if none
+/// of them makes progress.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use endstop_runtime::Standstill;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let mut settled = Standstill::default();
+/// assert_eq!(settled.since(3), Duration::ZERO);
+/// tokio::time::advance(Duration::from_secs(5)).await;
+/// assert_eq!(settled.since(3), Duration::from_secs(5));
+/// assert_eq!(settled.since(4), Duration::ZERO);
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standstill {
+    count: Option<(Instant, u64)>,
+}
+
+impl Standstill {
+    /// Returns for how long the count has been this one. The time starts with the first call that has it.
+    pub fn since(&mut self, count: u64) -> Duration {
+        match self.count {
+            Some((since, known)) if known == count => since.elapsed(),
+            _ => {
+                self.count = Some((Instant::now(), count));
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// Forgets the count: something else has moved.
+    pub const fn reset(&mut self) {
+        self.count = None;
+    }
 }
 
 impl RunHandle {
@@ -104,8 +144,8 @@ impl RunHandle {
         }
     }
 
-    /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
-    /// future, such as a stream that is read part by part.
+    /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for work that is
+    /// not a single future, such as a stream that is read part by part.
     ///
     /// # Panics
     ///
@@ -128,7 +168,7 @@ impl RunHandle {
         cancel_on: CancelOn,
     ) -> Result<F::Output, Directive> {
         loop {
-            // What is ready needs no timers.
+            // A future that is ready needs no timers.
             let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
             if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
                 return Ok(output);
@@ -189,7 +229,7 @@ impl RunHandle {
         }
     }
 
-    /// Lets the time that has passed count: a rule that trips by time alone trips, and aborts what is in flight.
+    /// Counts the time that has passed: a rule that trips by time alone trips, and aborts calls in flight.
     pub fn tick(&self) -> Directive {
         let directive = self.node().record_plain(&EventKind::Tick);
         if directive.stops() {
@@ -214,7 +254,7 @@ impl RunHandle {
         least.map(Millis)
     }
 
-    /// Sleeps until the next time limit can trip; for ever if none can.
+    /// Sleeps until the next time limit can trip; forever if none can.
     async fn next_tick(&self) {
         let next = match self.node().tree.reach {
             StopReach::Tree => self.next_limit_in_time().map(|left| left.0),

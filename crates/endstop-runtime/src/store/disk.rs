@@ -1,4 +1,4 @@
-//! What the stores do to a disk, call by call: the one place where tests make calls fail.
+//! The disk operations of the stores, call by call: the one place where tests make calls fail.
 //!
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
@@ -13,11 +13,11 @@ use super::StoreError;
 #[cfg(test)]
 pub(super) mod fault;
 
-/// How often a file that others remove at the same time is opened again: each time means that somebody
-/// else got further, so this is never reached unless something is wrong.
+/// How often a file that others remove at the same time is opened again: each time means that another process got
+/// further, so this is never reached unless something is wrong.
 const OPEN_TRIES: usize = 1000;
 
-/// Runs `work` on the runtime's threads for blocking work; at once where there is no runtime.
+/// Runs `work` on the runtime's threads for blocking work; directly if there is no runtime.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -132,7 +132,7 @@ fn open_to_write(path: &Path) -> io::Result<File> {
     not_through_links().read(true).write(true).open(path)
 }
 
-/// Opens an empty file in the place of whatever is there.
+/// Opens an empty file, and replaces any existing one.
 pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
     not_through_links().write(true).create(true).truncate(true).open(path)
@@ -211,8 +211,8 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) && !cfg!(test) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
-/// Opens a file, made where it is missing with its directory, and locks it until it is closed; `None` where
-/// somebody else has it and `wait` is false.
+/// Opens a file, creates it with its directory if it is missing, and locks it until it is closed; `None` if another
+/// process has it and `wait` is `false`.
 ///
 /// Who has the lock may remove the file: those who wait then find another file at the path, or none, and
 /// begin again. (Not on Windows, where an open file stays.)

@@ -12,7 +12,7 @@ use super::{RunId, Version};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Somebody else saved the run in the meantime.
+    /// Another process saved the run in the meantime.
     #[error(
         "run `{run}` is stored as version {found} and not as {expected}: another process saved it; load it again"
     )]
@@ -24,35 +24,35 @@ pub enum StoreError {
         /// The number that is stored.
         found: Version,
     },
-    /// Somebody drives the run.
+    /// Another process drives the run.
     #[error("run `{run}` is locked by {}; wait for it or end it", holder(*.pid))]
     Locked {
         /// The run.
         run: RunId,
-        /// The process that holds the lock, where it is known.
+        /// The process that holds the lock, if known.
         pid: Option<u32>,
     },
-    /// The text is longer than what is stored.
+    /// The text is longer than the store accepts.
     #[error("the {what} of run `{run}` has {bytes} bytes, and {limit} is the limit")]
     TooLarge {
         /// The run.
         run: RunId,
-        /// What is too long: `state` or `append`.
+        /// The oversized text: `state` or `append`.
         what: &'static str,
         /// Its length in bytes.
         bytes: usize,
         /// The limit in bytes.
         limit: usize,
     },
-    /// What is stored was cut or altered.
+    /// The stored data was truncated or altered.
     #[error("`{}` is damaged: {why}; restore it from a copy, or remove the run", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         why: String,
     },
-    /// A later version of the program wrote what is stored.
+    /// A later version of the program wrote the stored data.
     #[error(
         "`{}` has format {found}, and this program knows up to {known}; use a later version of it",
         path.display()
@@ -68,7 +68,7 @@ pub enum StoreError {
     /// Other processes kept the store busy for too long.
     #[error("cannot {doing}: `{}` was busy for {waited_ms} ms; try again", path.display())]
     Busy {
-        /// What was asked, with the run.
+        /// The operation that failed, with the run.
         doing: String,
         /// The file.
         path: PathBuf,
@@ -78,15 +78,15 @@ pub enum StoreError {
     /// The medium refused.
     #[error("cannot {doing} (`{}`)", path.display())]
     Failed {
-        /// What was asked, with the run.
+        /// The operation that failed, with the run.
         doing: String,
         /// The file or directory.
         path: PathBuf,
-        /// What the system or the database said.
+        /// The message of the system or the database.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The store or the runtime ended before the answer came. The operation has or has not happened.
-    #[error("the store ended before it could answer; load the run to see what is there")]
+    #[error("the store ended before it could answer; load the run to see its state")]
     Ended,
 }
 

@@ -9,10 +9,10 @@
 //!   ~locks/           a file for each run that is being driven
 //! ```
 //!
-//! A state is written beside the old one and renamed over it. An append is one write to the end of the
-//! trace, and one that counts its lines in the first line; what an interrupted one left there is cut off by the next.
-//! Each line has a number and a checksum, as in the gateway's stored runs, and a trace with any other damage is refused.
-//! Everything else in the directory is left alone.
+//! A state is written next to the old one and renamed over it. An append is one write to the end of the trace, and
+//! one that counts its lines in the first line; the remainder of an interrupted append is cut off by the next one.
+//! Each line has a number and a checksum, as in the gateway's stored runs, and a trace with any other damage is
+//! refused. Everything else in the directory is left alone.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -33,7 +33,7 @@ use super::{
 mod header;
 mod trace;
 
-/// What a run's directory ends with: it tells runs from other things.
+/// The suffix of a run's directory, which distinguishes runs from other files.
 const SUFFIX: &str = ".run";
 
 /// The directory of locks; its name cannot be that of a run.
@@ -45,8 +45,8 @@ const TRACE: &str = "trace.jsonl";
 /// Locked while a state is replaced and while a trace is created.
 const GUARD: &str = "guard";
 
-/// Appends up to this length, in bytes, are written at once by the task that asks: handing them to another
-/// thread takes longer.
+/// Appends up to this length, in bytes, are written directly by the calling task: handing them to another thread
+/// takes longer.
 const SMALL_APPEND_BYTES: usize = 64 << 10;
 
 /// Runs in a directory, one directory a run. Any number of handles and processes may use it at a time; it has to
@@ -82,7 +82,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in a directory, which is made where it is missing, with [`Durability::Process`].
+    /// The store in a directory, which is created if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl FileStore {
         Ok(Self { path, locks, durability: Durability::Process })
     }
 
-    /// The store with [`Durability::Power`]: the disk is waited for before anything is acknowledged.
+    /// The store with [`Durability::Power`]: it waits for the disk before it acknowledges anything.
     #[must_use]
     pub fn surviving_power_loss(self) -> Self {
         Self { durability: Durability::Power, ..self }
@@ -175,7 +175,7 @@ impl FileStore {
         Ok(runs)
     }
 
-    /// `None` where there is no state.
+    /// `None` if it has no state.
     fn summary(&self, id: RunId) -> Option<RunSummary> {
         let path = self.run_directory(&id).join("state");
         match header::find(&id, &path) {
@@ -213,7 +213,7 @@ impl FileStore {
         }
         drop(guard);
         match fs::remove_dir(&directory) {
-            // Somebody begins the run again, or has put a file there.
+            // Another process begins the run again, or has put a file there.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             done => done.map_err(failed)?,

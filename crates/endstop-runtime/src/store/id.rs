@@ -41,7 +41,7 @@ impl RunId {
     ///
     /// # Errors
     ///
-    /// What is wrong with the text.
+    /// The error says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, RunIdError> {
         if text.is_empty() {
             return Err(RunIdError::Empty);

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::limits::{MAX_LABEL_CHARS, MAX_LABEL_SEARCH_BYTES};
 
-/// The text of the key `label` near the beginning of a JSON object; empty where there is none.
+/// The text of the key `label` near the beginning of a JSON object; empty if it is missing.
 pub(super) fn of_state(state: &str) -> String {
     let head = state.get(..state.floor_char_boundary(MAX_LABEL_SEARCH_BYTES)).unwrap_or_default();
     let mut label = None;

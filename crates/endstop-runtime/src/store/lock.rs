@@ -86,7 +86,7 @@ fn holder(path: &Path) -> Option<u32> {
 }
 
 fn release(file: File, path: &Path) {
-    // Removed while it is still held, so that it is nobody else's; one that stays behind does no harm.
+    // Removed while it is still held, so that it is not another process's file; one that stays behind does no harm.
     if cfg!(unix) {
         drop(disk::remove_file(path));
     }

@@ -12,9 +12,9 @@ use super::{
     StoredState, Version, check_size, label, newest_first, next_version, now_millis,
 };
 
-/// Runs in memory, gone with the process. Clones share what is stored.
+/// Runs in memory, gone with the process. Clones share the stored runs.
 ///
-/// It grows with what is put in and forgets nothing by itself.
+/// It grows with every run and never removes any.
 ///
 /// ```
 /// use endstop_runtime::store::{MemoryStore, RunId, Store, StoreError};

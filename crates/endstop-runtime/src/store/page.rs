@@ -1,4 +1,4 @@
-//! What one call reads of a trace.
+//! The lines that one call reads of a trace.
 
 use crate::limits::{PAGE_BYTES, PAGE_LINES};
 

@@ -1,8 +1,8 @@
 //! Runs in one SQLite file.
 //!
-//! One thread writes, with everything that waits for it in one transaction: savers that come together share
-//! what a commit costs. Reading has a connection of its own and does not wait for writing. Locks of runs
-//! are files in a directory beside the database, because only those end with a process.
+//! One thread writes, with everything that waits for it in one transaction: savers that arrive together share the
+//! cost of a commit. Reading has its own connection and does not wait for writing. Locks of runs are files in a
+//! directory next to the database, because only those end with a process.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ mod writer;
 /// Runs in one SQLite file (SQLite is built in). Any number of handles and processes may use it at a time;
 /// it has to be on a local disk.
 ///
-/// Dropping the store waits until what was asked of it is written.
+/// Dropping the store waits until all requested writes are done.
 ///
 /// ```
 /// use endstop_runtime::store::{RunId, SqliteStore, Store};
@@ -53,8 +53,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// The store in a file, which is made where it is missing with its directory, with
-    /// [`Durability::Process`].
+    /// The store in a file, which is created with its directory if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
@@ -63,8 +62,8 @@ impl SqliteStore {
         Self::open_with(file.as_ref(), Durability::Process)
     }
 
-    /// The store with [`Durability::Power`]: the disk is waited for before anything is acknowledged.
-    /// Savers that come together wait once.
+    /// The store with [`Durability::Power`]: it waits for the disk before it acknowledges anything. Savers that
+    /// arrive together wait once.
     ///
     /// # Errors
     ///
@@ -80,7 +79,7 @@ impl SqliteStore {
         {
             disk::create_directory(directory).map_err(failed)?;
         }
-        // SQLite gives the files that it makes beside this one the same permissions.
+        // SQLite gives the files that it creates next to this one the same permissions.
         disk::create_file(&path).map_err(failed)?;
         let writing = database::open(&path, durability)?;
         let reader = Arc::new(Mutex::new(database::open(&path, durability)?));

@@ -9,12 +9,12 @@ use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 struct InFlight {
     count: u64,
     held: [u64; 2],
-    /// What single ones hold at least, of each amount by itself.
+    /// The least that single ones hold, in each amount separately.
     each: [Vec<u64>; 2],
     /// Output among the tokens of the last one.
     output: u64,
     is_unpriced: bool,
-    /// What the next one and those in flight hold together.
+    /// The amounts that the next one and those in flight hold together.
     announced: Option<([u64; 2], u64, Option<Cost>)>,
 }
 
@@ -37,7 +37,7 @@ impl InFlight {
         }
     }
 
-    /// One of them has ended. Nobody says which one: the least of them is let go.
+    /// One of them has ended. The trace does not say which one: the least of them is released.
     fn end(&mut self) {
         self.count = self.count.saturating_sub(1);
         if self.count == 0 {
@@ -79,7 +79,7 @@ fn times(usage: TokenUsage, count: u64) -> TokenUsage {
     }
 }
 
-/// What a tool call can cost at most.
+/// The most that a tool call can cost.
 #[derive(Debug)]
 struct ToolHold {
     source: Source,
@@ -119,7 +119,7 @@ impl ToolHolds {
             }
             _ => {}
         }
-        // The event after the announcement lets the call begin, or the call was refused.
+        // The event after the announcement admits the call, or the call was refused.
         self.0.retain(|hold| !hold.is_ahead);
     }
 
@@ -151,11 +151,11 @@ impl OpenWork {
         Self { is_step_open, ..Self::default() }
     }
 
-    /// `was_refused` says that the run did not let it begin when it was recorded.
+    /// `was_refused` says that the run refused it when it was recorded.
     pub(super) fn note(&mut self, event: &Event<'_>, directive: Directive, was_refused: bool) {
         self.last = Some((event.at, event.wall));
         let is_own = event.source == Source::Own;
-        // What a person was asked about, or was refused while the run went on, did not begin.
+        // An act that waited for approval, or was refused while the run continued, did not begin.
         if matches!(directive, Directive::Pause | Directive::Refuse) && event.kind.is_intention() {
             return;
         }
@@ -169,7 +169,7 @@ impl OpenWork {
                 self.own = InFlight::default();
             }
             EventKind::Reserve { input_tokens, output_tokens, cost } => {
-                // Together with what is held for tools, which are charged by themselves.
+                // Together with the holds for tools, which are charged separately.
                 let of_tools = Money::from_picos(self.tool_holds.picos());
                 let cost = match *cost {
                     Some(Cost::Known(cost)) => Some(Cost::Known(cost.saturating_sub(of_tools))),

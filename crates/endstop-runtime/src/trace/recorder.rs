@@ -1,4 +1,4 @@
-//! Records runs as Endstop traces: what the core of a run took in, in that order.
+//! Records runs as Endstop traces: the events that the core of a run processed, in that order.
 //!
 //! Replaying such a file through the core under the same policy gives the same decisions. Its lines are those
 //! of [`endstop_core::wire::v1::trace`], and `endstop-transcript` reads it as the format `endstop`.
@@ -21,7 +21,7 @@ use crate::store::RunId;
 
 /// Live runs price their calls themselves.
 const COMPUTED: &str = "computed";
-/// What a line takes beside the texts of its event: keys, times, amounts.
+/// The length of a line without the texts of its event: keys, times, amounts.
 const LINE_BASE: usize = 192;
 
 /// `event` as one line of a trace, with its line feed.
@@ -38,7 +38,7 @@ pub fn push_trace_line(into: &mut Vec<u8>, event: &Event<'_>) {
     push_json(into, &Line::from_event(event));
 }
 
-/// As [`push_trace_line`], of what was seen: what was to begin and did not is marked.
+/// Like [`push_trace_line`], for an observation: an event that was refused is marked.
 pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
     push_json(into, &seen.line());
 }
@@ -94,14 +94,14 @@ fn texts(kind: &EventKind<'_>) -> usize {
 enum Places {
     /// The root runs, one after the other, in one file.
     Roots(Option<Box<dyn Write + Send>>),
-    /// Each run in a file of its own.
+    /// Each run in a separate file.
     Each(Open),
 }
 
 /// Opens the file of one run.
 type Open = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
 
-/// When what was written is handed on by a writer that keeps it back.
+/// When a buffering writer passes on its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flush {
     /// After every line.
@@ -113,7 +113,7 @@ pub enum Flush {
     End,
 }
 
-/// What went wrong while recording.
+/// Problems during recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceProblems {
     /// The first error: of which run, and what the system said.
@@ -163,7 +163,7 @@ struct State {
     places: Places,
     /// The runs that are being recorded. In one file there is one at a time.
     open: BTreeMap<RunId, Trace>,
-    /// Runs that may go on in this process: they have their header.
+    /// Runs that may continue in this process: they have their header.
     paused: BTreeSet<RunId>,
     problems: TraceProblems,
 }
@@ -184,15 +184,14 @@ impl fmt::Debug for TraceRecorder {
 }
 
 impl TraceRecorder {
-    /// Records root runs, one after the other, in one file; what their sub-agents do stands there as the
-    /// root's core saw it. A root run that begins while another one is recorded is left out and counted
-    /// among the problems.
+    /// Records root runs, one after the other, in one file, with their sub-agents' acts as the root's core saw them.
+    /// A root run that begins while another one is recorded is left out and counted among the problems.
     pub fn one_file(out: impl Write + Send + 'static) -> Self {
         Self::new(Places::Roots(Some(Box::new(out))))
     }
 
-    /// Records each run, sub-agents too, in what `open` opens for it. For a run that goes on after a pause it
-    /// is called again, and has to append.
+    /// Records each run, sub-agents too, in the writer that `open` opens for it. For a run that continues after a
+    /// pause it is called again, and has to append.
     pub fn file_per_run(
         open: impl Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send + 'static,
     ) -> Self {
@@ -216,7 +215,7 @@ impl TraceRecorder {
         self
     }
 
-    /// When writers are told to hand on what they keep back.
+    /// Sets when buffering writers pass on their data.
     #[must_use]
     pub const fn flush(mut self, flush: Flush) -> Self {
         self.flush = flush;
@@ -231,7 +230,7 @@ impl TraceRecorder {
         self
     }
 
-    /// What went wrong so far.
+    /// The problems so far.
     #[must_use]
     pub fn problems(&self) -> TraceProblems {
         self.lock().problems.clone()
@@ -250,7 +249,7 @@ impl TraceRecorder {
 }
 
 impl State {
-    /// Opens the trace of a run that is not open; false where there is no room for one more.
+    /// Opens the trace of a run that is not open; `false` if there is no room for another one.
     fn begin(&mut self, info: &RunInfo, header: &str) -> bool {
         if self.open.len() >= MAX_OPEN_TRACES {
             return false;

@@ -1,4 +1,4 @@
-//! What happened, kept in memory: for tests.
+//! The events of runs, kept in memory: for tests.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::limits::DEFAULT_RECORDING;
 use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
-/// Something that an observer was told.
+/// Something that an observer received.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
     /// An event.
@@ -20,7 +20,7 @@ pub enum Recorded {
         run: RunId,
         /// The event as one line of a trace, without a line feed.
         line: String,
-        /// What the core answered.
+        /// The core's directive.
         directive: Directive,
     },
     /// A warn rule began to hold.
@@ -34,14 +34,14 @@ pub enum Recorded {
     Ended {
         /// Which run.
         run: RunId,
-        /// Where it stands.
+        /// The status.
         status: Status,
-        /// Why it ended; none while it is paused.
+        /// The reason why it ended; `None` while it is paused.
         reason: Option<StopReason>,
     },
 }
 
-/// Keeps what it is told, oldest first, up to a bound; what comes after is counted.
+/// Keeps everything it receives, oldest first, up to a bound; later entries are counted.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Recording {
         Self { bound, kept: Mutex::default() }
     }
 
-    /// What was kept, oldest first.
+    /// The kept entries, oldest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Recorded> {
         self.lock().entries.clone()

@@ -16,7 +16,7 @@ use crate::observe::{CostUncertainty, RunInfo, Unconfirmed, UnconfirmedCause};
 use crate::run::{Carried, RunEnvironment, RunHandle};
 use crate::store::sealed_file::TraceLineError;
 
-/// Takes in the events that were recorded of a root run, in their order, under today's policy.
+/// Replays the recorded events of a root run, in their order, under the current policy.
 ///
 /// [`Replay::finish`] ends what the dead process had begun: an attempt that was sent and not settled is charged as a
 /// failed one. Its money is its worst case, which every attempt announces; its tokens are the reservation. If none was
@@ -57,7 +57,7 @@ pub struct Replay {
     is_approved: bool,
 }
 
-/// A run whose events were taken in, with nothing open.
+/// A run whose events were replayed, with nothing open.
 ///
 /// See the example of [`Replay`].
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Replay {
         }
     }
 
-    /// Takes in the text of the next line, as [`Replay::take`] does.
+    /// Records the text of the next line, as [`Replay::take`] does.
     ///
     /// # Errors
     ///
@@ -110,7 +110,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes in the next line: what did not begin then does not begin now either, whatever today's policy says.
+    /// Records the next line: an act that did not begin then does not begin now either, whatever the current policy
+    /// says.
     pub fn take(&mut self, line: &Line<'_>) {
         let event = line.as_event();
         if is_of_shared_budget(&event.kind) {
@@ -125,7 +126,7 @@ impl Replay {
         }
     }
 
-    /// Takes in the next event.
+    /// Records the next event.
     pub fn observe(&mut self, event: &Event<'_>) {
         self.take_event(event, false, false, None);
     }
@@ -139,7 +140,7 @@ impl Replay {
     ) {
         let directive = self.run.observe(event);
         self.work.note(event, directive, was_refused);
-        // The usage of a failed attempt is an estimate: no provider told it.
+        // The usage of a failed attempt is an estimate: no provider reported it.
         let is_estimate = match &event.kind {
             EventKind::AttemptFailed { usage, .. } => usage.is_some(),
             EventKind::Reply { .. } => is_estimate,
@@ -263,8 +264,8 @@ impl Replayed {
 }
 
 impl RunHandle {
-    /// A root run that continues from its recorded events: counters, money and a stop for good as they were. The
-    /// budgets above are not charged.
+    /// A root run that continues from its recorded events: counters, money and a permanent stop as they were. The
+    /// budgets of its ancestors are not charged.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
         let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;

@@ -67,7 +67,7 @@ fn each_step_is_different_where_a_text_or_number_is_in_the_arguments() {
             (1..=100).map(|step| example(&schema, step).to_string()).collect();
         assert_eq!(made.len(), 100, "{schema}");
     }
-    // Also where nothing is required.
+    // Even if nothing is required.
     let schema = json!({ "type": "object", "properties": { "x": { "type": "string" } } });
     assert_ne!(example(&schema, 1), example(&schema, 2));
 }

@@ -1,8 +1,8 @@
 //! Anthropic messages and their blocks of content, as transcripts keep them.
 //!
-//! `endstop-llm` reads the same objects as whole responses of the API and sums them up: one text, the calls, the usage.
-//! Here a message may be a part of one, as Claude Code writes it, or a user's with results; the order of the blocks and
-//! the text of the results count, and any field may be absent. So this is a form of its own.
+//! `endstop-llm` reads the same objects as whole responses of the API and sums them up: one text, the calls, the
+//! usage. Here a message may be a part of one, as Claude Code writes it, or a user's with results; the order of the
+//! blocks and the text of the results count, and any field may be absent. So this is a separate form.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! Records of ATIF that are the same read and written.
 //!
-//! A step, its metrics and a trajectory have two forms: a file of others may give any number, a message in parts, and a
-//! step that cannot be read, so the reader takes these as they stand, and the writer as it counted them. What stands as
-//! it is within the records here is a `V`.
+//! A step, its metrics and a trajectory have two forms: a file of others may give any number, a message in parts, and
+//! a step that cannot be read, so the reader takes these unchanged, and the writer as it counted them. The unchanged
+//! parts of the records here are a `V`.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub(crate) struct RunExtra {
     pub(crate) endstop: KeptOfRun,
 }
 
-/// What is kept of a run that the format has no place for.
+/// Data of a run that the format has no place for.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct KeptOfRun {
@@ -54,7 +54,7 @@ pub(crate) struct AtifToolCall<'a, V> {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct CallExtra {
-    /// The arguments as the model gave them, where they are no object.
+    /// The arguments as the model gave them, if they are not an object.
     pub(crate) arguments_text: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct StepExtra {
     pub(crate) endstop: KeptOfStep,
 }
 
-/// What is kept of a step that the format has no place for.
+/// Data of a step that the format has no place for.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct KeptOfStep {
@@ -116,7 +116,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What is known of an `extra`, where anybody may have put anything.
+/// The known part of an `extra`, which may contain anything.
 pub(super) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

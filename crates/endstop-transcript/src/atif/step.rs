@@ -15,7 +15,7 @@ use crate::step::{CostSource, Full, Reply, Step};
 use crate::text::{text_of, value_of};
 use crate::time::{Time, parse_utc};
 
-/// What holds for all steps of a trajectory.
+/// The properties that all steps of a trajectory share.
 #[derive(Clone, Copy)]
 pub(super) struct StepContext<'c> {
     pub(super) reading: Reading<'c>,
@@ -25,7 +25,7 @@ pub(super) struct StepContext<'c> {
     pub(super) source: CostSource,
 }
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepKind {
     User,
@@ -176,7 +176,7 @@ fn reply_of(
     reply
 }
 
-/// The metrics as a usage report: Anthropic's where tokens that a cache keeps for an hour are told.
+/// The metrics as a usage report: Anthropic's if they have tokens that a cache keeps for an hour.
 fn usage_of(metrics: StatedMetrics<'_>, cost: Option<Value>) -> (UsageShape, Value) {
     let extra = metrics.extra.unwrap_or_default();
     let prompt = value_of(metrics.prompt_tokens);

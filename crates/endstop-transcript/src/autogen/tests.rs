@@ -6,7 +6,7 @@ use super::*;
 use crate::{CostIs, Part, RunFooter, RunHeader, Source, Warning};
 use endstop_price::PriceTable;
 
-/// What happened, and what is known of the cost.
+/// The events, and the known cost.
 #[derive(Default)]
 struct Told {
     events: Vec<String>,

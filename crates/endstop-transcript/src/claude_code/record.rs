@@ -23,7 +23,7 @@ pub(super) struct ClaudeRecord<'a> {
     pub(super) message: Option<&'a RawValue>,
 }
 
-/// What the first pass over a file looks at.
+/// The part of a line for the first pass over a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Peek<'a> {
@@ -41,7 +41,7 @@ pub(super) struct PeekMessage<'a> {
     pub(super) id: Option<Text<'a>>,
 }
 
-/// How notes of the harness begin that stand where a person's words would.
+/// The beginnings of notes of the harness in place of a person's text.
 const NOTES: [&str; 8] = [
     "<local-command-stdout>",
     "<local-command-stderr>",

@@ -30,13 +30,13 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) enum LineFilter {
     /// All: the file of one agent.
     All,
-    /// Those of the session itself.
+    /// Lines of the session itself.
     Main,
-    /// Those of its sub-agents, which old versions kept in the session's file.
+    /// Lines of its sub-agents, which old versions kept in the session's file.
     Side,
 }
 
-/// What a stream is of.
+/// The agent of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentRole {
     /// The run itself.
@@ -143,7 +143,7 @@ impl ClaudeAgent<'_> {
             Err(Refused::Full) => self.reading.warn_full(),
             Err(Refused::Json(error)) => lines.warn_of_in(self.reading.warnings, &error),
             Err(Refused::Late) => self.reading.warn(WarningKind::LateLine, || {
-                "a message goes on after the next one began; not counted again".to_owned()
+                "a message continues after the next one began; not counted again".to_owned()
             }),
         }
         self.timeline.seen(time);
@@ -251,7 +251,7 @@ impl ClaudeAgent<'_> {
     }
 }
 
-/// Why a line is not taken in.
+/// The reason why a line is not read.
 enum Refused {
     Json(serde_json::Error),
     Late,

@@ -13,7 +13,7 @@ use crate::warning::WarningKind;
 /// How the line ends that stands before the result of a tool: `[read_file for 'a.rs'] Result:`.
 const RESULT: &str = "] Result:";
 
-/// What follows the results in a request: reminders, and the state of the editor, which differs each time.
+/// The text after the results in a request: reminders, and the state of the editor, which differs each time.
 const AFTER: [&str; 4] =
     ["<environment_details>", "\n# Todo List", "\n# task_progress", "\n# TODO LIST"];
 
@@ -45,7 +45,7 @@ pub(super) fn model_in(request: &str) -> Option<&str> {
     Some(model.trim()).filter(|model| !model.is_empty() && !model.contains(['\n', ' ']))
 }
 
-/// The conversation: what it tells of results, by the times of the user's messages.
+/// The conversation: its results, by the times of the user's messages.
 #[derive(Debug, Default)]
 pub(super) struct History {
     results: Vec<(u64, Vec<String>)>,
@@ -107,7 +107,7 @@ impl History {
     }
 }
 
-/// The results in the blocks of a message: of their own kind, or under a head in the text.
+/// The results in the blocks of a message: as result blocks, or under a head in the text.
 fn results_of(blocks: Vec<Block<'_>>) -> Vec<String> {
     let is_result = |block: &&Block<'_>| block.kind.as_deref() == Some("tool_result");
     let own: Vec<String> =

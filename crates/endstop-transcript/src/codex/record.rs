@@ -70,7 +70,7 @@ pub(super) struct CodexItem<'a> {
     pub(super) output: Option<&'a RawValue>,
 }
 
-/// What a tool put out, as an object.
+/// The output of a tool, as an object.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Output<'a> {
@@ -85,8 +85,8 @@ struct OutputMetadata {
     exit_code: Option<i64>,
 }
 
-/// What a tool put out, and whether it failed. Some tools wrap their output and its exit code in an
-/// object, which may itself be written as a text.
+/// The output of a tool, and whether it failed. Some tools wrap their output and its exit code in an object, which
+/// may itself be written as a text.
 pub(super) fn output_of(raw: Option<&RawValue>) -> (String, bool) {
     let text = whole_text(raw);
     let Ok(wrapped) = serde_json::from_str::<Output<'_>>(&text) else { return (text, false) };

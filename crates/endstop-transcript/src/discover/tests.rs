@@ -8,7 +8,7 @@ const SESSION: &str = r#"{"type":"user","sessionId":"s1","timestamp":"2026-11-01
 const ROLLOUT: &str =
     r#"{"timestamp":"2026-11-01T00:00:00Z","type":"session_meta","payload":{"id":"c1"}}"#;
 
-/// A directory of its own for a test, removed when the test is over.
+/// A new directory for a test, removed when the test is over.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -113,7 +113,7 @@ fn unknown_files_of_a_directory_are_one_counted_warning_that_names_the_largest()
     }
     directory.put("costly/session.db", &"SQLite format 3".repeat(100));
     directory.put("without-an-ending", "[ {\"prompt\":\"hi\"} ]");
-    // What cannot be a transcript is not counted.
+    // Files that cannot be a transcript are not counted.
     for (name, text) in [
         ("main.rs", "fn main() {}"),
         ("README.md", "# [{ no JSON"),
@@ -132,7 +132,7 @@ fn unknown_files_of_a_directory_are_one_counted_warning_that_names_the_largest()
     assert!(text.ends_with("session.db: not read, of no known format (and 21 other files)"));
 }
 
-/// The conversation of a task is read with the bill that lies beside it, whichever of the two is named.
+/// The conversation of a task is read with the costs next to it, whichever of the two is named.
 #[test]
 fn a_part_that_is_named_brings_its_whole_along() {
     let directory = Directory::new("whole");

@@ -1,10 +1,10 @@
-//! What is handed over of a document, and what is said of its faults.
+//! The parts handed over of a document, and the reports of its faults.
 
 use std::io::{self, Read};
 
 use super::*;
 
-/// Elements, keys beside them, and warnings with their lines.
+/// Elements, keys next to them, and warnings with their lines.
 type Handed = (Vec<String>, Vec<(WarningKind, Option<u64>)>);
 
 fn handed(text: &str, limit: usize) -> Handed {
@@ -125,7 +125,7 @@ fn an_element_beyond_the_limit_is_skipped() {
 
 #[test]
 fn pieces_of_any_size_read_the_same() {
-    /// Gives a byte at a time.
+    /// Returns a byte at a time.
     struct Slowly<'b>(&'b [u8]);
     impl Read for Slowly<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

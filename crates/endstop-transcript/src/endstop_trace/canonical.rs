@@ -24,9 +24,9 @@ const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_
 #[derive(Debug, Default)]
 pub(super) struct Unescaped([String; 2]);
 
-/// Reads the line that `ahead` begins with, up to its line feed or the end, into `event`: how many bytes it
-/// took, without the line feed. Where it is `None`, `event` says nothing. It is filled in place because a
-/// copy would wait for what was written just before.
+/// Reads the line that `ahead` begins with, up to its line feed or the end, into `event`. Returns how many bytes it
+/// took, without the line feed. If it is `None`, `event` is invalid. It is filled in place because a copy would wait
+/// for the writes just before.
 #[inline]
 pub(super) fn read<'b>(
     ahead: &'b str,
@@ -46,7 +46,7 @@ pub(super) fn read<'b>(
     matches!(cursor.rest.first(), None | Some(b'\n')).then(|| ahead.len() - cursor.rest.len())
 }
 
-/// What an escape of one letter stands for. Others are left to the general reader.
+/// The character of an escape of one letter. Others are left to the general reader.
 const fn meaning(letter: u8) -> Option<char> {
     Some(match letter {
         b'"' => '"',
@@ -62,9 +62,9 @@ const fn meaning(letter: u8) -> Option<char> {
 }
 
 struct Cursor<'b> {
-    /// Texts are taken from here, where they are known to be UTF-8.
+    /// Texts are taken from here, because these bytes are known to be UTF-8.
     text: &'b str,
-    /// What is not read yet.
+    /// The unread bytes.
     rest: &'b [u8],
 }
 
@@ -75,8 +75,8 @@ impl<'b> Cursor<'b> {
         (found == expected).then(|| self.rest = rest)
     }
 
-    /// A count as JSON writes it, of up to 16 digits. A longer one is left to the general reader. It stands
-    /// in every line twice and more: the place of what comes next must not go through memory.
+    /// A count as JSON writes it, of up to 16 digits. A longer one is left to the general reader. Every line has at
+    /// least two: the position after it must not go through memory.
     #[inline(always)]
     fn number(&mut self) -> Option<u64> {
         let begins_with_zero = self.rest.first() == Some(&b'0');
@@ -101,7 +101,7 @@ impl<'b> Cursor<'b> {
         Some((value, length))
     }
 
-    /// A number that may be there; none if it is not one.
+    /// An optional number; `None` if it is not one.
     #[inline]
     fn number_after<const N: usize>(&mut self, key: &[u8; N]) -> Option<Option<u64>> {
         match self.eat(key) {
@@ -110,7 +110,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// What stands from here to a quote at `length`, and goes past that.
+    /// The bytes from here to a quote at `length`; moves past that.
     #[inline]
     fn take(&mut self, length: usize) -> Option<&'b str> {
         let from = self.text.len() - self.rest.len();
@@ -118,7 +118,7 @@ impl<'b> Cursor<'b> {
         self.text.get(from..from + length)
     }
 
-    /// A text, from after its opening quote to after its closing one: what it says if that is wanted, else
+    /// A text, from after its opening quote to after its closing one: the text itself if it is wanted, and otherwise
     /// some text of that length.
     #[inline]
     fn text(&mut self, wanted: bool, into: &'b mut String) -> Option<&'b str> {
@@ -179,7 +179,7 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// What happened, from after the quote that opens its name.
+    /// The kind of the event, from after the quote that opens its name.
     #[inline]
     fn kind(
         &mut self,

@@ -10,18 +10,17 @@ use super::Mark;
 use crate::Part;
 use crate::limits::MAX_TRACE_HEADER_BYTES;
 
-/// How a header begins as it is written, after the line before it. Within a text, neither line feeds nor
-/// quotes stand as such.
+/// The written beginning of a header, after the line before it. Texts contain neither line feeds nor quotes without
+/// an escape.
 const BEGINNING: &[u8] = b"\n{\"endstop_trace\":";
 
 /// How much is read at once: it fits the cache.
 const CHUNK_BYTES: u64 = 128 << 10;
 
-/// Pieces of at least `about` bytes, but for the last; none where there is only one, or where the part
-/// cannot be read in any order. At most the whole part is looked through, and what lies within `about` bytes
-/// of the last header is not.
+/// Pieces of at least `about` bytes, except for the last. Empty if there is only one, or if the part cannot be read in
+/// any order. At most the whole part is searched, without the bytes up to `about` after the last header.
 pub(crate) fn of(part: &Part, about: u64) -> Vec<Part> {
-    // Whoever reads the part as a whole is told why it cannot be read.
+    // Reading the part as a whole reports why it cannot be read.
     let starts = starts(part, about).unwrap_or_default();
     if starts.len() < 2 {
         return Vec::new();
@@ -51,7 +50,7 @@ fn starts(part: &Part, about: u64) -> io::Result<Vec<u64>> {
 struct Search<R> {
     reader: R,
     finder: Finder<'static>,
-    /// What was read and is not yet done with.
+    /// The unprocessed bytes.
     buffer: Vec<u8>,
 }
 
@@ -88,7 +87,7 @@ impl<R: Read + Seek> Search<R> {
         Ok(None)
     }
 
-    /// The length of the line that begins there; none where it is too long or not ended.
+    /// The length of the line that begins there; `None` if it is too long or not ended.
     fn line_at(&mut self, start: usize) -> io::Result<Option<usize>> {
         loop {
             let begun = rest(&self.buffer, start);

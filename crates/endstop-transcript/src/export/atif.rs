@@ -48,7 +48,7 @@ struct Open {
     refused: Vec<String>,
     /// Places of calls, in the order of their results.
     answered: Vec<usize>,
-    /// Sub-agents, and the call that they were begun in.
+    /// Sub-agents, and the call that started them.
     children: Vec<(Option<usize>, String)>,
 }
 
@@ -84,7 +84,7 @@ impl Builder {
         let wall = event.wall.0;
         match (&event.kind, event.source) {
             (EventKind::RunBegin { .. } | EventKind::RunEnd { .. } | EventKind::Tick, _) => {}
-            // As of `next_cost`: nothing came of it that is not told elsewhere.
+            // As of `next_cost`: other events have its effects.
             (EventKind::Reserve { .. } | EventKind::ToolReserve { .. }, _) => {}
             (EventKind::ChildBegin { depth }, _) => self.child(*depth, wall),
             (EventKind::ChildEnd, _) => {

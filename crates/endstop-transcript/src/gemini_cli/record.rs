@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::text::{Text, present};
 
-/// How texts begin that are no turn of the user: commands to the tool itself, and its own notes.
+/// The beginnings of texts that are not turns of the user: commands to the tool itself, and its own notes.
 const NO_TURNS: [&str; 5] = ["/", "?", "<session_context>", "<hook_context>", "<state_snapshot>"];
 
 /// The key of a part that is the result of a tool.
@@ -58,7 +58,7 @@ pub(super) fn is_turn(content: Option<&RawValue>) -> bool {
         && !NO_TURNS.iter().any(|start| words.starts_with(start))
 }
 
-/// The words of a content: a text, a part, or a list of both; thoughts are no words.
+/// The text of a content: a string, a part, or a list of both; thoughts do not count.
 pub(super) fn words(content: Option<&RawValue>) -> String {
     let value = content.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
     match value {
@@ -77,7 +77,7 @@ fn text_of(part: &Value) -> Option<&str> {
     }
 }
 
-/// What a tool answered, without the ids around it, so that equal results compare equal.
+/// The result of a tool, without the ids around it, so that equal results compare equal.
 pub(super) fn result_of(result: Option<&RawValue>) -> String {
     let Some(raw) = present(result) else { return String::new() };
     let Ok(value) = serde_json::from_str::<Value>(raw) else { return raw.to_owned() };

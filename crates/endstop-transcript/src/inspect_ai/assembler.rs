@@ -23,7 +23,7 @@ const SCORERS: [&str; 2] = ["scorer", "scorers"];
 /// The kinds of spans in which a tool works; a model call in there is a sub-agent's.
 const TOOLS: [&str; 2] = ["tool", "handoff"];
 
-/// What a tool call that was not approved failed with: it was not made.
+/// The error of a tool call that was not approved: it was not made.
 const NOT_APPROVED: &str = "approval";
 
 /// A sample while its run is gathered.
@@ -48,7 +48,7 @@ struct Failure<'a> {
     kind: Option<Text<'a>>,
 }
 
-/// What the events of a span belong to.
+/// The owner of the events of a span.
 #[derive(Clone, Debug, Default)]
 struct Span {
     is_scorer: bool,
@@ -186,7 +186,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         let replied = completed.or(time);
         let retries = present(event.retries).and_then(|text| text.parse::<usize>().ok());
         let failed = usize::from(present(event.error).is_some());
-        // Old versions wrote the event, and its one time, when the reply was there.
+        // Old versions wrote the event, and its one time, when the reply had arrived.
         let has_begun = completed.is_some() || is_pending;
         let failures = retries.unwrap_or(0).saturating_add(failed);
         self.open(tool, if has_begun { time } else { None }, replied, failures);
@@ -248,7 +248,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
     pub(super) fn messages(&mut self, messages: Vec<InspectMessage<'_>>) {
         for message in messages {
             match (message.role.as_deref(), message.source.as_deref()) {
-                // What the sample began with was not asked of the model.
+                // The first messages of a sample did not come from the model.
                 (Some("assistant"), Some("input")) => {}
                 (Some("assistant"), _) => {
                     self.close(None);
@@ -313,7 +313,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
     }
 }
 
-/// Ends the open step of an agent by what is known of its calls elsewhere.
+/// Ends the open step of an agent by the facts about its calls recorded elsewhere.
 fn end_step(agent: &mut AgentTimeline, results: &BTreeMap<String, ToolAnswer>) -> Result<(), Full> {
     let ended = agent.step().map_or(Ok(()), |step| step.end_calls(results));
     agent.close();

@@ -1,4 +1,4 @@
-//! What is read of a log: samples, their events, their messages.
+//! The parts of a log that are read: samples, their events, their messages.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(super) struct InspectEvent<'a> {
     pub(super) events: Option<&'a RawValue>,
 }
 
-/// What a model answered.
+/// The output of a model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct ModelOutput<'a> {

@@ -10,7 +10,7 @@ use crate::reading::Reading;
 use crate::step::{CostSource, Reply};
 use crate::time::Time;
 
-/// Services that offer a provider's models at prices of their own: `anthropic/bedrock/..`.
+/// Services that offer a provider's models at separate prices: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
 /// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
@@ -39,7 +39,7 @@ pub(super) fn fill(
     };
     let charge = reading.price(reply, &call, label);
     if reply.source == CostSource::Unknown && charge.problem.is_none() {
-        // What Inspect computed from prices that its user gave it.
+        // The cost that Inspect computed from its user's prices.
         let own = report.get("total_cost").and_then(|cost| billed_cost(&json!({ "cost": cost })));
         if let Some(cost) = own {
             (reply.cost, reply.source) = (Some(Cost::Known(cost)), CostSource::Computed);

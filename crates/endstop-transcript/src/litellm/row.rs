@@ -14,7 +14,7 @@ use crate::step::Reply;
 use crate::text::{Text, value_of};
 use crate::time::{Time, of_seconds, parse_utc};
 
-/// Words in the type of a call that answers with no words of a model.
+/// Words in the type of a call whose answer has no text of a model.
 const NO_STEPS: [&str; 14] = [
     "embedding",
     "image",
@@ -47,7 +47,7 @@ pub(super) struct SpendRow {
 #[derive(Debug)]
 pub(super) enum RowKind {
     Model(Box<LoggedCall>),
-    /// With its result, where it is logged.
+    /// With its result, if it is logged.
     Tool(RequestedCall, String),
     /// No step of an agent.
     Other {

@@ -78,7 +78,8 @@ struct Answer {
     created: Time,
     completed: Time,
     failed: bool,
-    /// The usage and the cost of the message as a whole, and why it ended: of its last call, if parts tell of calls.
+    /// The usage and the cost of the message as a whole, and why it ended: of its last call, if it has parts for
+    /// calls.
     usage: Option<Value>,
     finish: Option<String>,
     /// A call that no `step-finish` has ended.
@@ -165,7 +166,7 @@ impl<'s> Conversation<'s> {
         match part.kind.as_deref() {
             Some("step-start") => {
                 if answer.has_content {
-                    // Nothing told what the call before used: not the message either, which tells of its last call.
+                    // The usage of the previous call is not recorded: the message has only that of its last call.
                     self.answer(answer, None, None);
                 }
                 self.step(answer);
@@ -245,9 +246,9 @@ impl<'s> Conversation<'s> {
         self.check(added);
     }
 
-    /// Ends the open call, if nothing told that it ended.
+    /// Ends the open call, if no record of its end was found.
     fn settle(&mut self, answer: &mut Answer) {
-        // What the message used is what its last call used: told already, if parts told of calls.
+        // The usage of the message is that of its last call: counted already, if it has parts for calls.
         let usage = answer.usage.take_if(|_| !answer.was_answered);
         let finish = answer.finish.take_if(|_| !answer.was_answered);
         if answer.has_content || usage.is_some() {
@@ -284,7 +285,7 @@ impl<'s> Conversation<'s> {
         self.timeline.take().into_iter().for_each(|entry| run.own().push(entry));
     }
 
-    /// What a sub-agent did.
+    /// The acts of a sub-agent.
     pub(in super::super) fn into_timeline(mut self) -> AgentTimeline {
         self.finish();
         self.timeline.close();
@@ -303,8 +304,8 @@ fn of(time: Option<&Number>) -> Time {
     time.and_then(Number::as_u64)
 }
 
-/// Counts in the form of Anthropic's API, whose input excludes what was cached, as it does here, with the cost. `None`
-/// if nothing is told of a call, which zeros are, too.
+/// Counts in the form of Anthropic's API, whose input excludes cached tokens, as it does here, with the cost. `None`
+/// if nothing is recorded for a call, which includes zeros.
 fn usage_of(
     reading: Reading<'_>,
     tokens: Option<&RawValue>,

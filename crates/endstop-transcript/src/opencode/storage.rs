@@ -94,7 +94,7 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The database beside the storage has the session, too.
+/// The database next to the storage has the session, too.
 pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
     Some(storage_of(path)?.parent()?.join(DATABASE))
 }

@@ -10,7 +10,7 @@ use endstop_price::billed_cost;
 use crate::openai_chat::ChatToolCall;
 use crate::text::{Text, present, text_of, word};
 
-/// What an old action holds beside its arguments, and what a new one's arguments hold beside them.
+/// Keys of an old action that are not its arguments, and keys in a new one's arguments that are not.
 const NO_ARGUMENTS: [&str; 14] = [
     "action",
     "action_risk",
@@ -54,7 +54,7 @@ struct Metrics {
 }
 
 impl<'a> EvaluationLine<'a> {
-    /// The fields beside the events.
+    /// The fields next to the events.
     pub(super) const FIELDS: [&'static str; 5] =
         ["instance_id", "issue", "metrics", "test_result", "report"];
 
@@ -84,7 +84,7 @@ impl<'a> EvaluationLine<'a> {
         })
     }
 
-    /// What OpenHands computed for each call; empty where one of them tells nothing.
+    /// The costs that OpenHands computed for each call; empty if one of them is missing.
     pub(super) fn costs(&self) -> Vec<Money> {
         let metrics = self.metrics.and_then(|raw| serde_json::from_str::<Metrics>(raw.get()).ok());
         let costs = metrics.and_then(|metrics| metrics.costs).unwrap_or_default();
@@ -186,7 +186,7 @@ pub(super) fn words(raw: Option<&RawValue>) -> String {
     }
 }
 
-/// The arguments of an action, in one line: what it is to do, without what OpenHands notes about it.
+/// The arguments of an action, in one line: its task, without the notes of OpenHands about it.
 pub(super) fn arguments_of(raw: &RawValue) -> String {
     match serde_json::from_str::<serde_json::Map<String, Value>>(raw.get()) {
         Ok(mut arguments) => {
@@ -215,7 +215,7 @@ pub(super) fn asked_for(response: Option<&LlmResponse<'_>>, id: &str) -> Option<
     text_of(call.function.as_ref()?.arguments)
 }
 
-/// The words of the reply: those of the response, else the thought or the message.
+/// The text of the reply: that of the response, or the thought or the message.
 pub(super) fn said(event: &OpenHandsEvent<'_>, response: Option<&LlmResponse<'_>>) -> String {
     let choice = response.and_then(|response| response.choices.as_ref()?.first());
     if let Some(message) = choice.and_then(|choice| choice.message.as_ref()) {

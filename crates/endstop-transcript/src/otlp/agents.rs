@@ -1,4 +1,4 @@
-//! A trace as a run: its spans in the order of time, told to the agents they belong to.
+//! A trace as a run: its spans in the order of time, assigned to the agents they belong to.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ impl SpanTree {
         tree
     }
 
-    /// A model call right within another is the same: the one that tells its tokens counts.
+    /// A model call right within another is the same: the one with tokens counts.
     fn note_double(&mut self, spans: &[Span], line: &[usize]) {
         let Some((inner, above)) = line.split_first() else { return };
         let kinds = above.iter().filter_map(|place| Some((*place, &spans.get(*place)?.kind)));
@@ -88,7 +88,7 @@ impl SpanTree {
         self.depths.get(place).copied().unwrap_or(0)
     }
 
-    /// Whether a topmost agent failed; where there is none, a span without parent.
+    /// Whether a topmost agent failed; without one, a span without parent.
     fn has_failed(&self, spans: &[Span]) -> bool {
         let is_agent = |span: &Span| matches!(span.kind, SpanKind::Agent(_));
         let has_agents = spans.iter().any(is_agent);

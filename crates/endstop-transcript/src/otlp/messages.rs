@@ -6,7 +6,7 @@ use super::span::Attributes;
 use crate::limits::MAX_FLATTENED_MESSAGES;
 use crate::messages::{RecordedInput, RecordedOutput, asked_of, list_of, said_in, told_in};
 
-/// What the model answered.
+/// The output of the model.
 pub(super) fn output(attributes: &Attributes) -> RecordedOutput {
     let messages = messages_of(
         attributes,
@@ -25,7 +25,7 @@ pub(super) fn output(attributes: &Attributes) -> RecordedOutput {
     said
 }
 
-/// What the model was told.
+/// The input of the model.
 pub(super) fn input(attributes: &Attributes) -> RecordedInput {
     told_in(&messages_of(
         attributes,

@@ -42,12 +42,12 @@ pub(super) struct Span {
     pub(super) kind: SpanKind,
 }
 
-/// What a span is about.
+/// The subject of a span.
 #[derive(Debug)]
 pub(super) enum SpanKind {
     Model(Box<ModelSpan>),
     Tool(ToolSpan),
-    /// With the user turns that it was called with, where they are told.
+    /// With the user turns that it was called with, if they are recorded.
     Agent(usize),
     /// Only a link between its parent and its children.
     Other,
@@ -151,7 +151,7 @@ impl AnyValue {
 }
 
 impl Span {
-    /// Reads a span. `None` where it has no id, and so no place in a trace.
+    /// Reads a span. `None` if it has no id, and so no place in a trace.
     pub(super) fn read(raw: &RawValue) -> Result<Option<Self>, serde_json::Error> {
         let record: Record<'_> = serde_json::from_str(raw.get())?;
         if record.span_id.is_empty() {
@@ -227,7 +227,7 @@ fn older_kind(attributes: &Attributes) -> &'static str {
         Some(_) => return "other",
         None => {}
     }
-    // What wraps the calls of a whole loop tells their sums once more.
+    // A wrapper of the calls of a whole loop repeats their sums.
     match string(attributes, &["ai.operationId"]) {
         Some("ai.toolCall") => return "tool",
         Some(name) if name.ends_with(".doGenerate") || name.ends_with(".doStream") => {

@@ -1,5 +1,4 @@
-//! The `history` of a run: its model calls once more, as messages. What only they tell is the functions that
-//! were called.
+//! The `history` of a run: its model calls a second time, as messages. It adds the functions that were called.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +16,7 @@ use crate::warning::Warnings;
 /// The key of the list.
 pub(super) const HISTORY: &str = "history";
 
-/// How far ahead in the history a call is looked for. The two lists run side by side, but for what only one
+/// How far ahead the history is searched for a call. The two lists run in parallel, except for entries that only one
 /// of them has.
 const LOOK_AHEAD: usize = 64;
 
@@ -32,11 +31,11 @@ struct Message<'a> {
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
-/// What a message of the history is.
+/// The kind of a message of the history.
 pub(super) enum HistoryItem {
     /// A model call, still without its result.
     Turn(Turn),
-    /// What the environment said.
+    /// The output of the environment.
     Result(String),
 }
 
@@ -64,7 +63,7 @@ pub(super) fn item_of(item: &RawValue, reading: Reading<'_>) -> Option<HistoryIt
     }
 }
 
-/// The functions of the calls that are to come, in their order.
+/// The functions of the following calls, in their order.
 pub(super) struct Functions<'r> {
     lists: &'r Lists<'r>,
     ahead: VecDeque<Call>,
@@ -76,7 +75,7 @@ pub(super) struct Functions<'r> {
     warnings: Warnings,
 }
 
-/// A call of the history, of whose words it is enough to know them again.
+/// A call of the history, with enough of its text to recognize it.
 struct Call {
     mark: u64,
     function: Option<(String, String)>,
@@ -146,13 +145,13 @@ impl<'r> Functions<'r> {
         self.ahead.push_back(Call { mark, function: turn.function, bytes });
     }
 
-    /// What is wrong with the history, as far as it was read.
+    /// The problems in the part of the history that was read.
     pub(super) fn into_warnings(self) -> Warnings {
         self.warnings
     }
 }
 
-/// The words, or the action of a call without words, as a number.
+/// The text, or the action of a call that has none, as a number.
 fn mark_of(turn: &Turn) -> u64 {
     let mut hasher = DefaultHasher::new();
     match turn.words.is_empty() {

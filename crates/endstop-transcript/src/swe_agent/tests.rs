@@ -1,4 +1,4 @@
-//! What an entry is: a call, a reply without one, or the harness's own closing note.
+//! The kinds of an entry: a call, a reply without one, or the harness's own closing note.
 
 use super::*;
 use crate::Part;
@@ -49,7 +49,7 @@ fn the_closing_note_of_the_harness_is_no_reply_of_the_model() {
     assert!(closes("exit_cost", "Exit due to cost limit", ""));
     assert!(closes("", "Exit due to context window", "Exit due to context window"));
     assert!(closes("", "Exiting due to forfeit", "Exiting due to forfeit"));
-    // The model's last, unreadable reply is told beside the note.
+    // The model's last, unreadable reply is recorded with the note.
     assert!(!closes("exit_format", "Exit due to format error", "I am done."));
     assert!(!closes("ls", "Exit due to boredom", "Exit due to boredom\n```\nls\n```"));
     assert!(!closes("", "I think.", "I think."));

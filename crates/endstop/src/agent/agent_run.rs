@@ -33,7 +33,7 @@ use endstop_runtime::ledger::Amounts;
 use endstop_runtime::{RunHandle, Waited};
 pub(super) use start::{ChildArgs, Watch, child, root, root_at};
 
-/// Whether the run goes on.
+/// Whether the run continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     On,
@@ -67,15 +67,15 @@ pub(in crate::agent) struct AgentRun {
     was_over: bool,
     /// A user's message came to a run that had stopped: own steps begun by then.
     unanswered: Option<usize>,
-    /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
+    /// The number of own steps when the run last continued despite a stop, and how often in a row by then.
     continued: (usize, u32),
-    /// Nobody decides now on what holds the run up: what was asked.
+    /// The question of a pause that was left undecided.
     held_up: Option<Box<TripRecord>>,
     /// The limit that was approved last, and the spend at that time.
     last_limit: Option<(Amounts, Money)>,
 }
 
-/// What a hook is called about.
+/// The subject of a hook.
 #[derive(Clone, Copy, Default)]
 struct About<'a> {
     call: Option<&'a ToolCall>,
@@ -99,12 +99,12 @@ impl AgentRun {
         &self.node.run
     }
 
-    /// Where the run stands.
+    /// The current flow of the run.
     pub(super) fn flow(&self) -> Flow {
         flow_of(self.run().status())
     }
 
-    /// Begins the run, or goes on with a resumed one.
+    /// Begins the run, or continues a resumed one.
     pub(super) async fn begin(&mut self) -> Flow {
         let is_new = self.run().status() == Status::Pending;
         self.was_over = self.flow() == Flow::Stop;
@@ -122,7 +122,7 @@ impl AgentRun {
         self.approve_what_was_approved();
         self.tell_user_messages();
         if self.stored.is_some() {
-            // A crash in the first step finds what it has to go on with.
+            // A crash in the first step finds the state to continue with.
             self.save().await;
         }
         self.hooks(Trigger::BeforeExecution, About::default()).await;
@@ -130,7 +130,7 @@ impl AgentRun {
         self.checkpoint().await
     }
 
-    /// Tells the core of users' messages that it does not know yet.
+    /// Records users' messages that the core does not know yet.
     fn tell_user_messages(&mut self) {
         let told = self.state.execution.messages_told;
         for message in self.state.messages.iter().skip(told) {
@@ -141,10 +141,10 @@ impl AgentRun {
         self.state.execution.messages_told = self.state.messages.len();
     }
 
-    /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
-    /// depend on signals that stand already.
+    /// The moment at which everything outside is checked: kill switch, cancellation. The checks do not depend on
+    /// signals raised earlier.
     ///
-    /// It is not [`RunHandle::checkpoint`], because the sources are asked after the kill switch, whose signal comes
+    /// It is not [`RunHandle::checkpoint`], because the sources are checked after the kill switch, whose signal comes
     /// first, and because a loop that completed takes no late cancellation.
     async fn checkpoint(&mut self) -> Flow {
         self.run().look_at_kill_switch();
@@ -153,13 +153,13 @@ impl AgentRun {
         self.flow()
     }
 
-    /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
+    /// Whether a hook may request a continuation: not against a cancellation, a parent, or an empty budget.
     fn may_continue(&self) -> bool {
         !self.run().token().is_cancelled() && !self.run().is_out_of_budget()
     }
 
-    /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run that
-    /// is aborted or out of time have some time left, those after everything all that they need.
+    /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run
+    /// that is aborted or out of time have a short time left. Hooks after the execution have as much as they need.
     async fn wait_for_hooks<F: Future + Unpin>(
         &self,
         hooks: &mut F,
@@ -174,7 +174,7 @@ impl AgentRun {
         self.run().wait_in_grace(hooks, trigger.map(|_| HOOK_GRACE)).await
     }
 
-    /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
+    /// Runs hooks and does what they request. Returns the requests other than signals.
     async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
         if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return HookRequests::default();
@@ -189,7 +189,7 @@ impl AgentRun {
             error: about.error,
             asked: HookRequests::default(),
         };
-        // Whoever began keeps its say when another agent continues, and has it first.
+        // The first agent keeps its say when another agent continues, and has it first.
         let first = Arc::clone(&self.first);
         let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
         let mut failures = Vec::new();
@@ -207,7 +207,7 @@ impl AgentRun {
         for signal in std::mem::take(&mut asked.signals) {
             self.run().record_plain(&EventKind::StopRaised { signal: &signal });
         }
-        // What is over has nothing to go on with.
+        // An ended run cannot continue.
         let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
         if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.run().record_plain(&EventKind::ContinuationRequested { by: &by });
@@ -290,8 +290,8 @@ impl AgentRun {
         self.flow()
     }
 
-    /// The core counts how often a rule is overridden. What hooks and parents raise again and again before a
-    /// step can begin has the same allowance.
+    /// The core counts how often a rule is overridden. Signals that hooks and parents raise again and again before a
+    /// step can begin have the same allowance.
     fn count_continuation(&mut self, reason: StopReason) {
         let steps = self.state.execution.steps.len();
         let (before, in_row) = self.continued;
@@ -325,7 +325,7 @@ impl AgentRun {
         self.save().await;
     }
 
-    /// Brings the state up to date with the core, but for the core itself.
+    /// Brings the state up to date with the core, except for the core itself.
     fn sync(&mut self) {
         let execution = &mut self.state.execution;
         self.node.run.look_at_all(|run, carried| execution.follow(run, carried));
@@ -350,7 +350,7 @@ impl AgentRun {
         self.state.execution.context = None;
     }
 
-    /// Warnings since the last call, as a note to the model, if it is to be told.
+    /// Warnings since the last call, as a note to the model, if the agent is configured for it.
     fn note_warnings(&mut self) {
         let notices = self.run().take_notices();
         if !self.agent.tells_model || notices.is_empty() {

@@ -31,7 +31,7 @@ use endstop_runtime::store::Store;
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";
 /// Tool calls of one reply that run at the same time, unless the builder says otherwise.
 pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
-/// How often the kill switch is looked at while a run waits, unless the builder says otherwise.
+/// How often the kill switch is checked while a run waits, unless the builder sets another interval.
 pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an agent cannot be built.
@@ -57,7 +57,7 @@ pub enum BuildError {
     )]
     Unbounded(String),
     /// An agent that may be handed to has a budget or accounts that the runs of this one do not draw on.
-    #[error("`{0}` can hand off to `{1}`, whose budget is none of its own: give both the same")]
+    #[error("`{0}` can hand off to `{1}`, whose budget it does not share: give both the same")]
     OtherBudget(String, String),
 }
 
@@ -147,7 +147,7 @@ impl AgentBuilder {
         }
     }
 
-    /// What answers.
+    /// The model.
     pub fn model(mut self, model: impl Model + 'static) -> Self {
         self.model = Some(Arc::new(model));
         self
@@ -159,7 +159,7 @@ impl AgentBuilder {
         self
     }
 
-    /// What is asked instead after a retry rule has dropped a reply.
+    /// The model that is called after a retry rule has dropped a reply.
     pub fn retry_model(mut self, model: Arc<dyn Model>) -> Self {
         self.retry_model = Some(model);
         self
@@ -198,7 +198,7 @@ impl AgentBuilder {
         self.hook_named(trigger, priority, trigger.name(), Arc::new(FunctionHook(hook)))
     }
 
-    /// A hook with a name of its own, which may wait.
+    /// A hook with a name, which may wait.
     pub fn hook_named(
         mut self,
         trigger: Trigger,
@@ -240,7 +240,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Asked at every checkpoint whether the run is to end.
+    /// A source that is checked at every checkpoint and may end the run.
     pub fn cancellation(mut self, source: impl CancellationSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
         self
@@ -258,15 +258,14 @@ impl AgentBuilder {
         self
     }
 
-    /// How often the kill switch is looked at while a run waits.
+    /// How often the kill switch is checked while a run waits.
     pub const fn kill_interval(mut self, every: Duration) -> Self {
         self.kill_interval = every;
         self
     }
 
-    /// A budget that the agent's runs share with whoever else holds it. Its limits come on top of the
-    /// policy's. It counts what is spent while it is shared: a run that goes on brings what it spent before
-    /// into its own limits only.
+    /// A budget that the agent's runs share with every other holder of it. Its limits apply in addition to the
+    /// policy's. It counts spend while it is shared: a resumed run brings its earlier spend into its own limits only.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
@@ -309,7 +308,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Decides on runs that a pause rule holds up.
+    /// Decides on runs that a pause rule pauses.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
@@ -327,7 +326,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Tells the model of warnings, with what is left.
+    /// Reports warnings to the model, with the remaining amounts.
     pub const fn tell_model_of_warnings(mut self) -> Self {
         self.tells_model = true;
         self
@@ -419,10 +418,10 @@ fn pricing_of(model: &dyn Model, table: &'static PriceTable) -> Pricing {
     Pricing::new(model.provider(), model.name(), table)
 }
 
-/// A bound of the tokens of instructions and tools, which go with every request. Providers add instructions of their own
+/// A bound of the tokens of instructions and tools, which go with every request. Providers add their own instructions
 /// for tools.
 fn fixed_tokens(provider: &str, instructions: &str, tools: &ToolSet) -> u64 {
-    /// What a tool weighs beside its text.
+    /// The weight of a tool without its text.
     const PER_TOOL: usize = 64;
     let of_tools = tools.specs().iter().map(|spec| {
         spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + PER_TOOL

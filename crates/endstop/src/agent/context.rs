@@ -5,8 +5,8 @@ use endstop_runtime::{CountedInput, InputBound};
 
 use crate::message::Message;
 
-/// How large the input can be: what is known of the conversation up to a reply, and a bound of the rest.
-/// Every message is looked at once.
+/// How large the input can be: the known size of the conversation up to a reply, and a bound of the rest. Every
+/// message is read once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::agent) struct ContextBound {
     /// Of instructions and tools.
@@ -66,8 +66,8 @@ impl ContextBound {
         self
     }
 
-    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
-    /// what a saved state keeps of it.
+    /// Records the provider's size of the conversation before its reply; the reply is the last message. Returns the
+    /// part that a saved state keeps.
     pub(in crate::agent) fn learn(
         &mut self,
         messages: &[Message],

@@ -1,5 +1,5 @@
-//! Hooks: code of the user that runs at ten moments of a run, and may stop it, let it go on, block a tool
-//! call, add to the conversation, or change what the model is sent.
+//! Hooks: code of the user that runs at ten moments of a run, and may stop it, let it continue, block a tool call,
+//! add to the conversation, or change the request to the model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum Trigger {
     BeforeStep,
     /// Before each request to the model. The messages to send may be changed.
     BeforeModelRequest,
-    /// After the model's reply was taken in.
+    /// After the model's reply was recorded.
     AfterModelResponse,
     /// Before a tool call begins. The call may be blocked.
     BeforeToolUse,
@@ -73,7 +73,7 @@ impl Trigger {
     }
 }
 
-/// What a hook sees and may ask for.
+/// The context of a hook, and its requests.
 ///
 /// ```
 /// use endstop::agent::{AgentLoop, HookContext, Trigger};
@@ -107,14 +107,14 @@ pub struct HookContext<'a> {
     pub continuation: &'a ExecutionContinuation,
     /// The call, for the tool triggers.
     pub call: Option<&'a ToolCall>,
-    /// What became of the call, and the answer that the model will read: after a tool call.
+    /// The outcome of the call, and the answer that the model will read: after a tool call.
     pub answer: Option<(ToolOutcome, &'a str)>,
-    /// What failed, on error.
+    /// The failure, on error.
     pub error: Option<&'a str>,
     pub(super) asked: HookRequests,
 }
 
-/// What hooks ask for.
+/// The requests of hooks.
 #[derive(Debug, Default)]
 pub(super) struct HookRequests {
     pub(super) signals: Vec<StopSignal>,
@@ -132,8 +132,8 @@ impl HookContext<'_> {
         self.asked.signals.push(signal);
     }
 
-    /// Asks to go on in spite of the signals that stand; `by` is kept in the override history. Hard rules,
-    /// cancellation, the kill switch, errors and limits of a parent stay.
+    /// Asks to continue despite the current signals; `by` is kept in the override history. Hard rules, cancellation,
+    /// the kill switch, errors and limits of a parent stay.
     pub fn request_continuation(&mut self, by: impl Into<String>) {
         self.asked.continue_by = Some(by.into());
     }
@@ -177,7 +177,7 @@ impl HookContext<'_> {
     }
 }
 
-/// What a hook returns: `?` takes every error, and an [`AgentStop`] raises its signal.
+/// The return type of a hook: `?` takes every error, and an [`AgentStop`] raises its signal.
 pub type HookResult = Result<(), ToolError>;
 
 /// A hook.
@@ -222,8 +222,8 @@ pub trait Hook: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// What cuts the run (kill switch, cancellation, a limit in time) drops a future that still waits. Hooks
-    /// that begin after that have ten seconds together; those after the execution are left to end.
+    /// An abort of the run (kill switch, cancellation, a time limit) drops a future that still waits. Hooks that
+    /// begin after that have ten seconds together; hooks after the execution may finish.
     fn call<'a>(&'a self, context: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult>;
 }
 
@@ -277,8 +277,8 @@ impl Hooks {
         self.0.iter().any(|entry| entry.trigger == trigger)
     }
 
-    /// Runs the hooks of the context's trigger. Every one runs, whatever the others did, but for a call
-    /// that is blocked: then no further one is asked. Gives what failed, by hook.
+    /// Runs the hooks of the context's trigger. Every one runs, whatever the others did, with one exception: once a
+    /// call is blocked, no further hook runs. Returns the failures, by hook.
     pub(super) async fn run(&self, context: &mut HookContext<'_>) -> Vec<(String, String)> {
         let trigger = context.trigger;
         let mut failures = Vec::new();
@@ -311,7 +311,7 @@ fn of(stop: AgentStop, entry: &Entry) -> StopSignal {
     stop.into_signal(&entry.name)
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

@@ -11,8 +11,8 @@ use endstop_runtime::Carried;
 use endstop_runtime::store::{RunId, RunLock, stored_lines};
 use endstop_runtime::trace::{Replay, trace_line};
 
-/// Reads a run back, under its lock. What a dead process had begun is brought to an end: a request that was
-/// sent and not settled is charged its worst case, a tool call counts as failed, the step is closed.
+/// Reads a run back, under its lock. Work that a dead process had started is ended: a request that was sent and not
+/// settled is charged its worst case, a tool call counts as failed, the step is closed.
 pub(super) async fn load(
     agent: &AgentLoop,
     id: &RunId,
@@ -20,7 +20,7 @@ pub(super) async fn load(
     let Some(store) = &agent.0.store else {
         return Err(ExecuteError::NoStore(agent.name().to_owned()));
     };
-    // Whoever drives the run is not dead.
+    // The process that drives the run is not dead.
     let lock = store.lock(id).await?;
     let Some(stored) = store.load(id).await? else {
         return Err(ExecuteError::NoRun(id.clone()));
@@ -72,8 +72,8 @@ pub(super) async fn load(
     Ok((state, lock))
 }
 
-/// Answers what a step that a pause had interrupted left open: it went on in the dead process, and what
-/// became of its calls is not known.
+/// Answers the tool calls of a step that was open when a pause interrupted it: it continued in the dead process, and
+/// the outcome of its calls is unknown.
 fn answer_open_calls(state: &mut AgentState) {
     for call in state.unanswered() {
         let (outcome, place) = (ToolOutcome::Aborted, state.place_of_answer());

@@ -19,8 +19,8 @@ use crate::model::ModelError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a
-    /// retry rule drops is no failure.
+    /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a retry
+    /// rule drops does not count as failed.
     pub max_attempts: u32,
     /// The wait before the second request; doubled for each further one.
     pub first_wait: Duration,
@@ -49,7 +49,7 @@ impl RetryPolicy {
         Self { max_attempts: 1, ..Self::default() }
     }
 
-    /// How long to wait before the next request; none if there is to be none.
+    /// How long to wait before the next request; `None` for no further request.
     pub(super) fn wait(&self, failed: u32, error: &ModelError) -> Option<Duration> {
         if failed >= self.max_attempts || !error.kind.is_retryable() {
             return None;
@@ -65,8 +65,8 @@ impl RetryPolicy {
     }
 }
 
-/// Keeps requests from a model that fails: after so many failures in a row none is sent for a while, then
-/// one at a time until one succeeds. Shared by clones.
+/// Keeps requests from a model that fails: after a number of failures in a row none is sent for a while, then one at
+/// a time until one succeeds. Shared by clones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -127,7 +127,7 @@ impl Drop for Trial {
     }
 }
 
-/// What a breaker says of a request.
+/// The decision of a breaker about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerDecision {
     /// Send it.
@@ -188,7 +188,7 @@ impl CircuitBreaker {
         self.fails_fast && self.is_open()
     }
 
-    /// Tells what became of a request that was sent.
+    /// Records whether a request that was sent succeeded.
     pub fn record(&self, succeeded: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if succeeded {
@@ -199,7 +199,7 @@ impl CircuitBreaker {
         state.failures = state.failures.saturating_add(1);
         if state.failures >= self.failures_to_open {
             let now = Instant::now();
-            // Beyond what the clock can tell is for ever.
+            // A time beyond the clock's range is forever.
             state.open_until = now.checked_add(self.stays_open).or(now.checked_add(FOR_EVER));
         }
     }

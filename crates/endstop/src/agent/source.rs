@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use super::state::AgentState;
 use endstop_runtime::cancel::InMemoryCancellationSource;
 
-/// Asked at every checkpoint whether the run is to end.
+/// A source that is checked at every checkpoint and may end the run.
 ///
 /// ```
 /// use endstop::agent::{AgentLoop, AgentState, CancellationSource};
@@ -40,9 +40,9 @@ use endstop_runtime::cancel::InMemoryCancellationSource;
 /// # }
 /// ```
 pub trait CancellationSource: Send + Sync {
-    /// The signals to stop by, the earliest first; none to go on. The first decides, later ones are recorded, and equal
-    /// ones count once, so a source may give them at each checkpoint. Cooperative: what is in flight finishes. The state
-    /// is that of the run whose checkpoint it is: the agent's own, or one below it.
+    /// The signals to stop by, the earliest first; none to continue. The first decides, later ones are recorded, and
+    /// equal ones count once, so a source may return them at each checkpoint. Cooperative: work in flight finishes.
+    /// The state is that of the run at the checkpoint: the agent's own, or that of a sub-agent.
     ///
     /// # Cancel safety
     ///

@@ -23,7 +23,7 @@ pub const VERSION: u32 = 1;
 /// Characters of a user's message that become the label: a line of a list.
 const LABEL_CHARS: usize = 80;
 
-/// Everything that a run needs to go on in another process.
+/// Everything that a run needs to continue in another process.
 ///
 /// ```
 /// use endstop::agent::AgentState;
@@ -48,7 +48,7 @@ pub struct AgentState {
     /// The run whose conversation this one continues. They share no counters and no limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<RunId>,
-    /// What lists of runs show: the beginning of the first user's message, unless it is set.
+    /// The label in lists of runs: the beginning of the first user's message, unless it is set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The agent that continues; empty for the one that is asked to.
@@ -56,21 +56,21 @@ pub struct AgentState {
     pub agent: String,
     /// The conversation, oldest first. Every tool call of a closed step is answered.
     pub messages: Vec<Message>,
-    /// What the user's program keeps here; not looked at.
+    /// Data of the user's program, which Endstop does not read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Value>,
-    /// What the run has done.
+    /// The acts of the run so far.
     #[serde(default)]
     pub execution: ExecutionState,
 }
 
-/// What a run has done.
+/// The acts of a run.
 ///
 /// [`AgentState`] gives the usual readings of it, such as [`AgentState::status`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecutionState {
-    /// Where the run stands.
+    /// The status.
     pub status: Status,
     /// The run's own steps, oldest first, those that were cut short included.
     pub steps: Vec<Step>,
@@ -83,9 +83,9 @@ pub struct ExecutionState {
     /// Tokens settled by class, descendants included.
     #[serde(with = "usage")]
     pub usage: TokenUsage,
-    /// Money settled in pico-dollars, descendants included; none once a call without a price was made.
+    /// Money settled in pico-dollars, descendants included; `None` after a call without a price.
     pub cost_picos: Option<u64>,
-    /// Whether some usage was counted here because a provider told none.
+    /// Whether some usage was counted here because a provider reported none.
     pub is_estimate: bool,
     /// Calls whose cost is not exactly known, descendants' included.
     #[serde(default, skip_serializing_if = "is_certain")]
@@ -94,14 +94,14 @@ pub struct ExecutionState {
     pub step_count: u64,
     /// Milliseconds since the run began.
     pub at_ms: u64,
-    /// Events that the decision core has taken in: lines of the run's trace.
+    /// Events that the decision core has processed: lines of the run's trace.
     pub events: u64,
     /// How large a provider said that the conversation was: the messages, and their tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<(usize, u64)>,
     /// Messages whose users the decision core knows of.
     pub messages_told: usize,
-    /// Approvals that the run takes in when it goes on.
+    /// Approvals that the run applies when it resumes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<GivenApproval>,
     /// The run continues although a person had cancelled it ([`AgentState::reopened`]).
@@ -192,23 +192,23 @@ pub struct Step {
     /// Tokens of the step itself, failed attempts included.
     #[serde(with = "usage")]
     pub usage: TokenUsage,
-    /// Its cost in pico-dollars; none if a call had no price.
+    /// Its cost in pico-dollars; `None` if a call had no price.
     pub cost_picos: Option<u64>,
-    /// Whether its usage was counted here because the provider told none.
+    /// Whether its usage was counted here because the provider reported none.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_estimate: bool,
     /// The provider's finish reason, raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// The place of the reply in [`AgentState::messages`]; none if there was no reply.
+    /// The position of the reply in [`AgentState::messages`]; `None` if the step has no reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<usize>,
     /// Whether it was the last one that a finish rule leaves: tools off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_wrap_up: bool,
-    /// Whether the model ended by itself: it asked for no tools.
+    /// Whether the model ended naturally: it requested no tools.
     pub is_natural_end: bool,
-    /// Its tool calls, in the order in which they were asked for.
+    /// Its tool calls, in the order in which the model requested them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_executions: Vec<ToolExecution>,
     /// Errors of the model, of hooks and of the loop.
@@ -216,7 +216,7 @@ pub struct Step {
     pub errors: Vec<String>,
 }
 
-/// What became of one tool call.
+/// The outcome of one tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolExecution {
@@ -224,7 +224,7 @@ pub struct ToolExecution {
     pub id: String,
     /// The tool.
     pub tool: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ToolOutcome,
     /// How long it ran, in milliseconds.
     pub took_ms: u64,
@@ -238,8 +238,7 @@ pub struct ToolExecution {
 pub struct GivenApproval {
     /// The rule.
     pub rule: String,
-    /// The amount of `cost` in pico-dollars up to which it is approved; none: the rule no longer holds up
-    /// this run.
+    /// The amount of `cost` in pico-dollars up to which it is approved; `None`: the rule no longer pauses this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_picos: Option<u64>,
 }
@@ -282,7 +281,7 @@ impl AgentState {
         Self::of_run(RunId::new())
     }
 
-    /// As [`AgentState::new`], of a run with a name.
+    /// Like [`AgentState::new`], for a run with a name.
     #[must_use]
     pub fn of_run(id: RunId) -> Self {
         Self {
@@ -467,7 +466,7 @@ impl AgentState {
         }
     }
 
-    /// Where the run stands.
+    /// The status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.execution.status
@@ -491,7 +490,7 @@ impl AgentState {
         self.execution.usage
     }
 
-    /// Money settled, descendants included; none once a call without a price was made.
+    /// Money settled, descendants included; `None` after a call without a price.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.execution.cost_picos.map(Money::from_picos)
@@ -513,7 +512,7 @@ impl AgentState {
         self.final_response().is_some()
     }
 
-    /// The final response, else what the last step that said something said.
+    /// The final response, or the text of the last step that has one.
     #[must_use]
     pub fn current_response(&self) -> Option<&str> {
         self.final_response().or_else(|| {
@@ -529,7 +528,7 @@ impl AgentState {
         self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
     }
 
-    /// Why the run ended; `completed` if it ended by itself, none while it goes on.
+    /// Why the run ended; `completed` if it ended naturally, `None` while it runs.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
@@ -578,8 +577,8 @@ impl AgentState {
         }
     }
 
-    /// Where the next answer to the last reply goes: behind its other answers, before whatever a user said
-    /// meanwhile.
+    /// Where the next answer to the last reply goes: behind its other answers, and before any message that a user
+    /// sent in the meantime.
     pub(crate) fn place_of_answer(&self) -> usize {
         let reply = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }));
         let after = reply.map_or(self.messages.len(), |at| at.saturating_add(1));

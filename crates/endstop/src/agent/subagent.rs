@@ -29,7 +29,7 @@ struct SubAgent {
     spec: ToolSpec,
 }
 
-/// What the model gives.
+/// The arguments that the model passes.
 #[derive(Deserialize)]
 struct Task {
     task: String,
@@ -42,9 +42,9 @@ impl AgentLoop {
     /// watched by the same observers, and counts in the limits of every run above it. When it is stopped,
     /// the model of the parent reads why, with what there is of an answer.
     ///
-    /// The agent's own kill switch, token and sources end its runs here too. Its observers and its store are
-    /// not used: those of the root run are. A call to an agent with a budget or accounts that the calling run
-    /// does not draw on as well fails, for they could not bind it.
+    /// The agent's own kill switch, token and sources end its runs here too. Its observers and its store are not
+    /// used: the root run uses its own. A call to an agent with a budget or accounts that the calling run does not
+    /// draw on as well fails, because they could not bind it.
     #[must_use]
     pub fn as_tool(&self, description: impl Into<String>) -> Arc<dyn Tool> {
         let parameters = json!({
@@ -110,7 +110,7 @@ impl Tool for SubAgent {
     }
 }
 
-/// What the parent's model reads.
+/// The answer for the parent's model.
 fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
     match state.final_response() {
         Some(text) if state.status() == Status::Completed => text.to_owned(),

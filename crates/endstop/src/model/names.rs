@@ -1,5 +1,7 @@
 //! The providers that are known by name, and which model a name means.
 
+use endstop_runtime::ProviderApi;
+
 use crate::limits::MAX_PROVIDER_NAME_CHARS;
 
 /// A provider of models.
@@ -17,12 +19,12 @@ pub struct KnownProvider {
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// The environment variables that may hold its key, in this order; none where it needs no key.
+    /// The environment variables that may hold its key, in this order; empty if it needs no key.
     pub keys: &'static [&'static str],
     /// The environment variable that moves it elsewhere.
     pub base_url: Option<&'static str>,
-    /// Its own server, up to where the paths of its protocol begin.
-    pub server: &'static str,
+    /// The provider, as prices and [`ProviderApi`] name it.
+    pub provider: &'static str,
     /// What it is.
     pub about: &'static str,
 }
@@ -32,8 +34,8 @@ const OPENAI: KnownProvider = KnownProvider {
     aliases: &[],
     keys: &["OPENAI_API_KEY"],
     base_url: Some("OPENAI_BASE_URL"),
-    server: "https://api.openai.com/v1/",
-    about: "OpenAI: responses for the models that need them, else chat; with a base URL, chat",
+    provider: "openai",
+    about: "OpenAI: responses for the models that need them, and chat otherwise; with a base URL, chat",
 };
 
 /// A provider that speaks the chat protocol of OpenAI on its own server.
@@ -41,10 +43,9 @@ const fn chat(
     name: &'static str,
     aliases: &'static [&'static str],
     keys: &'static [&'static str],
-    server: &'static str,
 ) -> KnownProvider {
     let about = "chat completions as OpenAI's";
-    KnownProvider { name, aliases, keys, base_url: None, server, about }
+    KnownProvider { name, aliases, keys, base_url: None, provider: name, about }
 }
 
 /// The providers whose models can be asked, by name.
@@ -57,7 +58,7 @@ pub static PROVIDERS: &[KnownProvider] = &[
         aliases: &["claude"],
         keys: &["ANTHROPIC_API_KEY"],
         base_url: Some("ANTHROPIC_BASE_URL"),
-        server: "https://api.anthropic.com/v1/",
+        provider: "anthropic",
         about: "messages of Anthropic or alike",
     },
     KnownProvider {
@@ -65,7 +66,7 @@ pub static PROVIDERS: &[KnownProvider] = &[
         aliases: &["gemini"],
         keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         base_url: Some("GOOGLE_GEMINI_BASE_URL"),
-        server: "https://generativelanguage.googleapis.com/v1beta/",
+        provider: "google",
         about: "Gemini",
     },
     KnownProvider {
@@ -73,22 +74,29 @@ pub static PROVIDERS: &[KnownProvider] = &[
         aliases: &[],
         keys: &[],
         base_url: Some("OLLAMA_HOST"),
-        server: "http://localhost:11434/",
+        provider: "ollama",
         about: "a local Ollama, by its own protocol",
     },
-    chat(
-        "openrouter",
-        &[],
-        &["OPENROUTER_API_KEY", "OPEN_ROUTER_API_KEY"],
-        "https://openrouter.ai/api/v1/",
-    ),
-    chat("groq", &[], &["GROQ_API_KEY"], "https://api.groq.com/openai/v1/"),
-    chat("x-ai", &["xai", "grok"], &["XAI_API_KEY"], "https://api.x.ai/v1/"),
-    chat("deepseek", &[], &["DEEPSEEK_API_KEY"], "https://api.deepseek.com/v1/"),
-    chat("mistral", &[], &["MISTRAL_API_KEY"], "https://api.mistral.ai/v1/"),
-    chat("together", &[], &["TOGETHER_API_KEY"], "https://api.together.xyz/v1/"),
-    chat("moonshotai", &["moonshot"], &["MOONSHOT_API_KEY"], "https://api.moonshot.cn/v1/"),
+    chat("openrouter", &[], &["OPENROUTER_API_KEY", "OPEN_ROUTER_API_KEY"]),
+    chat("groq", &[], &["GROQ_API_KEY"]),
+    chat("x-ai", &["xai", "grok"], &["XAI_API_KEY"]),
+    chat("deepseek", &[], &["DEEPSEEK_API_KEY"]),
+    chat("mistral", &[], &["MISTRAL_API_KEY"]),
+    chat("together", &[], &["TOGETHER_API_KEY"]),
+    chat("moonshotai", &["moonshot"], &["MOONSHOT_API_KEY"]),
 ];
+
+impl KnownProvider {
+    /// Its own server, up to where the paths of its protocol begin.
+    #[must_use]
+    #[expect(clippy::unreachable, reason = "a test asks each row")]
+    pub fn server(&self) -> &'static str {
+        match ProviderApi::of(self.provider).and_then(|api| api.server) {
+            Some(server) => server,
+            None => unreachable!("the table has no server of `{}`", self.provider),
+        }
+    }
+}
 
 /// The provider of this name or alias, in any case.
 #[must_use]
@@ -122,7 +130,7 @@ pub(super) fn environment(name: &str) -> Option<String> {
 
 /// How many letters have to be changed, added or left out to make `to` of `from`.
 fn distance(from: &str, to: &str) -> usize {
-    // A name is an argument of a command: longer ones are no name of a provider.
+    // A name is an argument of a command: longer texts are not names of providers.
     let to: Vec<char> = to.chars().take(MAX_PROVIDER_NAME_CHARS).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (index, letter) in from.chars().take(MAX_PROVIDER_NAME_CHARS).enumerate() {

@@ -7,7 +7,7 @@ use super::open_error::OpenModelError;
 use super::timeouts::Timeouts;
 use super::{KnownProvider, Model, Reply, ScriptedModel, Secret, known_provider};
 
-/// What the name of a model does not say. The default takes key and base URL from the environment.
+/// Options that the name of a model does not contain. The default takes key and base URL from the environment.
 ///
 /// ```
 /// use endstop::model::{OpenOptions, open};
@@ -53,7 +53,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// What the model named `scripted` says to everything.
+/// The only response of the model named `scripted`.
 const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everything.";
 
 /// Opens a model by its name:

@@ -10,13 +10,13 @@ pub enum OpenModelError {
     /// Nothing names a model.
     #[error("`{name}` names no model; write `provider/model`, `scripted` or `replay:FILE`")]
     NoModel {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// The part before the slash is not known.
     #[error("unknown provider `{provider}`{hint}; known are {}", known())]
     UnknownProvider {
-        /// What was given.
+        /// The given provider.
         provider: String,
         /// `, did you mean ..?`, or empty.
         hint: String,
@@ -26,7 +26,7 @@ pub enum OpenModelError {
         "cannot ask `{name}`: built without the drivers of providers; build with `--features models`"
     )]
     WithoutDrivers {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// No key was given.
@@ -42,7 +42,7 @@ pub enum OpenModelError {
     BadUrl {
         /// The provider.
         provider: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The HTTP client cannot be set up.

@@ -1,9 +1,9 @@
 //! Models of providers, called over HTTP.
 //!
-//! The library `genai` makes the requests and reads the words and tool calls of the streams. Every frame of a stream is
-//! also read here (`facts`), for what `genai` drops or changes: usage as the provider wrote it, the model that answered,
-//! the finish reason, the cost, errors, and whether the response really came to its end. `endstop-llm` reads them, so a
-//! call counts in the loop as it does in the gateway.
+//! The library `genai` makes the requests and reads the text and tool calls of the streams. Every frame of a stream
+//! is also read here (`facts`), for everything that `genai` drops or changes: usage as the provider wrote it, the
+//! model that answered, the finish reason, the cost, errors, and whether the response was complete. `endstop-llm`
+//! reads them, so a call counts in the loop as it does in the gateway.
 //!
 //! # Why `genai` stays
 //!
@@ -12,8 +12,8 @@
 //! - **Writing requests.** `endstop-llm` only edits requests. `genai` writes conversations, tools, schemas and choices
 //!   for these APIs and for Ollama's own, and knows the differences of OpenRouter, Groq, xAI, DeepSeek, Mistral,
 //!   Together and Moonshot.
-//! - **What goes back.** Signed thinking, thought signatures and encrypted reasoning have to go back to the provider
-//!   that sent them. The gateway passes them on unread, so the readers of `endstop-llm` do not return them.
+//! - **Data that goes back.** Signed thinking, thought signatures and encrypted reasoning have to go back to the
+//!   provider that sent them. The gateway passes them on unread, so the readers of `endstop-llm` do not return them.
 //! - **An HTTP client for public hosts**, with proxies, TLS and compression. The gateway's connection code serves
 //!   transparent forwarding, and is not a library.
 //!
@@ -57,10 +57,10 @@ use super::{Model, ModelRequest, ModelStream, OpenModelError, ProviderApi, Secre
 ///   ones, notes in the middle of it, go as system messages to OpenAI itself, and in brackets as words of
 ///   the user elsewhere: other providers would move them to the beginning, and templates of open models
 ///   refuse them.
-/// - What a provider wants back (`opaque`) goes back to the same kind of provider only: signed and redacted
-///   thinking of Anthropic and details of OpenRouter unchanged; thought signatures of Gemini; of OpenAI's
-///   reasoning the encrypted content, without its id and summary, which `genai` does not send.
-/// - Arguments that are no JSON object go back as `{"arguments": ..}` where the protocol demands an object.
+/// - Opaque data (`opaque`) goes back to the same kind of provider only: signed and redacted thinking of Anthropic
+///   and details of OpenRouter unchanged; thought signatures of Gemini; of OpenAI's reasoning the encrypted content,
+///   without its id and summary, which `genai` does not send.
+/// - Arguments that are not a JSON object go back as `{"arguments": ..}` if the protocol demands an object.
 /// - A model name that ends in `-low`, `-high` and alike sets the effort of reasoning: so does `genai`.
 ///
 /// # What comes
@@ -68,10 +68,10 @@ use super::{Model, ModelRequest, ModelStream, OpenModelError, ProviderApi, Secre
 /// - Usage that the provider sends after the end of the answer (after `[DONE]`) is not seen: it is unknown.
 /// - The arguments of a tool call are the model's text, but of Gemini and Ollama, who send an object, its
 ///   JSON.
-/// - The connection is closed when the stream is dropped, at its end too: `genai` does not read on to the
-///   end of the HTTP body, so a connection is seldom used twice.
-/// - One frame of a stream has no bound of its own below that of the whole answer, since `genai` gathers it
-///   before anybody sees it; a timeout ends it.
+/// - The connection is closed when the stream is dropped, at its end too: `genai` does not read the HTTP body to its
+///   last byte, so a connection is seldom used twice.
+/// - One frame of a stream has no separate bound below that of the response, since `genai` gathers it before this
+///   code sees it; a timeout ends it.
 pub struct ProviderModel {
     name: String,
     provider: &'static str,
@@ -87,7 +87,7 @@ pub struct ProviderModel {
     max_output_tokens: Option<u64>,
 }
 
-/// What is said of a [`ProviderModel`].
+/// Settings of a [`ProviderModel`].
 ///
 /// See the example of [`ProviderModel`].
 pub struct ProviderModelBuilder {
@@ -177,18 +177,18 @@ impl ProviderModelBuilder {
         let is_own_server = base_url.is_none();
         let api = match &base_url {
             Some(url) => ProviderApi::at(host_of(url)),
-            None => ProviderApi::of(shown_name(known)),
+            None => ProviderApi::of(known.provider),
         };
         let endpoint = match base_url {
             Some(url) => Endpoint::from_owned(url),
-            None => Endpoint::from_static(known.server),
+            None => Endpoint::from_static(known.server()),
         };
         let model = ModelIden::new(kind, self.model.as_str());
         let client = Client::builder().build();
         let client = client.map_err(|error| OpenModelError::Client(error.to_string()))?;
         Ok(ProviderModel {
             name: self.model,
-            provider: shown_name(known),
+            provider: known.provider,
             kind,
             is_own_server,
             api,
@@ -224,7 +224,7 @@ impl ProviderModelBuilder {
         let url = match &self.base_url {
             Some(url) => url.clone(),
             None => match from_environment() {
-                // The variables leave out what the tools that made them customary add by themselves.
+                // The variables leave out the path that the tools that made them customary add.
                 Some(url) => match known.name {
                     "anthropic" => format!("{}/v1", url.trim_end_matches('/')),
                     "google" => format!("{}/v1beta", url.trim_end_matches('/')),
@@ -333,8 +333,8 @@ fn kind_of(known: &KnownProvider, model: &str, is_elsewhere: bool) -> AdapterKin
     }
 }
 
-/// The provider that a model's name tells, by a name in [`PROVIDERS`](super::PROVIDERS) or as `genai` calls
-/// one that is not there.
+/// The provider that a model's name implies, by a name in [`PROVIDERS`](super::PROVIDERS) or in the form of `genai`
+/// for one that is not listed.
 fn provider_of(kind: AdapterKind) -> &'static str {
     match kind {
         AdapterKind::OpenAI | AdapterKind::OpenAIResp => "openai",
@@ -344,9 +344,4 @@ fn provider_of(kind: AdapterKind) -> &'static str {
         AdapterKind::Moonshot => "moonshotai",
         other => other.as_lower_str(),
     }
-}
-
-/// As prices and spans name it.
-fn shown_name(known: &KnownProvider) -> &'static str {
-    if known.name.starts_with("openai") { "openai" } else { known.name }
 }

@@ -20,13 +20,13 @@ pub const UNRECORDED_TOOL: &str = "unrecorded";
 /// The arguments of a call whose arguments the transcript does not keep.
 const NO_ARGUMENTS: &str = "{}";
 
-/// Replies of one recorded run, given one after another whatever is asked. After the last, every call is an
-/// error that no attempt mends.
+/// Replies of one recorded run, played one after another for any request. After the last, every call is an error that
+/// no retry can resolve.
 ///
-/// - Any format of [`FORMATS`](endstop_transcript::FORMATS) is read. Only what the run itself was told counts:
-///   not the replies of its sub-agents, and not the requests that failed.
-/// - A reply has the words, the tokens, the finish reason and the model that the transcript has. It has a
-///   cost only where the provider billed every call of the run; else it is for the price table.
+/// - Any format of [`FORMATS`](endstop_transcript::FORMATS) is read. Only responses to the run itself count: not
+///   those to its sub-agents, and not the requests that failed.
+/// - A reply has the text, the tokens, the finish reason and the model that the transcript has. It has a cost only if
+///   the provider billed every call of the run; otherwise the price table applies.
 /// - Tool calls come in the order in which the run began them, with the ids `call_1` and so on. Where the
 ///   format keeps no arguments they are `{}`; of parallel calls of the same tool, the arguments may be
 ///   exchanged. A call that is counted but not described is one of the tool [`UNRECORDED_TOOL`], so that a
@@ -52,7 +52,7 @@ pub struct ReplayModel {
 /// Why a transcript cannot answer.
 #[derive(Debug, Error)]
 pub enum ReplayModelError {
-    /// It is not there, or no transcript.
+    /// It does not exist, or is not a transcript.
     #[error(transparent)]
     Transcript(#[from] DiscoverError),
     /// It has no run of this name.
@@ -60,7 +60,7 @@ pub enum ReplayModelError {
     NoSuchRun {
         /// The file.
         file: String,
-        /// The name that was asked for.
+        /// The requested name.
         run: String,
         /// The first runs that it has.
         known: String,
@@ -71,7 +71,7 @@ pub enum ReplayModelError {
         /// The file.
         file: String,
     },
-    /// The run is larger than [`MAX_REPLIES`] or what is kept of one in memory.
+    /// The run is larger than [`MAX_REPLIES`], or than the bytes of one that memory keeps.
     #[error("run `{run}` of `{file}` is too large to answer from")]
     TooLarge {
         /// The file.
@@ -93,11 +93,11 @@ impl ReplayModel {
         Self::from_transcripts(&name, &found.transcripts, run)
     }
 
-    /// As [`open`](Self::open), of a transcript that was already found.
+    /// Like [`open`](Self::open), for a transcript that was already found.
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] where it has no such run, or no reply.
+    /// [`ReplayModelError`] if it does not have such a run, or no reply.
     pub fn read(transcript: &Transcript, run: Option<&str>) -> Result<Self, ReplayModelError> {
         Self::from_transcripts(transcript.main.name(), std::slice::from_ref(transcript), run)
     }
@@ -145,19 +145,19 @@ impl ReplayModel {
         self.replies
     }
 
-    /// What could not be read of the transcript.
+    /// Problems in reading the transcript.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Calls that were begun.
+    /// Calls that were started.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.answers.calls()
     }
 
-    /// Begins at this reply, counted from 0: for a run that goes on in another process.
+    /// Begins at this reply, counted from 0: for a run that continues in another process.
     #[must_use]
     pub fn starting_at(mut self, reply: u64) -> Self {
         self.answers = self.answers.starting_at(reply);

@@ -11,9 +11,9 @@ use crate::message::ToolCall;
 /// One answer of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
 /// and how it ends.
 ///
-/// It plays its reasoning, then its text, then its tool calls, then its ending. Where nothing else is said
-/// it is whole, instant and complete, finishes with `stop` or `tool_calls`, and reports one token for every
-/// four bytes of the request and of itself.
+/// It plays its reasoning, then its text, then its tool calls, then its ending. By default it is undivided, instant
+/// and complete, finishes with `stop` or `tool_calls`, and reports one token for every four bytes of the request and
+/// of itself.
 ///
 /// ```
 /// use endstop::agent::AgentLoop;
@@ -214,8 +214,7 @@ impl Reply {
         self
     }
 
-    /// Cuts text and reasoning into pieces of at most so many bytes, never inside a character. 0 cuts
-    /// nothing.
+    /// Splits text and reasoning into pieces of at most `bytes` bytes, never inside a character. 0 splits nothing.
     #[must_use]
     pub const fn pieces_of(mut self, bytes: usize) -> Self {
         self.piece_bytes = bytes;
@@ -250,7 +249,7 @@ impl Reply {
         self
     }
 
-    /// What an ending says is nothing to a reply that has none.
+    /// The contents of an ending do not matter to a reply that has none.
     fn with_end(mut self, change: impl FnOnce(&mut ModelEnd)) -> Self {
         if let Ending::End(end) = &mut self.ending {
             change(end);

@@ -32,7 +32,7 @@ use crate::tool::ToolSpec;
 pub struct ScriptedModel {
     name: String,
     provider: String,
-    /// What has no more replies.
+    /// The source whose replies are used up.
     described: String,
     max_output_tokens: Option<u64>,
     script: Script,
@@ -122,8 +122,8 @@ impl ScriptedModel {
         }
     }
 
-    /// The answer to the next call. A call beyond the last reply is an error that no attempt mends. Does
-    /// nothing to a model made of a function.
+    /// The answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does nothing
+    /// to a model made of a function.
     #[must_use]
     pub fn reply(mut self, reply: Reply) -> Self {
         if let Script::List { replies, .. } = &mut self.script {
@@ -141,7 +141,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Begins at this reply, counted from 0: for a run that goes on in another process.
+    /// Begins at this reply, counted from 0: for a run that continues in another process.
     #[must_use]
     pub fn starting_at(mut self, reply: u64) -> Self {
         if let Script::List { first, .. } = &mut self.script {
@@ -157,7 +157,7 @@ impl ScriptedModel {
         self
     }
 
-    /// What the error after the last reply speaks of.
+    /// The subject of the error after the last reply.
     #[cfg(feature = "transcripts")]
     pub(super) fn described_as(mut self, described: String) -> Self {
         self.described = described;
@@ -178,7 +178,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Calls that were begun.
+    /// Calls that were started.
     pub fn calls(&self) -> u64 {
         self.counts.started.load(Ordering::SeqCst)
     }
@@ -208,7 +208,7 @@ impl ScriptedModel {
         self.counts.most_in_flight.load(Ordering::SeqCst)
     }
 
-    /// The remembered requests, oldest first. Empty unless [`remember`](Self::remember) was said.
+    /// The recorded requests, oldest first. Empty without [`remember`](Self::remember).
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.lock_requests().iter().cloned().collect()
     }

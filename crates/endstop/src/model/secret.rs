@@ -12,7 +12,7 @@ pub struct Secret(
     #[cfg_attr(not(feature = "models"), expect(dead_code, reason = "only drivers read it"))] String,
 );
 
-/// What stands in a text where a key was.
+/// The replacement for a key in a text.
 #[cfg(feature = "models")]
 const HIDDEN: &str = "[key]";
 

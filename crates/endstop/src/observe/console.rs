@@ -29,8 +29,8 @@ use endstop_runtime::store::RunId;
 use kind::{Kind, Line};
 use lines::Seen;
 
-/// Prints what runs do: one line an event, each in one write. What tools and models were given and said is
-/// cut, stands on one line, and holds nothing that a terminal obeys.
+/// Prints the acts of runs: one line per event, each in one write. The texts of tools and models are cut, printed on
+/// one line, and cleaned of everything that a terminal obeys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct ConsoleObserver {
     seen: Mutex<BTreeMap<RunId, Seen>>,
 }
 
-/// What is shown, and how.
+/// The parts that are shown, and how.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     use_colors: bool,
@@ -90,7 +90,7 @@ impl ConsoleObserver {
         Self::on(Arc::new(Screen::stderr()))
     }
 
-    /// Prints to anything that is written to, without colors unless they are asked for.
+    /// Prints to any writer, without colors by default.
     pub fn writer(out: impl Write + Send + 'static) -> Self {
         Self::on(Arc::new(Screen::writer(out)))
     }
@@ -120,8 +120,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// Whether lines begin with the time of the event: wall time, else the offset from the run's start. On
-    /// by default.
+    /// Whether lines begin with the time of the event: wall time, or the offset from the run's start. On by default.
     #[must_use]
     pub const fn show_timestamps(mut self, yes: bool) -> Self {
         self.options.show_timestamps = yes;
@@ -142,7 +141,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// Whether to print what was decided after each step, and where else it was not to go on, and why.
+    /// Whether to print the decision after each step and at every stop, and the reason.
     #[must_use]
     pub const fn show_continuation(mut self, yes: bool) -> Self {
         self.options.show_continuation = yes;

@@ -1,8 +1,8 @@
 //! Where a policy would have stopped a run that nothing stops.
 //!
-//! A [`DryRunObserver`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
-//! with the real policy, and remembers where that would have stopped. The dry run sees what was settled, not
-//! what is reserved: a driver that obeys the policy stops at the same event or earlier.
+//! A [`DryRunObserver`] watches a run that continues in any case, feeds every event of it to a second core with the
+//! real policy, and records where that core would have stopped. The dry run sees settled amounts, not reserved ones:
+//! a driver that obeys the policy stops at the same event or earlier.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,19 +95,20 @@ impl DryRunObserver {
         self.lock().first.clone()
     }
 
-    /// Pause rules that would have held the run up before that, by id; they were taken to be approved.
+    /// Pause rules that would have paused the run before that, by id; the dry run takes them as approved.
     #[must_use]
     pub fn paused_by(&self) -> Vec<String> {
         self.lock().unstopped.paused_by().to_vec()
     }
 
-    /// Looks at the core that the policy decides on, under the observer's lock. After the first stop it stands still.
+    /// Reads the core that the policy decides on, under the observer's lock. After the first stop it no longer
+    /// changes.
     pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
         look(self.lock().unstopped.run())
     }
 
-    /// When the policy could stop the run next by time alone, from the last event on; none once it has. Whoever
-    /// drives the run ticks it then: without an event no time passes here.
+    /// When the policy could stop the run next by time alone, from the last event on; `None` once it has. The driver
+    /// of the run ticks it then: without an event no time passes here.
     #[must_use]
     pub fn next_limit_in_time(&self) -> Option<Millis> {
         let state = self.lock();
@@ -118,7 +119,7 @@ impl DryRunObserver {
         trip.map(|trip| Millis(trip.distance))
     }
 
-    /// The trip record at the stop, else as the policy stands now.
+    /// The trip record at the stop, or under the current state of the policy.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         let state = self.lock();
@@ -135,7 +136,7 @@ impl DryRunObserver {
 
 impl State {
     fn take(&mut self, event: &Event<'_>) {
-        // Who ends the run from outside ends what is known of it; that is no stop of the policy.
+        // A caller that ends the run from outside ends the observation; that does not count as a stop of the policy.
         self.is_closed |= matches!(
             event.kind,
             EventKind::StopRaised { .. } | EventKind::Cancel { .. } | EventKind::Kill { .. }

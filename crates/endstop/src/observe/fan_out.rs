@@ -39,7 +39,7 @@ impl fmt::Debug for Observers {
 }
 
 impl Observers {
-    /// Nobody watches.
+    /// A fan-out without observers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -57,7 +57,7 @@ impl Observers {
         self.list.push(observer);
     }
 
-    /// Whether nobody watches.
+    /// Whether it has no observers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

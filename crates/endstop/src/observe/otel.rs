@@ -8,8 +8,8 @@
 //!       chat gpt-5.2
 //! ```
 //!
-//! Only the API is used: which SDK exports where is the user's to set up. What people, models and tools said
-//! is not exported unless that is asked for. Times are those of the events.
+//! Only the API is used: the user chooses the SDK and its exporters. The texts of people, models and tools are not
+//! exported by default. Times are those of the events.
 
 mod attributes;
 mod metrics;
@@ -35,7 +35,7 @@ use endstop_runtime::store::RunId;
 use metrics::{Metrics, Used};
 use spans::Live;
 
-/// Tells OpenTelemetry what runs do.
+/// Exports the acts of runs to OpenTelemetry.
 ///
 /// ```
 /// use endstop::agent::AgentLoop;
@@ -106,12 +106,12 @@ impl OtelObserver {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the span of a run below that of the tool call that began it, else below the current one.
+    /// Opens the span of a run within that of the tool call that began it, or within the current one.
     fn begin(&self, all: &mut BTreeMap<RunId, Live>, observation: &Observation<'_>) {
         let info = observation.info;
         let parent = info.parent.as_ref().and_then(|parent| all.get_mut(parent));
         let context = parent.map_or_else(Context::current, |parent| parent.parent_of(&info.agent));
-        // What a resumed run used before is counted already.
+        // The earlier usage of a resumed run is counted already.
         let since = if info.is_resumed { Used::before(observation) } else { Used::default() };
         if all.len() >= MAX_OBSERVED_RUNS {
             all.pop_first();
@@ -123,7 +123,7 @@ impl OtelObserver {
 
 impl Observer for OtelObserver {
     fn observe(&self, observation: &Observation<'_>) {
-        // A descendant's event is told as its own.
+        // A descendant's event is exported as its own.
         if observation.event.source == Source::Descendant
             || matches!(observation.event.kind, EventKind::Piece { .. } | EventKind::Tick)
         {

@@ -1,4 +1,4 @@
-//! Where lines for people go: whole lines, one write each, around a status line that may stand below them.
+//! The output for people: whole lines, one write each, around a status line below them.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Goes to the beginning of the line and clears it.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// A place for lines, shared by sinks that print to it. On a terminal it also shows one status line, which
-/// stays below what is printed.
+/// A place for lines, shared by sinks that print to it. On a terminal it also shows one status line, which stays
+/// below the printed lines.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,8 +79,8 @@ impl Screen {
         state.write(&text);
     }
 
-    /// Shows `status` in place of the status line before; does nothing where there is no terminal, or where
-    /// that is what stands there.
+    /// Shows `status` in place of the previous status line. Does nothing without a terminal, or if the text is the
+    /// same.
     pub fn status(&self, status: &str) {
         let mut state = self.lock();
         if !self.is_terminal || state.status == status {

@@ -1,12 +1,12 @@
-//! One line that is always there: how far the run is, and what it will stop at next.
+//! One permanent line: the progress of the run, and the limit that it will reach next.
 //!
 //! ```text
 //! step 7/25 · 41.2k tok · $0.32/$2.00 (16%) · 48s · next: max_steps at 28%
 //! ```
 //!
-//! Limits are asked of the core (`next_trip`), never read from the policy: whatever rule would trip first
-//! along steps, tokens, money or time is what is shown, if it compares that and an approval has not disarmed
-//! it. A limit of the run's own share stands beside that share: `step 58 (own 11/50)`.
+//! Limits come from the core (`next_trip`), never from the policy: the line shows the rule that would trip first
+//! along steps, tokens, money or time, if it compares that and an approval has not disarmed it. A limit of the own
+//! share follows that share: `step 58 (own 11/50)`.
 
 mod trips;
 
@@ -32,7 +32,7 @@ const REDRAW_MS: u64 = 100;
 /// Columns where nothing else is known.
 const WIDTH: usize = 80;
 
-/// What the status line tells.
+/// The contents of the status line.
 ///
 /// ```
 /// use endstop::observe::{StatusView, render};
@@ -43,13 +43,13 @@ const WIDTH: usize = 80;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusView {
-    /// Where the run stands, if it does not go on.
+    /// The status of the run, if it does not continue.
     pub standing: Option<Standing>,
     /// Steps begun, descendants included.
     pub steps: u64,
     /// How many there may be.
     pub steps_limit: Option<u64>,
-    /// The run's own, and how many of those there may be, where that is what is limited.
+    /// The run's own steps and their limit, if the limit applies to them.
     pub own_steps: Option<(u64, u64)>,
     /// Tokens settled.
     pub tokens: u64,
@@ -73,11 +73,11 @@ pub struct StatusView {
     pub quotas: Vec<(String, u64)>,
     /// Since the run began.
     pub elapsed: Duration,
-    /// What will trip next.
+    /// The limit that will trip next.
     pub next: Option<NextUp>,
 }
 
-/// Why a run does not go on.
+/// Why a run does not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It waits for an approval.
@@ -103,16 +103,16 @@ impl Standing {
     }
 }
 
-/// What will trip next.
+/// The limit that will trip next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextUp {
     /// The rule.
     pub rule: String,
-    /// How near it is.
+    /// The distance to it.
     pub nearness: Nearness,
 }
 
-/// How near a rule is.
+/// The distance to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
     /// So many percent of its limit are used, rounded down.
@@ -121,7 +121,7 @@ pub enum Nearness {
     After(Duration),
 }
 
-/// What trips next, and what the limits are: a rule that pauses a run is none of these.
+/// The limits, and the one that trips next: a rule that pauses a run is not included.
 #[derive(Clone, Debug, Default)]
 struct Near {
     trips: Trips,
@@ -202,7 +202,7 @@ fn next(trips: &Trips, used: [u64; 4]) -> Option<NextUp> {
     nearest.map(|(_, next)| next)
 }
 
-/// 100 where the limit is reached, also where it is 0.
+/// 100 if the limit is reached, even if it is 0.
 fn percent(used: u64, limit: u64) -> u64 {
     if used >= limit {
         return 100;
@@ -263,7 +263,7 @@ pub fn render(view: &StatusView, width: usize) -> String {
         });
     }
     let mut line = parts.join(" \u{b7} ");
-    // What comes next is worth more than what is held, which comes and goes with each call.
+    // The next limit is worth more than the holds, which change with each call.
     if let Some(at) = held_at.filter(|_| super::text::width(&line) > width) {
         parts.remove(at);
         line = parts.join(" \u{b7} ");
@@ -284,8 +284,8 @@ fn seconds(time: Duration) -> String {
     took(Duration::from_secs(time.as_secs()))
 }
 
-/// Keeps a status line of the root run below what is printed on a screen, and removes it at the end. Where
-/// the screen is no terminal it does nothing.
+/// Keeps a status line of the root run below the lines printed on a screen, and removes it at the end. Without a
+/// terminal it does nothing.
 ///
 /// See the example of [`Screen`].
 pub struct StatusLine {
@@ -341,7 +341,7 @@ impl Observer for StatusLine {
             return;
         }
         if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
-            // What has ended is near to nothing any more.
+            // An ended run has no next limit.
             let has_ended = run.stop_reason().is_some();
             let near = || Near::of(run, observation.budget, &drawn.near);
             drawn.near = if has_ended { Near::default() } else { near() };

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::clean;
 
-/// What stands where a text was cut.
+/// The mark at the end of a truncated text.
 const CUT: char = '\u{2026}';
 
 /// As [`clean`], cut to at most `columns`; no more of a long text is read than that takes.

@@ -1,7 +1,7 @@
-//! What a model reads where a call has no result of its own: one text for each outcome.
+//! The answers that a model reads for a call without a result: one text for each outcome.
 //!
-//! Each says what happened, why, and what the model can do. What a tool, a hook or a model wrote is cut,
-//! so that no answer fills the context.
+//! Each says what happened, why, and what the model can do. The texts of tools, hooks and models are cut, so that no
+//! answer fills the context.
 
 use std::fmt;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub fn panicked(tool: &str, why: &str) -> String {
 #[must_use]
 pub fn timed_out(tool: &str, after: Duration) -> String {
     format!(
-        "`{}` was stopped after {}, its time limit. What it did until then may be in effect.",
+        "`{}` was stopped after {}, its time limit. Its effects until then may remain.",
         name(tool),
         Seconds(after)
     )
@@ -78,7 +78,7 @@ pub fn invalid_arguments(tool: &str, problems: &str) -> String {
     )
 }
 
-/// A call of a tool that is not there; `nearest` is what it may have meant, `known` all there are.
+/// A call of an unknown tool; `nearest` lists the names it may have meant, `known` all of them.
 #[must_use]
 pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
     let text = format!("Not run: there is no tool `{}`.", name(tool));
@@ -107,7 +107,7 @@ pub fn not_executed(tool: &str, signal: &StopSignal) -> String {
 #[must_use]
 pub fn cut_off(tool: &str, signal: &StopSignal, after: Duration) -> String {
     format!(
-        "`{}` was cut off after {} because the run was stopped: {}. What it did until then may be in effect.",
+        "`{}` was cut off after {} because the run was stopped: {}. Its effects until then may remain.",
         name(tool),
         Seconds(after),
         told(signal)
@@ -144,19 +144,19 @@ pub struct StoppedAgent<'a> {
     pub agent: &'a str,
     /// Why.
     pub signal: &'a StopSignal,
-    /// The limit that stopped it, as written; empty where none did.
+    /// The limit that stopped it, as written; empty without one.
     pub limit: &'a str,
     /// Its steps.
     pub steps: u64,
     /// The tokens that it and its descendants used.
     pub tokens: u64,
-    /// What that cost; `None` where a call had no price.
+    /// The cost of that; `None` if a call had no price.
     pub cost: Option<Money>,
-    /// What it had answered by then.
+    /// Its answer by then.
     pub partial: &'a str,
 }
 
-/// What the model of the parent reads of a sub-agent that was stopped. Never empty.
+/// The answer for the parent's model about a sub-agent that was stopped. Never empty.
 #[must_use]
 pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
     let StoppedAgent { agent, signal, limit, steps, tokens, cost, partial } = stopped;

@@ -1,7 +1,7 @@
-//! The tools that the command `endstop agent` offers, each behind a switch of its own.
+//! The tools that the command `endstop agent` offers, each behind its own switch.
 //!
-//! Those for files are confined to one directory ([`Workspace`]). `bash` is not: it runs what it is told with
-//! the rights, the environment and the network of the program, and only begins in that directory.
+//! The file tools are confined to one directory ([`Workspace`]). `bash` is not: it runs any command with the rights,
+//! the environment and the network of the program, and only begins in that directory.
 
 use std::fmt;
 use std::path::Path;
@@ -135,7 +135,7 @@ impl FromStr for Builtin {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{}", self.text())]
 pub struct UnknownBuiltin {
-    /// What was given.
+    /// The given name.
     pub name: String,
 }
 
@@ -147,8 +147,8 @@ impl UnknownBuiltin {
             return format!("a tool's name is missing before or after a comma; {all}");
         }
         match nearest(&self.name, names).first() {
-            Some(near) => format!("`{}` is no tool; did you mean `{near}`? {all}", self.name),
-            None => format!("`{}` is no tool; {all}", self.name),
+            Some(near) => format!("unknown tool `{}`; did you mean `{near}`? {all}", self.name),
+            None => format!("unknown tool `{}`; {all}", self.name),
         }
     }
 }
@@ -159,7 +159,7 @@ pub fn tools(workspace: &Workspace, wanted: &[Builtin]) -> Vec<Arc<dyn Tool>> {
     wanted.iter().map(|tool| tool.make(workspace.clone())).collect()
 }
 
-/// Tells work on another thread that its future was dropped, or its run was cut.
+/// Signals to work on another thread that its future was dropped, or its run aborted.
 #[derive(Clone, Debug, Default)]
 struct Abandoned(Arc<AtomicBool>);
 
@@ -177,8 +177,8 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// Runs work that waits for a disk where it does not hold up others. When the future is dropped the work is
-/// told, and ends soon.
+/// Runs work that waits for a disk on a thread where it does not block others. When the future is dropped, the work
+/// is notified and ends soon.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Abandoned) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
@@ -190,7 +190,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn abandoned() -> ToolError {
-    ToolError::failed("nobody waits for the result any more")
+    ToolError::failed("the call was abandoned")
 }
 
 fn cannot(what: &str, path: &Path, workspace: &Workspace, error: &std::io::Error) -> ToolError {

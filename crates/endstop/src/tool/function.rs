@@ -22,10 +22,10 @@ type Function = Box<dyn Fn(&str, ToolContext) -> Answer + Send + Sync>;
 
 /// A tool made from an async function.
 ///
-/// The function takes its arguments, whose type derives the schema that the model is shown, and where the
-/// call runs. It returns whatever becomes a [`ToolOutput`]: text, a JSON value, `()`, a
-/// [`Handoff`](super::Handoff). Within it `?` takes every error: an
-/// [`AgentStop`](endstop_core::signal::AgentStop) stops the loop, any other is told to the model.
+/// The function takes its arguments, whose type derives the schema that the model is shown, and the context of the
+/// call. It returns any type that becomes a [`ToolOutput`]: text, a JSON value, `()`, a [`Handoff`](super::Handoff).
+/// Within it `?` takes every error: an [`AgentStop`](endstop_core::signal::AgentStop) stops the loop, and the model
+/// reads any other.
 ///
 /// ```
 /// use endstop::core::signal::{AgentStop, StopReason, StopSignal};
@@ -78,7 +78,7 @@ impl FunctionTool {
         Self::made(name.into(), description.into(), schema_of::<A>(), Box::new(run))
     }
 
-    /// A tool that takes nothing. What a model gives all the same is ignored.
+    /// A tool that takes no arguments. Any that a model passes are ignored.
     pub fn without_arguments<F, Fut, O>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -106,7 +106,7 @@ impl FunctionTool {
         self
     }
 
-    /// Declares the most that one call can cost, beside the tokens of the model ([`Tool::cost_at_most`]).
+    /// Declares the most that one call can cost, without the tokens of the model ([`Tool::cost_at_most`]).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -145,8 +145,8 @@ impl FunctionTool {
         self
     }
 
-    /// Says that dropping the future does not end what the function does. A call then runs to its end as a
-    /// task of its own, even when the run is cut, and is reported as still running.
+    /// Declares that dropping the future does not end the function's work. A call then runs to completion as a
+    /// separate task, even if the run is aborted, and is reported as still running.
     #[must_use]
     pub fn not_abortable(mut self) -> Self {
         self.can_abort = false;
@@ -209,7 +209,7 @@ fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, ToolError> {
         .map_err(|_| ToolError::Failed(format!("the arguments cannot be read: {error}")))
 }
 
-/// Writes numbers such as `3.0` as integers, where that changes nothing.
+/// Writes numbers such as `3.0` as integers, if that changes nothing.
 fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => {

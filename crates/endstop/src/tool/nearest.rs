@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::limits::{MAX_COMPARED_CHARS, MAX_NEAREST};
 
-/// The names of `known` that `found` may have meant, the nearest first: those that differ by a third of
-/// their letters at most, and those that have its words.
+/// The names of `known` that `found` may have meant, the nearest first: those that differ by a third of their letters
+/// at most, and those made of the same words.
 pub(crate) fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let found = folded(found);
     let mut near: Vec<(usize, &str)> = Vec::new();

@@ -20,11 +20,11 @@ mod problem;
 
 /// The schema of a tool's arguments, compiled once.
 ///
-/// It may use all of JSON Schema 2020-12 but `unevaluatedItems`, anchors (`$anchor`, `$dynamicRef`), a `$id`
-/// inside, and references that lead out of it: a schema with one of these is refused rather than checked
-/// in part. Of older drafts `definitions`, `dependencies`, `additionalItems` and `items` as an array are
-/// checked too. `format`, `contentEncoding`, `contentMediaType` and `nullable` are hints for the model and
-/// not checked, and as everywhere in JSON Schema a keyword that nobody knows means nothing.
+/// It may use all of JSON Schema 2020-12 but `unevaluatedItems`, anchors (`$anchor`, `$dynamicRef`), a `$id` inside,
+/// and references that lead out of it: a schema with one of these is refused rather than checked in part. Of older
+/// drafts `definitions`, `dependencies`, `additionalItems` and `items` as an array are checked too. `format`,
+/// `contentEncoding`, `contentMediaType` and `nullable` are hints for the model and not checked, and as everywhere in
+/// JSON Schema an unknown keyword means nothing.
 ///
 /// Patterns run in linear time, so those that need backtracking are refused. Nothing is ever read from the
 /// network or from files.
@@ -63,7 +63,7 @@ pub enum SchemaError {
         /// Its bytes.
         found: usize,
     },
-    /// Not a JSON Schema, or one that needs what is not offered.
+    /// Not a JSON Schema, or one with an unsupported feature.
     #[error("{0}")]
     Invalid(String),
 }
@@ -109,11 +109,11 @@ pub enum ArgumentsError {
 }
 
 impl ArgumentSchema {
-    /// Compiles a schema. Takes some 10 to 100 µs.
+    /// Compiles a schema. Takes about 10 to 100 µs.
     ///
     /// # Errors
     ///
-    /// What is wrong with the schema.
+    /// The error says which part of the schema is wrong.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SchemaError::NotAnObject);
@@ -175,7 +175,7 @@ fn parse(arguments: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// The most brackets open at once, outside strings. Of text that is no JSON some number.
+/// The deepest nesting of brackets, outside strings. For text that is not JSON, an arbitrary number.
 fn depth(text: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     let (mut in_string, mut is_escaped) = (false, false);

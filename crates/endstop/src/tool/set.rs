@@ -133,7 +133,7 @@ impl ToolSet {
         Ok(())
     }
 
-    /// What the model is told, in the order of the tools.
+    /// The descriptions that the model sees, in the order of the tools.
     #[must_use]
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs

@@ -636,7 +636,7 @@ async fn ctrl_c_is_graceful_at_first_and_cuts_at_the_second() {
     let pressed = [again.interrupt(), again.interrupt()];
     let expected = pressed.map(|stage| stage.cancellation().unwrap().0.message);
     assert_eq!(recorded(&state), expected);
-    assert_eq!(signal.message, "interrupted; once more to stop at once");
+    assert_eq!(signal.message, "interrupted; once more to stop immediately");
     assert!(state.explain().contains("user_requested"), "{}", state.explain());
     assert_eq!(state.current_response(), Some("one   two   three four  "));
 }

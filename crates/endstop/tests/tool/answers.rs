@@ -36,7 +36,7 @@ fn each_outcome_says_what_happened_and_why() {
         ),
         (
             answers::timed_out("read", Duration::from_millis(1500)),
-            "`read` was stopped after 1.5 s, its time limit. What it did until then may be in effect.",
+            "`read` was stopped after 1.5 s, its time limit. Its effects until then may remain.",
         ),
         (
             answers::invalid_arguments("read", "/path: missing, expected a string"),

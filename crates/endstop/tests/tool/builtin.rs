@@ -13,8 +13,8 @@ fn names_are_parsed_with_help() {
     assert_eq!(Builtin::parse(" ").unwrap(), []);
     let error = |text| Builtin::parse(text).unwrap_err().to_string();
     let all = "the tools are `read`, `list`, `search`, `write`, `bash`";
-    assert_eq!(error("weather,x"), format!("`weather` is no tool; {all}"));
-    assert_eq!(error("serch"), format!("`serch` is no tool; did you mean `search`? {all}"));
+    assert_eq!(error("weather,x"), format!("unknown tool `weather`; {all}"));
+    assert_eq!(error("serch"), format!("unknown tool `serch`; did you mean `search`? {all}"));
     assert_eq!(
         error("read,,list"),
         format!("a tool's name is missing before or after a comma; {all}")

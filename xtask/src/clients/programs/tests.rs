@@ -23,6 +23,11 @@ fn each_fault_of_a_program_is_told() {
     assert!(counts(Some(4), Some(1)).is_some() && counts(None, Some(1)).is_some());
     assert!(counts(Some(3), Some(2)).is_some());
     assert!(fault(&ProgramRun { code: Some(0), ..right() }, 1).is_some());
+    let connections = Connections { refused: 1, ..Connections::default() };
+    assert!(fault(&ProgramRun { connections, ..right() }, 1).is_some());
+    assert_eq!(fault(&ProgramRun { connections, calls_home: true, ..right() }, 1), None);
+    let connections = Connections { direct: 1, ..connections };
+    assert!(fault(&ProgramRun { connections, calls_home: true, ..right() }, 1).is_some());
     assert!(fault(&right(), 3).is_some());
     let silent = ProgramRun { says_why: false, ..right() };
     assert!(fault(&silent, 1).is_some());
@@ -33,7 +38,7 @@ fn each_fault_of_a_program_is_told() {
 fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
     let failed = ProgramRun { fault: Some("a | b".to_owned()), ..right() };
     let page = page(&[right(), failed]);
-    assert!(page.contains("| x |  |  |  | 3 | 1 | 124 | by itself, in 0 s |"), "{page}");
+    assert!(page.contains("| x |  |  |  |  | 3 | 1 | 0 | 124 | by itself, in 0 s |"), "{page}");
     assert!(page.contains("| 124 | a / b |"), "{page}");
     assert!(page.contains("| goose | - | not yet |"), "{page}");
 }
@@ -42,8 +47,7 @@ fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
 fn each_program_has_a_pinned_version() {
     let root = crate::root::root();
     for program in PROGRAMS {
-        let group = format!("program-{}", program.name);
-        let version = version(&root, &group, program.package).unwrap();
+        let version = version(&root, &program.packages(), program.package).unwrap();
         assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{version}");
     }
 }

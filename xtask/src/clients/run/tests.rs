@@ -23,6 +23,8 @@ fn each_fault_is_told() {
     assert!(counts(None, Some(1)).is_some());
     assert!(counts(Some(3), Some(2)).is_some());
     assert!(fault(&right(), 2).is_some());
+    let connections = Connections { refused: 1, ..Connections::default() };
+    assert!(faults(Ended { connections, ..right() }).is_some());
     assert!(faults(Ended { code: Some(0), ..right() }).is_some());
     assert!(faults(Ended { result: None, ..right() }).is_some());
     let raised = ClientResult { raised: Some("Error".to_owned()), ..right().result.unwrap() };
@@ -50,4 +52,16 @@ fn output_and_status_of_a_command_are_taken() {
     let (status, output, errors) = finished(&mut command).unwrap();
     assert_eq!(status.and_then(|status| status.code()), Some(3));
     assert_eq!((output.as_str(), errors.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn connections_to_all_hosts_are_counted() {
+    let file = std::env::temp_dir().join(format!("xtask-connections-{}.json", std::process::id()));
+    let guard =
+        "{\"guard\":{\"refused\":{\"a\":2,\"b\":1},\"direct\":{},\"intercepted\":{\"a\":4}}}";
+    fs::write(&file, guard).unwrap();
+    let expected = Connections { refused: 3, intercepted: 4, ..Connections::default() };
+    assert_eq!(Connections::read(&file), expected);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(Connections::read(&file), Connections::default());
 }

@@ -7,7 +7,7 @@ use endstop_llm::{
     HEADERS, IMAGE_TOKENS, ImageData, KNOWN_FIELDS, OUTPUT_KINDS, PRICE_FIELDS, RunCap,
     STORED_CONVERSATION, TOOL_KINDS, ToolPlace, ToolReads, UNKNOWN_FILE,
 };
-use endstop_runtime::PROVIDER_APIS;
+use endstop_runtime::ProviderApi;
 
 const HEAD: &str = "# How requests are metered
 
@@ -353,10 +353,11 @@ const fn cap_text(api: Api, reads: ToolReads, cap: RunCap) -> &'static str {
 
 fn errors(page: &mut String) {
     page.push_str(ERRORS);
-    for api in PROVIDER_APIS {
-        let host = match api.host {
-            "" => "the user's own machine, in the agent loop".to_owned(),
-            host => format!("`{host}`"),
+    for api in ProviderApi::all() {
+        let hosts: Vec<String> = api.domains.iter().map(|host| format!("`{host}`")).collect();
+        let host = match &*hosts {
+            [] => "the user's own machine, in the agent loop".to_owned(),
+            hosts => hosts.join(", "),
         };
         let free: Vec<String> = api.free.iter().map(u16::to_string).collect();
         let free = if free.is_empty() { "-".to_owned() } else { free.join(", ") };

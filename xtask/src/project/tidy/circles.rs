@@ -1,9 +1,8 @@
-//! Imports between the directories of a crate point one way.
+//! Imports inside a crate point one way.
 //!
-//! A directory is a module with parts: `foo.rs` and `foo/`. Modules beside each other, each with all that is
-//! in it, must not use each other in a circle, unless all of the circle are plain files of one directory. A
-//! module and its own parts may use each other. An item that a module only exports again counts as the
-//! module's that it comes from.
+//! Modules of one parent, each with all that is in it, must not use each other in a circle. A module and its own parts may
+//! use each other. An item that a module only exports again counts as the module's that it comes from. Pairs of plain files
+//! that are one thing in two files are rows of [`PAIRS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +11,88 @@ use syn::visit::{self, Visit};
 
 use super::Finding;
 use super::modules::{Module, is_test};
+
+/// Two files of one directory that use each other, by the path of the directory.
+struct Pair {
+    within: &'static str,
+    files: [&'static str; 2],
+    /// Why they are not one file, and neither needs the other less.
+    reason: &'static str,
+}
+
+/// The pairs of files that may use each other.
+const PAIRS: &[Pair] = &[
+    Pair {
+        within: "endstop::tool::schema",
+        files: ["forms", "problem"],
+        reason: "an alternative of a schema is checked by the whole schema, and its problem is one of the whole",
+    },
+    Pair {
+        within: "endstop-core::run",
+        files: ["judge", "state"],
+        reason: "a decision reads the state, and the state keeps the part of a decision that lasts",
+    },
+    Pair {
+        within: "endstop-core::run",
+        files: ["saved", "state"],
+        reason: "a saved state is the state, read under another policy",
+    },
+    Pair {
+        within: "endstop-core::meter",
+        files: ["frame", "ops"],
+        reason: "an operator over time reads the gauges that it is one of",
+    },
+    Pair {
+        within: "endstop-core::meter",
+        files: ["progress", "stale"],
+        reason: "both remember the results of the same calls",
+    },
+    Pair {
+        within: "endstop-llm::chat",
+        files: ["reply", "stream"],
+        reason: "a whole response is read as a stream of one event",
+    },
+    Pair {
+        within: "endstop-llm::gemini",
+        files: ["reply", "stream"],
+        reason: "a whole response is read as a stream of one event",
+    },
+    Pair {
+        within: "endstop-llm::messages",
+        files: ["reply", "stream"],
+        reason: "a whole response is read as a stream of one event",
+    },
+    Pair {
+        within: "endstop-replay",
+        files: ["report", "usage"],
+        reason: "a report has the usage of its runs, which is counted by run",
+    },
+    Pair {
+        within: "endstop-runtime::run",
+        files: ["chain", "node"],
+        reason: "a node locks the chain of its ancestors, which are nodes",
+    },
+    Pair {
+        within: "endstop-runtime::trace",
+        files: ["buffer", "recorder"],
+        reason: "a recorder writes into buffers, which write lines of the recorder",
+    },
+    Pair {
+        within: "endstop-sim",
+        files: ["call", "request"],
+        reason: "a call is parsed by its API, and the API is one of a call",
+    },
+    Pair {
+        within: "endstop-transcript",
+        files: ["step", "timeline"],
+        reason: "a step may begin a timeline, which consists of steps",
+    },
+    Pair {
+        within: "endstop-transcript::otlp",
+        files: ["messages", "span"],
+        reason: "a span has messages as attributes",
+    },
+];
 
 /// Modules of one parent, by name: which of them uses which, and where.
 type Uses<'m> = BTreeMap<String, BTreeMap<String, (&'m str, usize)>>;
@@ -22,12 +103,12 @@ pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
     for package in packages {
         let modules: Vec<&Module<'_>> =
             modules.iter().filter(|module| module.package == package).collect();
-        findings.extend(check_crate(package, &modules));
+        findings.extend(check_crate(package, &modules, PAIRS));
     }
     findings
 }
 
-fn check_crate(package: &str, modules: &[&Module<'_>]) -> Vec<Finding> {
+fn check_crate(package: &str, modules: &[&Module<'_>], pairs: &[Pair]) -> Vec<Finding> {
     let map = Map::of(modules);
     let mut levels: BTreeMap<Vec<String>, Uses<'_>> = BTreeMap::new();
     for module in modules {
@@ -47,14 +128,29 @@ fn check_crate(package: &str, modules: &[&Module<'_>]) -> Vec<Finding> {
         }
     }
     let mut findings = Vec::new();
-    for (parent, uses) in &levels {
-        let is_directory = |name: &String| {
-            let path = [parent.as_slice(), std::slice::from_ref(name)].concat();
-            map.modules.iter().any(|module| module.len() > path.len() && module.starts_with(&path))
-        };
-        for circle in circles(uses, is_directory) {
-            findings.extend(told(package, parent, &circle, uses));
+    let mut needed = BTreeSet::new();
+    for (parent, uses) in &mut levels {
+        let within = [&[package.to_owned()], parent.as_slice()].concat().join("::");
+        for (place, pair) in pairs.iter().enumerate().filter(|(_, pair)| pair.within == within) {
+            let [one, other] = pair.files;
+            let there = uses.get_mut(one).and_then(|targets| targets.remove(other));
+            let back = uses.get_mut(other).and_then(|targets| targets.remove(one));
+            if there.is_some() && back.is_some() {
+                needed.insert(place);
+            }
         }
+        for circle in circles(uses) {
+            findings.extend(told(&within, &circle, uses));
+        }
+    }
+    let is_of_crate = |pair: &Pair| pair.within.split("::").next() == Some(package);
+    for (place, pair) in pairs.iter().enumerate().filter(|(_, pair)| is_of_crate(pair)) {
+        let Some(first) = modules.first().filter(|_| !needed.contains(&place)) else { continue };
+        let Pair { within, files: [one, other], reason } = pair;
+        let text = format!(
+            "`{one}` and `{other}` of `{within}` use each other no longer ({reason}): remove the pair"
+        );
+        findings.push(Finding::new(first.file, 1, text));
     }
     findings
 }
@@ -64,7 +160,7 @@ fn common(a: &[String], b: &[String]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-fn told(package: &str, parent: &[String], circle: &[String], uses: &Uses<'_>) -> Option<Finding> {
+fn told(within: &str, circle: &[String], uses: &Uses<'_>) -> Option<Finding> {
     let first = circle.first()?;
     let nexts = circle.iter().skip(1).chain([first]);
     let mut place = None;
@@ -75,19 +171,16 @@ fn told(package: &str, parent: &[String], circle: &[String], uses: &Uses<'_>) ->
         text.push_str(&format!(" -> {to} ({file}:{line})"));
     }
     let (file, line) = place?;
-    let within = [&[package.to_owned()], parent].concat().join("::");
-    Some(Finding::new(file, line, format!("directories of `{within}` use each other: {text}")))
+    Some(Finding::new(file, line, format!("modules of `{within}` use each other: {text}")))
 }
 
-/// A circle, the shortest, for each use of or by a directory that lies on one. A use that is part of a circle
-/// found before has none of its own.
-fn circles(uses: &Uses<'_>, is_directory: impl Fn(&String) -> bool) -> Vec<Vec<String>> {
+/// A circle, the shortest, for each use that lies on one. A use that is part of a circle found before has no other.
+fn circles(uses: &Uses<'_>) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut covered: BTreeSet<(String, String)> = BTreeSet::new();
     for (from, targets) in uses {
         for to in targets.keys() {
-            let crosses = is_directory(from) || is_directory(to);
-            if !crosses || covered.contains(&(from.clone(), to.clone())) {
+            if covered.contains(&(from.clone(), to.clone())) {
                 continue;
             }
             let Some(circle) = shortest(uses, from, to) else { continue };

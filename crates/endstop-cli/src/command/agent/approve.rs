@@ -1,4 +1,4 @@
-//! Asking on the terminal whether a run that a pause rule holds up goes on.
+//! Asking on the terminal whether a run that a pause rule pauses should continue.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use futures_util::future::BoxFuture;
 
 use super::super::limits::{take_an_amount, usd};
 
-/// What may be answered.
-const QUESTION: &str = "Go on? [y] yes, [n] stop, [enter] decide later";
+/// The possible answers.
+const QUESTION: &str = "Continue? [y] yes, [n] stop, [enter] decide later";
 /// The same where every rule that asks compares money.
-const QUESTION_OF_MONEY: &str =
-    "Go on? [y] yes, [n] stop, an amount such as 5.00 to go on up to it, [enter] decide later";
+const QUESTION_OF_MONEY: &str = "Continue? [y] yes, [n] stop, an amount such as 5.00 to continue up to it, [enter] decide later";
 
 /// Asks on standard error, and reads standard input.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What is said when a run has ended or pauses: the answer, why, what it took, how it ends the process.
+//! The output when a run has ended or pauses: the answer, the reason, its usage, and the exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,12 +19,12 @@ use super::setup::{PRICE_HINT, Setup};
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, money, tokens};
 
-/// How the end is told.
+/// The form of the output.
 pub(super) struct How {
     pub(super) as_json: bool,
     /// The run is in a store.
     pub(super) is_kept: bool,
-    /// Messages that were there before: their answers have been told.
+    /// Messages of earlier parts: their answers have been printed.
     pub(super) before: usize,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn tell(
         output::note(&format!("\n{record}\n"));
     }
     if let Some(text) = trip::overshoot(overshoot) {
-        output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+        output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
     }
     for tool in &state.execution.still_running {
         output::warn(&format!("the tool `{tool}` could not be aborted and may still be running"));
@@ -71,7 +71,7 @@ pub(super) fn tell(
     if state.stop_reason() == Some(StopReason::CostLimitReached)
         && setup.stops_for_want_of_a_price()
     {
-        output::note(&format!("hint: {PRICE_HINT}, --unpriced ignore lets it go on"));
+        output::note(&format!("hint: {PRICE_HINT}, --unpriced ignore lets it continue"));
     }
     if meaning == ExitMeaning::AnswerIsNo {
         let why = state.execution.error.as_deref().map(str::to_owned);
@@ -83,7 +83,7 @@ pub(super) fn tell(
     Ok(ExitCode::from(meaning.code()))
 }
 
-/// The pause rules that hold the run up.
+/// The pause rules that pause the run.
 pub(super) fn held(state: &AgentState) -> Vec<&RuleRecord> {
     let record = state.execution.trip_record.as_deref();
     let record = record.filter(|_| state.status() == Status::Paused);
@@ -99,7 +99,7 @@ fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
         return;
     }
     let id = &state.id;
-    output::note(&format!("it is paused; go on with: endstop agent --resume {id} --approve"));
+    output::note(&format!("it is paused; resume it with: endstop agent --resume {id} --approve"));
     if !held.is_empty() && take_an_amount(&setup.policy, held.iter().map(|rule| rule.id.as_str())) {
         output::note(&format!(
             "or up to an amount:       endstop agent --resume {id} --approve=USD"
@@ -107,7 +107,7 @@ fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
     }
 }
 
-/// What the run said since it had so many messages: the final answer, else the last words.
+/// The text of the run after its first `before` messages: the final answer, or the last text.
 fn new_response(state: &AgentState, before: usize) -> Option<&str> {
     let replies = state.steps().iter().rev().filter_map(|step| step.reply);
     let new = replies.take_while(|at| *at >= before);
@@ -118,7 +118,7 @@ fn new_response(state: &AgentState, before: usize) -> Option<&str> {
     }
 }
 
-/// The trip record, in which what is not known is not said to be nothing.
+/// The trip record, in which an unknown amount is not reported as zero.
 fn trip_record(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
     let mut record = state.execution.trip_record.as_deref()?.clone();
     record.cost_usd = record.cost_usd.filter(|_| setup.cost(state).is_some());
@@ -133,7 +133,7 @@ fn overshoot_json(overshoot: &Amounts) -> Value {
     json!({ "cost_usd": overshoot.cost.to_decimal(), "tokens": overshoot.tokens })
 }
 
-/// What the process ends with.
+/// The exit code of the process.
 fn meaning(state: &AgentState) -> ExitMeaning {
     match (state.status(), state.stop_reason()) {
         _ if state.execution.error.is_some() => ExitMeaning::AnswerIsNo,

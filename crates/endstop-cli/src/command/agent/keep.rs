@@ -1,4 +1,4 @@
-//! The store of runs: where it is, what is in it, what goes on.
+//! The store of runs: its place, its contents, and the run to continue.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,12 @@ use crate::limits::MAX_LISTED_RUNS;
 use crate::output::{self, count, money};
 
 /// The store in a directory, or in the one for state of the user's programs.
-pub(super) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
+pub(in crate::command) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
     let directory = match directory {
         Some(directory) => directory.to_owned(),
         None => default_directory().ok_or_else(|| {
-            CliError::new(
-                "there is no directory to store runs in: neither XDG_STATE_HOME nor HOME is set",
-            )
-            .with_hint("name one with --store, or keep nothing with --no-store")
+            CliError::new("no directory for stored runs: neither XDG_STATE_HOME nor HOME is set")
+                .with_hint("name one with --store, or keep nothing with --no-store")
         })?,
     };
     let store = FileStore::open(directory).map_err(|error| {
@@ -40,7 +38,7 @@ fn default_directory() -> Option<PathBuf> {
     state_directory().map(|directory| directory.join("runs"))
 }
 
-pub(super) fn failed(error: &StoreError) -> CliError {
+pub(in crate::command) fn failed(error: &StoreError) -> CliError {
     CliError::new(causes(error)).with_exit(ExitMeaning::AnswerIsNo)
 }
 
@@ -49,20 +47,20 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
     let hint = "`endstop agent --runs` lists the runs";
     let id = if run == "last" {
         let newest = store.list().await.map_err(|error| failed(&error))?.into_iter().next();
-        newest.ok_or_else(|| CliError::new("there is no stored run"))?.id
+        newest.ok_or_else(|| CliError::new("no stored run"))?.id
     } else {
         RunId::parse(run).map_err(|error| CliError::new(causes(&error)).with_hint(hint))?
     };
     let stored = store.load(&id).await.map_err(|error| failed(&error))?;
-    let stored = stored
-        .ok_or_else(|| CliError::new(format!("there is no stored run `{id}`")).with_hint(hint))?;
+    let stored =
+        stored.ok_or_else(|| CliError::new(format!("no stored run `{id}`")).with_hint(hint))?;
     AgentState::from_json(&stored.text).map_err(|error| CliError::new(causes(&error)))
 }
 
-/// Whether a run has ended for good, so that only its conversation can go on, in a new run.
+/// Whether a run has ended permanently, so that only its conversation can continue, in a new run.
 ///
 /// # Errors
-/// If there is nothing to go on with.
+/// If it has nothing to continue with.
 pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
     let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
     let has_ended = is_final || state.status() == Status::Completed;
@@ -80,7 +78,7 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
     Err(CliError::new(problem).with_hint(hint))
 }
 
-/// Keeps a run that is about to begin, so that it can go on even if the process dies in its first step.
+/// Stores a run that is about to begin, so that it can continue even if the process dies in its first step.
 ///
 /// # Errors
 /// If the store does not take it.
@@ -125,7 +123,7 @@ pub(super) async fn list(
             output::note(&format!("{} more; --json lists all", count((runs.len() - shown) as u64)));
         }
         output::note(
-            "endstop agent --resume RUN goes on with one that is paused or whose process died; with a prompt, with \
+            "endstop agent --resume RUN continues a run that is paused or whose process died; with a prompt, with \
              the conversation of any",
         );
     }

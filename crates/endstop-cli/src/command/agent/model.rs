@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::error::{CliError, causes};
 
-/// What a script says.
+/// The text of a script.
 const SENTENCE: &str = "I am a script without a model behind it, and say this sentence to everything. \
     Name a real model to get an answer.";
 /// How `scripted:slow` says it.
 const SLOW_PIECE_BYTES: usize = 6;
 const SLOW_PIECE: Duration = Duration::from_millis(200);
-/// What is taken for a token.
+/// The assumed length of a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
 const MODELS: &str = "\
@@ -26,9 +26,9 @@ The models are
   scripted         one sentence, offline; also scripted:slow, scripted:loop, scripted:fail
   replay:FILE      the answers of a recorded run, offline";
 
-/// What a run without a model is told.
+/// The error for a run without a model.
 pub(super) fn none_named() -> CliError {
-    CliError::new("no model was named")
+    CliError::new("missing model")
         .with_details(MODELS)
         .with_hint("try it offline: `endstop agent --model scripted \"hello\"`")
 }
@@ -38,12 +38,11 @@ pub(super) fn is_offline(name: &str) -> bool {
     name.starts_with("scripted") || name.starts_with("replay:")
 }
 
-/// Opens a model. A replayed one goes on after the replies that the run has had.
+/// Opens a model. A replayed one continues after the replies that the run has had.
 pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = name.strip_prefix("scripted") {
-        return scripted(script).ok_or_else(|| {
-            CliError::new(format!("there is no model `{name}`")).with_details(MODELS)
-        });
+        return scripted(script)
+            .ok_or_else(|| CliError::new(format!("no model `{name}`")).with_details(MODELS));
     }
     if let Some(file) = name.strip_prefix("replay:") {
         let opened = ReplayModel::open(file.as_ref(), None);
@@ -54,7 +53,7 @@ pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> 
         let failed = CliError::new(causes(&error));
         match error {
             OpenModelError::WithoutDrivers { .. } => {
-                failed.with_hint("cargo install --path crates/endstop-cli --features models")
+                failed.with_hint("cargo install endstop-cli --features models")
             }
             OpenModelError::NoModel { .. } => failed.with_details(MODELS),
             _ => failed,
@@ -95,7 +94,7 @@ fn sentence(request: &ModelRequest<'_>) -> Reply {
     if text.len() < SENTENCE.len() { reply.finish("length") } else { reply }
 }
 
-/// A call of a tool that is offered, whatever its answer; of one that is not where none is.
+/// A call of an offered tool, whatever its answer, or of an unknown one if the request offers none.
 fn one_more_call(request: &ModelRequest<'_>) -> Reply {
     let has = |name: &str| request.tools.iter().any(|tool| tool.name == name);
     if has("delegate") {

@@ -1,4 +1,4 @@
-//! `--record`: the trace of a run, what was kept of it before included.
+//! `--record`: the trace of a run, its stored part included.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ use super::keep;
 use crate::error::CliError;
 use crate::output;
 
-/// A file that is created once everything else is known to be right: what stands there already is not lost
-/// to a run that cannot begin.
+/// A file that is created once everything else is known to be right: a run that cannot begin does not destroy an
+/// existing file.
 #[derive(Debug)]
 pub(super) struct Record {
     path: PathBuf,
@@ -63,7 +63,7 @@ impl Record {
         Ok(Self { path: path.to_owned(), file, recorder, prices })
     }
 
-    /// Creates the file, and writes what is stored of a run that goes on.
+    /// Creates the file, and writes the stored part of a resumed run.
     ///
     /// # Errors
     /// If the file cannot be written or the store not be read.
@@ -99,7 +99,7 @@ impl Record {
         Ok(())
     }
 
-    /// Says what went wrong while it was written.
+    /// Reports problems in writing it.
     pub(super) fn tell_of_problems(&self) {
         if let Some((run, error)) = self.recorder.problems().first {
             output::warn(&format!("the record of run `{run}` is cut short: {error}"));

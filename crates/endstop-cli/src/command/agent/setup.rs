@@ -1,4 +1,4 @@
-//! What a run is made of. It is kept with the run, so that `--resume` needs no other flag.
+//! The settings of a run. They are stored with the run, so that `--resume` needs no other flag.
 
 use std::path::PathBuf;
 
@@ -20,11 +20,11 @@ use crate::output;
 
 /// Where a run's metadata has it.
 const KEY: &str = "endstop_agent";
-/// How deep sub-agents nest where nothing else is said.
+/// How deep sub-agents nest by default.
 const DEFAULT_DEPTH: u8 = 2;
 const DEFAULT_SYSTEM: &str = "Do what the user asks, with the tools that there are. Be brief.";
 
-/// What can be done about a model without a price.
+/// The hint for a model without a price.
 pub(super) const PRICE_HINT: &str =
     "--prices FILE names a table that has one, --unpriced IN,OUT gives rates for it";
 
@@ -33,11 +33,11 @@ pub(super) const PRICE_HINT: &str =
 pub(super) struct Setup {
     pub(super) model: String,
     pub(super) policy: Policy,
-    /// Nobody gave limits.
+    /// The user gave no limits.
     is_default_policy: bool,
     /// The stored limits no longer hold.
     is_policy_replaced: bool,
-    /// The file of the price table, where it is not the embedded one.
+    /// The file of the price table, if it is not the embedded one.
     pub(super) prices: Option<PathBuf>,
     pub(super) table: &'static PriceTable,
     /// Whether the table has the model.
@@ -54,7 +54,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// What the flags say, else what the stored run says, else the defaults.
+    /// The values of the flags, or those of the stored run, or the defaults.
     pub(super) fn of(args: &AgentArgs, stored: Option<&AgentState>) -> Result<Self, CliError> {
         let kept = stored.and_then(|state| state.metadata.get(KEY)).unwrap_or(&Value::Null);
         let text = |key: &str| kept.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -113,7 +113,7 @@ impl Setup {
         self.is_cost_unknown = self.counts_nothing();
     }
 
-    /// Whether limits in dollars do not hold: a call counts nothing.
+    /// Whether cost limits have no effect: a call counts nothing.
     fn counts_nothing(&self) -> bool {
         !self.is_priced && self.policy.unpriced() == OnUnpriced::Ignore
     }
@@ -124,7 +124,7 @@ impl Setup {
         stops && self.policy.rules.iter().any(names_money)
     }
 
-    /// What the run cost, if that is known.
+    /// The cost of the run, if known.
     pub(super) fn cost(&self, state: &AgentState) -> Option<Money> {
         if self.is_cost_unknown { None } else { state.cost() }
     }
@@ -152,13 +152,13 @@ impl Setup {
         state
     }
 
-    /// Of sub-agents: no rules of their own, for those of the run bind them; and the same word on calls
-    /// without a price.
+    /// For sub-agents: no rules, because those of the root run bind them; and the same treatment of calls without a
+    /// price.
     pub(super) fn policy_below(&self) -> Policy {
         Policy { on_unpriced: self.policy.on_unpriced, unbounded: true, ..Policy::default() }
     }
 
-    /// What a person is told before the run begins.
+    /// The text for a person before the run begins.
     pub(super) fn announcement(&self) -> String {
         let counts = |rule: &&Rule| !(self.counts_nothing() && names_only_money(rule));
         let limits = in_words(self.policy.rules.iter().filter(counts));
@@ -178,14 +178,14 @@ impl Setup {
     pub(super) fn warn(&self) {
         if self.counts_nothing() && self.policy.rules.iter().any(names_money) {
             output::warn(&format!(
-                "`{}` has no price, so no limit in dollars holds; {PRICE_HINT}",
+                "`{}` has no price, so no cost limit applies; {PRICE_HINT}",
                 self.model
             ));
         }
     }
 }
 
-/// What a run cost, if that is known.
+/// The cost of a run, if known.
 pub(super) fn cost(state: &AgentState) -> Option<Money> {
     if has_unpriced_calls(state) { None } else { state.cost() }
 }

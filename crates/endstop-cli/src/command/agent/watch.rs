@@ -1,4 +1,4 @@
-//! What is said of a run while it goes on, whether or not its events are printed; and what it went beyond.
+//! Output about a run while it runs, with or without its events; and the amounts beyond its limits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ impl Observer for Warnings {
     }
 
     fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
-        // The runs above are told of the same thing.
+        // Observers of the ancestors get the same event.
         if info.parent.is_none() {
             let (rule, message) = (clean(&notice.rule), clean(&notice.message));
             self.0.line(&format!("warning: {rule}: {message}"));
@@ -36,7 +36,7 @@ impl Observer for Warnings {
     }
 }
 
-/// What the root run settled beyond its limits.
+/// The amounts that the root run settled beyond its limits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overshoot(Arc<Mutex<Amounts>>);
 

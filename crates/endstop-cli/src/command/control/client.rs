@@ -39,7 +39,7 @@ impl Gateway {
     pub(super) fn remote(url: &str, token: &str) -> Result<Self, CliError> {
         let wrong = || {
             CliError::new(format!(
-                "--server: `{url}` is no address such as `http://127.0.0.1:8485`"
+                "--server: `{url}` is not an address such as `http://127.0.0.1:8485`"
             ))
             .with_hint("for another machine, forward the port: ssh -L 8485:127.0.0.1:8485 HOST")
         };
@@ -79,7 +79,7 @@ impl Gateway {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+            .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
         let asked = runtime.block_on(async {
             let asking = self.send(method, path, body);
             let asked = tokio::time::timeout(MAX_CONTROL_TIME, asking).await;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::defaults;
 use crate::error::{CliError, ExitMeaning};
 
-/// What both acts have in common.
+/// The common parts of both acts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     /// The limits.
@@ -23,7 +23,7 @@ pub(super) struct Stage {
     pub(super) is_silent: bool,
 }
 
-/// What came of an act; figures as `endstop run --json-file` has them.
+/// The result of an act; figures as `endstop run --json-file` has them.
 #[derive(Clone, Debug)]
 pub(super) struct Act {
     pub(super) whole: Value,
@@ -34,7 +34,7 @@ pub(super) struct Act {
     pub(super) elapsed_ms: u64,
 }
 
-/// Plays an act; none if it was interrupted.
+/// Plays an act; `None` if it was interrupted.
 ///
 /// # Errors
 /// If a program cannot be run, or does not end as it has to.
@@ -67,7 +67,7 @@ pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError>
     }
     let text = std::fs::read_to_string(&file.0).map_err(|error| failed(error.to_string()))?;
     let whole: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-    read(whole).map(Some).ok_or_else(|| failed("its figures are not there".to_owned()))
+    read(whole).map(Some).ok_or_else(|| failed("its figures are missing".to_owned()))
 }
 
 fn read(whole: Value) -> Option<Act> {

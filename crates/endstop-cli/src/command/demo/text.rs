@@ -1,4 +1,4 @@
-//! What the demo says. Every figure is one that was counted.
+//! The texts of the demo. Every figure is one that was counted.
 
 use anstyle::Style;
 use endstop::core::units::{Millis, Money};

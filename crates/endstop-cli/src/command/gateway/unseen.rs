@@ -4,10 +4,10 @@
 
 use endstop::core::policy::{Action, Policy};
 
-/// What rests on calls of tools having failed.
+/// The conditions that depend on failed tool calls.
 const FAILURES: [&str; 2] = ["tool_errors", "tool_failed("];
 
-/// What is said of a policy's rules where it begins to hold.
+/// The warnings about a policy's rules when it takes effect.
 pub(in crate::command) fn unseen(policy: &Policy) -> Vec<String> {
     let of = |is_it: &dyn Fn(&str, Action) -> bool, what: &str| {
         let rules =
@@ -28,7 +28,7 @@ pub(in crate::command) fn unseen(policy: &Policy) -> Vec<String> {
     );
     let by_retry = of(
         &|_, action| action == Action::Retry,
-        "through a gateway only whole answers are asked for again; a stream has reached its client by then, so it counts, and the run \
+        "a gateway repeats only non-streaming calls; a stream has reached its client by then, so it counts, and the run \
          stops where the rule holds for the third time in a row",
     );
     by_failures.into_iter().chain(by_retry).collect()

@@ -1,11 +1,11 @@
-//! What `--upstream` says.
+//! The value of `--upstream`.
 
 use endstop_gateway::{Upstreams, UpstreamsError};
 
 use super::script;
 
 /// What to write instead.
-pub(super) const HINT: &str = "an address is such as `https://api.openai.com/v1`; see --upstream";
+pub(super) const HINT: &str = "write an address such as `https://api.openai.com/v1`";
 /// The interfaces by their names, and the variable that each stands for.
 const INTERFACES: [(&str, &str); 3] = [
     ("openai", "OPENAI_BASE_URL"),
@@ -25,7 +25,7 @@ pub(super) enum Upstream {
 }
 
 /// Whether it is the model that is built in.
-pub(super) fn is_sim(text: &str) -> bool {
+pub(in crate::command) fn is_sim(text: &str) -> bool {
     text == "sim" || text.starts_with("sim:")
 }
 
@@ -75,10 +75,10 @@ fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
     Ok((variable, base.to_owned()))
 }
 
-/// Whether an address can be used, in words about what was written.
+/// Whether an address can be used; the error explains the written text.
 fn address(text: &str) -> Result<(), String> {
     if text.is_empty() {
-        return Err("there is no address; is a variable unset?".to_owned());
+        return Err("empty address; is a variable unset?".to_owned());
     }
     let text_shown = shown(text);
     if !text.starts_with("http://") && !text.starts_with("https://") {

@@ -144,7 +144,7 @@ impl Answer<'_> {
         self.question.usage.as_ref().is_some_and(UsageCounts::was_exclusive)
     }
 
-    /// What is told of the kind of request.
+    /// The properties of the kind of request.
     fn kinds(&self) -> Vec<(String, String)> {
         let context = &self.question.context;
         let named = [

@@ -1,7 +1,7 @@
 //! `--chart`: what limits save against what they lose, as one self-contained file.
 //!
-//! Series differ by color (the palette of M. Okabe and K. Ito, which color-blind people can tell apart)
-//! and by the shape of their points, so that nothing is said by color alone.
+//! Series differ by color (the palette of M. Okabe and K. Ito, which color-blind people can distinguish) and by the
+//! shape of their points, so that color alone never carries information.
 
 mod html;
 mod svg;
@@ -38,17 +38,17 @@ struct Series {
 struct Point {
     /// To the right: what it loses, in percent.
     x: f64,
-    /// Between these it may be, by chance; none where it is no share of successes.
+    /// The interval of chance around it; `None` if it is not a share of successes.
     interval: Option<(f64, f64)>,
     /// Upwards: what it saves, in percent.
     y: f64,
-    /// What tells it from the others of its series.
+    /// Its difference from the others of its series.
     label: String,
-    /// The row in words, for whoever points at it and for the table.
+    /// The row in words, for the tooltip and for the table.
     cells: Vec<String>,
 }
 
-/// The file's form is told by its name.
+/// The file's name determines its form.
 pub(super) fn check_name(path: &Path) -> Result<(), CliError> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("svg" | "html" | "htm") => Ok(()),
@@ -124,7 +124,7 @@ impl Point {
     }
 }
 
-/// What a line is of: the condition, with the swept value left open.
+/// The subject of a line: the condition, with the swept value left open.
 fn legend(candidate: &Candidate, condition: Option<&str>) -> String {
     if candidate.added.is_some() {
         return format!("{} >= ..", candidate.series);

@@ -21,7 +21,7 @@ pub(super) fn baseline(path: &Path) -> Result<Baseline, CliError> {
     let shown = path.display();
     let text = read_text(path, "baseline", MAX_JSON_BYTES)?;
     Baseline::from_json(&text).map_err(|error| {
-        CliError::new(format!("`{shown}` is no baseline: {error}"))
+        CliError::new(format!("`{shown}` is not a baseline: {error}"))
             .with_hint("make one with `endstop replay --json PATH... > baseline.json`")
     })
 }
@@ -68,7 +68,7 @@ pub(super) fn run(
 
 fn text(before: &Baseline, now: &Baseline, figures: &[Figure], tolerance: f64) -> String {
     let worst = figures.iter().filter(|figure| figure.is_drift);
-    // What matters most is what the spend is made of: a kind of run before a model before a tool.
+    // The composition of the spend matters most: a kind of run before a model before a tool.
     let worst = worst.min_by(|one, other| {
         let rank = |figure: &Figure| (figure.group, figure.unit != Unit::Dollars);
         rank(one).cmp(&rank(other)).then(growth(other).total_cmp(&growth(one)))

@@ -29,8 +29,8 @@ pub(super) fn run(as_json: bool, out: &mut dyn Write) -> Result<ExitCode, CliErr
     writeln!(out, "{table}\n")?;
     writeln!(
         out,
-        "A format is told from a file's content, not from its name. Every format tells steps, tool calls with\n\
-         their arguments and results, the model's words and user turns; the last column is what it tells besides."
+        "Endstop recognizes a format by a file's content, not by its name. Every format has steps, tool calls with\n\
+         their arguments and results, model responses and user turns; the last column lists further data."
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! What a replay reads: transcripts, outcomes, prices; and what the readers had to say.
+//! The input of a replay: transcripts, outcomes, prices; and the warnings of the readers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use crate::input::read_text;
 use crate::limits::{MAX_JSON_BYTES, MAX_NAMED_PATHS, MAX_PIPED_BYTES};
 use crate::output;
 
-/// What warnings call standard input.
+/// The name of standard input in warnings.
 const PIPE: &str = "stdin";
 
-/// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
+/// Prints each kind of warning once: with hundreds of files, the same line for each would hide the others.
 pub(crate) fn warn_folded(warnings: &[Warning]) {
     let mut folded: BTreeMap<(&str, &str), (&Warning, u64)> = BTreeMap::new();
     for warning in warnings {
@@ -33,7 +33,7 @@ pub(crate) fn warn_folded(warnings: &[Warning]) {
     }
 }
 
-/// What a command has to read.
+/// The input of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Recordings {
     pub(crate) transcripts: Vec<Transcript>,
@@ -43,8 +43,8 @@ pub(crate) struct Recordings {
     pub(crate) is_sample: bool,
 }
 
-/// The transcripts in these paths, `-` for standard input; without paths, those that the known tools keep. What cannot
-/// be read is a warning: [`nothing_read`] is for the caller that finds no run.
+/// The transcripts in these paths, `-` for standard input; without paths, those that the known tools keep. An
+/// unreadable path is a warning: [`nothing_read`] is for the caller that finds no run.
 pub(crate) fn recordings(paths: &[PathBuf]) -> Recordings {
     if paths.is_empty() {
         let mut found = walked(&endstop_transcript::default_homes());
@@ -107,8 +107,8 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    CliError::new(format!("there is no run in {}{more}", names.join(", ")))
-        .with_hint("`endstop replay --formats` lists what is read")
+    CliError::new(format!("no run in {}{more}", names.join(", ")))
+        .with_hint("`endstop replay --formats` lists the formats")
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.
@@ -132,7 +132,7 @@ pub(super) fn outcomes(path: &Path) -> Result<BTreeMap<String, bool>, CliError> 
             Value::Bool(succeeded) => {
                 outcomes.insert(id, *succeeded);
             }
-            // Nothing is said of this run.
+            // This run has no outcome.
             Value::Null => {}
             _ => {
                 return Err(bad(format!(

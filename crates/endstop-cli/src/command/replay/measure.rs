@@ -1,4 +1,4 @@
-//! What a stop saves, in the best measure that the runs tell of: money, else tokens, else steps.
+//! The saving of a stop, in the best measure that the runs have: money, or tokens, or steps.
 
 use endstop::core::units::Money;
 use endstop_price::CostIs;
@@ -16,7 +16,7 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    /// The best one that these runs tell of.
+    /// The best one that these runs have.
     pub(super) fn of(runs: &[RunReport]) -> Self {
         if knows_money(runs) {
             return Self::Money;
@@ -24,7 +24,7 @@ impl Measure {
         if runs.iter().any(|run| run.tokens > 0) { Self::Tokens } else { Self::Steps }
     }
 
-    /// What was saved, as an integer of the measure.
+    /// The amount saved, as an integer of the measure.
     pub(super) const fn saved(self, effect: &Effect) -> u64 {
         match self {
             Self::Money => effect.saved.picos(),
@@ -33,7 +33,7 @@ impl Measure {
         }
     }
 
-    /// What was spent in all, as an integer of the measure.
+    /// The total spend, as an integer of the measure.
     pub(super) const fn spent(self, effect: &Effect) -> u64 {
         match self {
             Self::Money => effect.cost.picos(),
@@ -76,14 +76,14 @@ impl Measure {
     }
 }
 
-/// Whether some runs tell of money. Formats without usage tell nothing of it, which is not the same as nothing spent;
-/// neither does a run with calls that have no price.
+/// Whether some runs report money. Formats without usage do not, and unknown spend is not zero; neither does a run
+/// with calls that have no price.
 pub(super) fn knows_money(runs: &[RunReport]) -> bool {
     let tells = |run: &RunReport| run.cost_is != CostIs::Unknown || run.cost.is_some();
     runs.iter().any(|run| run.unpriced_calls == 0 && tells(run))
 }
 
-/// `3 of 40 runs have 41 calls without a price (`x`, `y`): no dollars count them`; none if each call has one.
+/// `3 of 40 runs have 41 calls without a price (`x`, `y`): no dollars count them`; `None` if each call has one.
 pub(super) fn without_price(runs: &[RunReport]) -> Option<String> {
     let Unpriced { runs: some, calls, models } = Unpriced::of(runs);
     if calls == 0 {

@@ -1,7 +1,7 @@
 //! `--suggest`: a commented policy file from the user's own runs.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use endstop::core::Policy;
@@ -40,9 +40,9 @@ pub(super) fn run(
     write!(out, "{}", policy_file(&suggested))?;
     out.flush()?;
     inputs.warn(&suggested.runs, &suggested.warnings);
-    output::note(
-        "\nsave it with `> policy.toml`; `endstop check policy.toml` shows what it bounds",
-    );
+    // A policy that goes into a file already needs no advice to save it.
+    let advice = if io::stdout().is_terminal() { "save it with `> policy.toml`; " } else { "" };
+    output::note(&format!("\n{advice}`endstop check policy.toml` shows what it bounds"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,7 +197,7 @@ fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
     Some(format!("# {}, {condition}: {why}{}", rule.id, not_told_by(rule)))
 }
 
-/// Which formats of these runs do not tell what the rule looks at; a line of comment, or nothing.
+/// A comment line with the formats of these runs that lack the data of the rule, or nothing.
 fn not_told_by(rule: &SuggestedRule) -> String {
     if rule.not_told_by.is_empty() {
         return String::new();

@@ -75,7 +75,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policies of the sweeps, each with what tells it from the others.
+/// The policies of the sweeps, each with its difference from the others.
 fn policies(
     args: &ReplayArgs,
     inputs: &Inputs,
@@ -129,6 +129,19 @@ fn best(rows: &[Row], measure: Measure) -> Option<&Row> {
     Some(safe.filter(|row| !is_trivial(row)).unwrap_or(balanced))
 }
 
+/// The answer where no limit saves anything.
+const NOTHING_SAVED: &str = "None of these limits would have saved anything.";
+
+/// The answer where the best limit saves nothing.
+fn none_to_name(rows: &[Row], measure: Measure) -> &'static str {
+    match rows.iter().all(|row| measure.saved(&row.effect) == 0) {
+        true => NOTHING_SAVED,
+        false => {
+            "Every limit that saves anything loses as large a share of the successes, or a larger one."
+        }
+    }
+}
+
 /// One sentence on the runs, one on the best limit.
 fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
     let Some(best) = best(rows, measure) else { return "There is nothing to compare.".to_owned() };
@@ -147,10 +160,10 @@ fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
             return text;
         };
         if measure.saved(&most.effect) == 0 {
-            text.push_str("\nNone of these limits would have saved anything.");
+            let _ = write!(text, "\n{NOTHING_SAVED}");
             return text;
         }
-        // The tightest limit saves most whatever the runs were: that is no answer.
+        // The tightest limit saves most for any runs, which does not help.
         let told = |row: &Row| {
             let effect = &row.effect;
             let stopped = counted(effect.stopped, "run");
@@ -171,7 +184,7 @@ fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
     let (succeeded, failed) = (ended(true), ended(false));
     let _ = writeln!(text, ", {} succeeded and {} failed.", count(succeeded), count(failed));
     if measure.saved(effect) == 0 {
-        text.push_str("None of these limits would have saved anything.");
+        text.push_str(none_to_name(rows, measure));
         return text;
     }
     let what = match effect.succeeded_stopped {

@@ -48,7 +48,7 @@ fn answer(report: &Report, policy: &Policy) -> String {
     text
 }
 
-/// What the policy did to all runs, as comparisons have it.
+/// The effect of the policy on all runs, as comparisons have it.
 fn effect(report: &Report) -> Effect {
     let steps =
         |run: &RunReport| run.steps.saturating_sub(run.stopped_at_step.unwrap_or(run.steps));
@@ -149,7 +149,7 @@ fn rules(report: &Report) -> String {
     text
 }
 
-/// What a rule saved, in the best measure that the runs tell of.
+/// The saving of a rule, in the best measure that the runs have.
 fn saved(report: &Report, id: &str, measure: Measure) -> String {
     let runs = report.per_run.iter().filter(|run| run.rule.as_deref() == Some(id));
     let steps =

@@ -40,7 +40,7 @@ impl<'a> AdaptedCommand<'a> {
         Self { command, invocation, directory, is_sim, drawn: String::new() }
     }
 
-    /// The same command, told which budgets count its calls.
+    /// The same command, with the budgets that count its calls in its environment.
     pub(super) fn drawing_on(self, accounts: Option<&RunAccounts>) -> Self {
         Self { drawn: accounts.map(|it| it.drawn_names().join(",")).unwrap_or_default(), ..self }
     }
@@ -71,7 +71,7 @@ impl<'a> AdaptedCommand<'a> {
         let bounds = policy.bounds();
         let is_limited = bounds.cost.is_some() || bounds.tokens.is_some() || bounds.steps.is_some();
         if is_limited && !is_dry_run {
-            let error = CliError::new(format!("{}, so no limit would hold", elsewhere.what));
+            let error = CliError::new(format!("{}, so no limit would apply", elsewhere.what));
             return Err(error.with_hint(elsewhere.hint).with_exit(ExitMeaning::OwnFailure));
         }
         output::warn(&format!("{}: none is counted", elsewhere.what));

@@ -1,5 +1,5 @@
-//! What `endstop run --intercept` adds to the command's environment: certificates that it trusts the gateway by, beside those
-//! that it trusted before.
+//! Additions of `endstop run --intercept` to the command's environment: the certificates for the gateway, in addition
+//! to those that it trusted before.
 //!
 //! Each variable replaces the roots of some runtimes, so its file has the roots of before too: those of the file that it named,
 //! or else those of the system.

@@ -18,11 +18,11 @@ use crate::limits::MAX_REAPED_AT_ONCE;
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
     /// By a signal.
     Signal(Signal),
-    /// Nobody can tell any more.
+    /// It is unknown.
     Unknown,
 }
 
@@ -37,12 +37,12 @@ impl Ended {
     }
 }
 
-/// What was heard of the command.
+/// News about the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// It has ended.
     Ended(Ended),
-    /// It was stopped by a signal of the terminal, or by somebody.
+    /// It was stopped by a signal of the terminal, or of another process.
     Stopped(Signal),
 }
 
@@ -57,16 +57,16 @@ pub(super) enum Children {
     None,
 }
 
-/// Begins the command in a process group of its own, with this process's standard streams.
+/// Starts the command in a new process group, with this process's standard streams.
 ///
 /// # Errors
-/// If it cannot be begun: 127 where there is none, else 126.
+/// If it cannot be started: 127 if it does not exist, and 126 otherwise.
 pub(super) fn begin(
     command: &[OsString],
     variables: &BTreeMap<&'static str, String>,
 ) -> Result<Pid, CliError> {
     let (program, arguments) =
-        command.split_first().ok_or_else(|| CliError::new("there is no command"))?;
+        command.split_first().ok_or_else(|| CliError::new("missing command"))?;
     let spawn = |program: &OsStr, first: Option<&OsStr>| {
         let mut command = Command::new(program);
         command.args(first).args(arguments).envs(variables).process_group(0).spawn()
@@ -87,11 +87,11 @@ pub(super) fn begin(
         CliError::new(format!("cannot run `{shown}`: {error}")).with_exit(meaning)
     })?;
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
-    // It is waited for by `news`, together with the orphans.
+    // `news` waits for it, together with the orphans.
     Ok(Pid::from_raw(pid))
 }
 
-/// A program as it is found: by its path, else in the directories of PATH.
+/// A program as it is found: by its path, or in the directories of PATH.
 fn found(program: &OsStr) -> OsString {
     executable(program).map_or_else(|| program.to_owned(), Into::into)
 }
@@ -114,7 +114,7 @@ pub(super) fn news(main: Pid) -> (Vec<News>, Children) {
             // A signal that has no name here.
             Err(Errno::EINTR | Errno::EINVAL) | Ok(_) => {}
             Err(_) => {
-                // There are no children any more, so the command has ended too.
+                // There are no children left, so the command has ended too.
                 news.push(News::Ended(Ended::Unknown));
                 return (news, Children::None);
             }

@@ -29,7 +29,7 @@ impl Line {
     }
 }
 
-/// Says lines, or keeps them until the command has ended.
+/// Prints lines, or keeps them until the command has ended.
 #[derive(Debug)]
 pub(super) struct DeferredPrinter {
     /// Standard error is a terminal that understands a carriage return.
@@ -48,7 +48,7 @@ impl DeferredPrinter {
         self.take(Line::Note(text.to_owned()), terminal);
     }
 
-    /// As `note`, for `warning: ..`.
+    /// Like `note`, for `warning: ..`.
     pub(super) fn warn(&mut self, text: &str, terminal: Option<&Terminal>) {
         self.take(Line::Warning(text.to_owned()), terminal);
     }
@@ -84,7 +84,7 @@ impl DeferredPrinter {
         line.say();
     }
 
-    /// Says what was held. What is printed from then on begins on a line of its own.
+    /// Prints the kept lines. Output from then on begins on a new line.
     pub(super) fn say_what_was_held(&mut self) {
         self.begin_a_line();
         for line in self.held.drain(..) {
@@ -92,8 +92,8 @@ impl DeferredPrinter {
         }
     }
 
-    /// The command may have left the cursor in the middle of a line, and nobody can be asked where it is. As many
-    /// blanks as there are columns reach the next line from there, but not from the beginning of a line.
+    /// The command may have left the cursor in the middle of a line, and its position is unknown. As many blanks as
+    /// there are columns reach the next line from there, but not from the beginning of a line.
     fn begin_a_line(&self) {
         if !self.is_terminal || output::is_quiet() {
             return;

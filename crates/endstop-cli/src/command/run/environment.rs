@@ -1,14 +1,14 @@
-//! What the command sees in its environment: where models are, and which run it is.
+//! The environment of the command: the address of models, and the run's id.
 //!
 //! A file of its own because its table of variables changes with the clients, and nothing else does.
 
 use std::collections::BTreeMap;
 
-/// What a key is where the scripted model is the upstream, which asks for none.
+/// The key for the scripted model as the upstream, which requires none.
 const KEY_OF_NOBODY: &str = "endstop-sim";
 const KEYS: [&str; 4] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
 const GOOGLE_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
-/// What no proxy may swallow.
+/// Addresses that must bypass any proxy.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
 
 /// The API keys that a command may read that nothing is known of. Google's clients read two, and warn if both are set.

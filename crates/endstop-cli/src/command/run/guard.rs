@@ -24,22 +24,28 @@ const ALL_HOSTS: &str = "*";
 /// Flags of the guard.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuardArgs {
-    /// Leave HTTPS_PROXY as it is: connections that bypass the gateway are neither refused nor seen
+    /// Do not refuse calls that bypass the gateway
+    ///
+    /// Leave HTTPS_PROXY as it is: connections that bypass the gateway are neither refused nor seen.
     #[arg(long, conflicts_with = "allow_direct")]
     no_guard: bool,
-    /// Let connections to model providers that bypass the gateway pass, and count them: all of them, or those to HOST (can be
-    /// repeated)
+    /// Let calls bypass the gateway, and count them
+    ///
+    /// Connections to model providers: all of them, or those to HOST. Repeatable.
     #[arg(long, value_name = "HOST", num_args = 0..=1, require_equals = true, default_missing_value = ALL_HOSTS)]
     allow_direct: Vec<String>,
-    /// Answer connections to model providers with a certificate made for this run, so that programs with addresses of their own
-    /// are limited too
+    /// Limit calls to fixed addresses too
+    ///
+    /// Answer TLS connections to model providers with a certificate made for this run.
     #[arg(long, conflicts_with = "no_guard")]
     intercept: bool,
-    /// How long a command whose connections to model providers were refused may make no call through the gateway; then it
-    /// is ended
+    /// Time to use the gateway
+    ///
+    /// Endstop ends a command that makes no call through the gateway for this long after its connections to model
+    /// providers were refused.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = DEFAULT_GUARD_WAIT)]
     guard_wait: Duration,
-    /// End with 125 if no model call came through the gateway
+    /// Exit with 125 if no model call was seen
     #[arg(long)]
     pub(super) require_calls: bool,
 }
@@ -282,7 +288,7 @@ impl GuardOutcome {
         lines
     }
 
-    /// What was intercepted, for the summary.
+    /// The intercepted hosts, for the summary.
     pub(super) fn intercepted(&self) -> Option<String> {
         let hosts = in_words(&self.report, |direct| direct.intercepted);
         (!hosts.is_empty()).then(|| format!("endstop: intercepted {hosts}"))

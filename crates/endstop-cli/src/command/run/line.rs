@@ -1,8 +1,8 @@
 //! The status line: the bottom row of the terminal, which the output of the command scrolls above.
 //!
-//! The command writes to the same terminal, and nobody knows where its cursor is. So the line has a row of its
-//! own that is taken out of the scrolling region, and the cursor is put back after each redraw. A command that
-//! reads keys one by one draws the screen itself: from then on there is no line for the rest of the run.
+//! The command writes to the same terminal, and the position of its cursor is unknown. So the line has a separate row
+//! that is taken out of the scrolling region, and the cursor is put back after each redraw. A command that reads keys
+//! one by one draws the screen itself: from then on there is no line for the rest of the run.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -14,24 +14,24 @@ use endstop::runtime::RunHandle;
 use super::terminal::Terminal;
 use crate::output;
 
-/// Programs that draw the screen say so by then; those that have made a call are known before.
+/// Programs that draw the screen do so by then; those that have made a call are recognized earlier.
 const SETTLING: Duration = Duration::from_secs(2);
 /// A terminal with fewer rows has none to spare.
 const LEAST_ROWS: u16 = 8;
 
-/// The line, where there is one.
+/// The line, if there is one.
 #[derive(Debug)]
 pub(super) struct StatusRow {
     is_wanted: bool,
     shown: Option<Shown>,
 }
 
-/// What there is to draw.
+/// The contents of the line.
 pub(super) struct RowContent<'r> {
     pub(super) run: &'r RunHandle,
     /// The policy that is not obeyed: the row says how the run would stand under it.
     pub(super) dry_run: Option<&'r DryRunObserver>,
-    /// Model calls that were begun.
+    /// Model calls that were started.
     pub(super) calls: u64,
     /// When the run began.
     pub(super) since: Instant,
@@ -124,7 +124,7 @@ impl StatusRow {
             out.push_str(&format!("\u{1b}7\u{1b}[r\u{1b}[{};1H\u{1b}[0m\u{1b}[K\u{1b}8", old.rows));
         }
         if self.shown.is_none() || before.is_some() {
-            // One row down and up again: where the cursor is in the last row, what is there scrolls up.
+            // One row down and up again: if the cursor is in the last row, its contents scroll up.
             out.push_str("\u{1b}D\u{1b}[1A");
             out.push_str(&format!("\u{1b}7\u{1b}[1;{}r\u{1b}8", new.rows - 1));
         }
@@ -133,7 +133,7 @@ impl StatusRow {
         self.shown = Some(new);
     }
 
-    /// Gives the row back.
+    /// Restores the row.
     pub(super) fn clear(&mut self) {
         if let Some(shown) = self.shown.take() {
             write(&format!("\u{1b}7\u{1b}[r\u{1b}[{};1H\u{1b}[0m\u{1b}[K\u{1b}8", shown.rows));
@@ -145,7 +145,7 @@ impl StatusRow {
 fn after(what: &str, view: &StatusView, room: usize) -> String {
     let head = format!("{what} \u{b7} ");
     let line = render(view, room.saturating_sub(head.chars().count()));
-    // What has no room at all is cut from the whole.
+    // If the line has no room at all, the end of the whole is cut.
     format!("{head}{line}").chars().take(room).collect()
 }
 
@@ -155,7 +155,7 @@ impl Drop for StatusRow {
     }
 }
 
-/// In one write, so that it stays in one piece beside what the command writes.
+/// In one write, so that it stays in one piece next to the command's output.
 fn write(text: &str) {
     let mut err = std::io::stderr().lock();
     // A line that cannot be drawn must not end the command.

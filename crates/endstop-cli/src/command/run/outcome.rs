@@ -24,7 +24,7 @@ use crate::command::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
 
-/// What is said when nothing came through the gateway.
+/// The line if no call used the gateway.
 const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
@@ -34,24 +34,24 @@ const NOT_SEEN: &str = "; with --no-guard, calls that bypassed it were not seen"
 /// Printed under `--require-calls` if only other requests reached the gateway.
 const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway (--require-calls)";
 
-/// What helps where a model has no price.
+/// The hint for a model without a price.
 const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
                           input and output; --prices FILE names prices; --unpriced ignore \
-                          with --steps or --tokens lets them go on, uncounted";
+                          with --steps or --tokens lets them continue, uncounted";
 
 /// Sub-agents that have a line in the summary.
 const SHOWN_AGENTS: usize = 5;
 
-/// What there is to tell.
+/// The contents of the summary.
 pub(super) struct RunOutcome<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
-    /// From the beginning of the command until nothing was waited for any more.
+    /// From the start of the command until Endstop waits for nothing.
     pub(super) elapsed: Duration,
     /// Why the run was stopped, if it was.
     pub(super) stopped: Option<StopSignal>,
-    /// The pause rules that held calls up until the end, and why.
+    /// The pause rules that paused calls until the end, and why.
     pub(super) held: Option<Vec<String>>,
     /// The reset for which such a rule waits.
     pub(super) reset: Option<WindowReset>,
@@ -101,7 +101,7 @@ impl RunOutcome<'_> {
         }
     }
 
-    /// Says on standard error how it went.
+    /// Prints the summary on standard error.
     pub(super) fn tell(&self) {
         if let Some(dry_run) = self.dry_run {
             tell_of_dry_run(dry_run);
@@ -121,7 +121,7 @@ impl RunOutcome<'_> {
             ));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
-            output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+            output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
         }
         if !self.unknown_fields.is_empty() {
             let names = self.unknown_fields.join("`, `");
@@ -173,7 +173,7 @@ impl RunOutcome<'_> {
         self.guard.requires_calls && attempts + counts.stop_responses + counts.refused == 0
     }
 
-    /// Why a run that nobody approved counts as stopped.
+    /// Why a run without an approval counts as stopped.
     fn why_held(&self) -> Option<String> {
         let rules = self.held.as_ref()?.join("; ");
         let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
@@ -182,7 +182,7 @@ impl RunOutcome<'_> {
             return Some(format!("the command ended before {text} (rule {rules})"));
         }
         Some(match self.counts.stop_responses {
-            0 => format!("the command ended before anybody approved (rule {rules})"),
+            0 => format!("the command ended without an approval (rule {rules})"),
             _ => format!("not approved within {} (rule {rules})", duration(limit)),
         })
     }
@@ -277,7 +277,7 @@ fn percent(used: u64) -> String {
 
 /// Those that cost most, first.
 fn of_agents(agents: &[SubAgent]) -> Vec<String> {
-    // The gateway names conversations that nobody else has named.
+    // Conversations without a name get one from the gateway.
     let is_named = |agent: &SubAgent| !agent.agent.starts_with("conversation ");
     let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
     let cost = |agent: &SubAgent| agent.spend.usd.parse::<Money>().unwrap_or_default();
@@ -304,7 +304,7 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
     lines
 }
 
-/// Whether a limit in dollars met a call without a price. The core says so in its message alone.
+/// Whether a cost limit met a call without a price. The core reports that in its message alone.
 fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
     signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
 }
@@ -337,11 +337,11 @@ fn not_obeyed(record: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Ends this process by a signal, as if nobody handled it; it returns where that cannot be.
+/// Ends this process by a signal, with its default action; it returns if that fails.
 pub(super) fn by_signal(signal: Signal) {
     #[cfg(target_os = "linux")]
     {
-        // The core that is worth looking at is the command's.
+        // Only the command's core dump is useful.
         let _ = nix::sys::prctl::set_dumpable(false);
     }
     // Where it fails the code says the same.
@@ -352,12 +352,12 @@ pub(super) fn by_signal(signal: Signal) {
 #[derive(Debug)]
 pub(super) struct JsonFile {
     path: PathBuf,
-    /// Beside it; none where the path is no regular file, such as a pipe.
+    /// A file next to it; `None` if the path is not a regular file, such as a pipe.
     draft: Option<(PathBuf, File)>,
 }
 
 impl JsonFile {
-    /// Sees that it can be written, before anything is begun.
+    /// Checks that it can be written, before anything starts.
     ///
     /// # Errors
     /// If it cannot.
@@ -404,7 +404,7 @@ impl JsonFile {
 impl Drop for JsonFile {
     fn drop(&mut self) {
         if let Some((draft, _)) = &self.draft {
-            // What was begun and never written is of no use.
+            // An unfinished file has no use.
             let _ = fs::remove_file(draft);
         }
     }

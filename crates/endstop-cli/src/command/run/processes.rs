@@ -1,4 +1,4 @@
-//! The processes of the command: its group, and what it began, also where that has left the group.
+//! The processes of the command: its group, and its descendants, even if they left the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -124,10 +124,11 @@ pub(super) fn tell_all(group: Pid, signal: Signal) {
 /// read again and again. Passes are repeated until two in a row find no new process, within [`MAX_KILL_SWEEPS`] and
 /// [`MAX_KILL_SWEEP_TIME`].
 ///
-/// A PID namespace would end them all at once, and is not used. A user may have one only within a user namespace, which many
-/// systems forbid, where `sudo` in the command fails, and files of other users seem to be of nobody. The command would see
-/// other process ids than its user, and its first process would ignore signals that it does not handle. A cgroup needs a
-/// directory that the system has delegated to the user, which a login has and a container mostly has not.
+/// A PID namespace would end them all together, and is not used. A user may have one only within a user namespace,
+/// which many systems forbid, where `sudo` in the command fails, and files of other users seem to have no owner. The
+/// command would see other process ids than its user, and its first process would ignore signals that it does not
+/// handle. A cgroup needs a directory that the system has delegated to the user, which a login has and a container
+/// mostly has not.
 pub(super) fn kill_all(group: Pid) {
     let mut sweep = KillSweep::new(group);
     let begun = Instant::now();

@@ -1,15 +1,15 @@
-//! Stopping in shutdown: the command is told by its model calls first, then by a signal, then it is ended.
+//! Stopping in phases: the command gets stop responses to its model calls first, then a signal, then it is killed.
 
 use std::time::{Duration, Instant};
 
 /// From the first signal to the one that nothing survives.
 pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
-/// Between two rounds of the last one, for what was begun meanwhile.
+/// Between two rounds of the last one, for processes started in the meantime.
 const AGAIN: Duration = Duration::from_millis(200);
-/// After so many of them it is given up: a process can hang in the kernel.
+/// After this many rounds Endstop stops trying: a process can hang in the kernel.
 const ROUNDS: u32 = 25;
 
-/// What is done next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShutdownAction {
     /// Ask the processes to end.
@@ -25,7 +25,7 @@ pub(super) enum ShutdownAction {
 pub(super) enum ShutdownPhase {
     /// Nothing is stopped.
     Going,
-    /// Model calls are answered with the stop; the command may end by itself.
+    /// Model calls get stop responses; the command may end on its own.
     Answered { until: Instant },
     /// The processes were asked to end.
     Terminated { until: Instant },
@@ -34,7 +34,7 @@ pub(super) enum ShutdownPhase {
 }
 
 impl ShutdownPhase {
-    /// The run was stopped; the command has so long to end by itself. Only the first stop counts.
+    /// The run was stopped; the command has `grace` to end on its own. Only the first stop counts.
     pub(super) fn stop(&mut self, now: Instant, grace: Duration) {
         if *self == Self::Going {
             *self = Self::Answered { until: now + grace };
@@ -50,7 +50,7 @@ impl ShutdownPhase {
         }
     }
 
-    /// What is to be done now, which counts as done.
+    /// The action that is due now, which counts as done.
     pub(super) fn act(&mut self, now: Instant) -> Option<ShutdownAction> {
         if self.due().is_none_or(|due| now < due) {
             return None;

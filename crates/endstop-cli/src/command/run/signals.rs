@@ -5,12 +5,12 @@ use std::io;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// What a signal means.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Something happened to a child.
     Child,
-    /// This process was stopped and goes on, or came into the foreground.
+    /// This process was stopped and continues, or moved into the foreground.
     Continue,
     /// A person approves a pause.
     Approve,
@@ -34,11 +34,11 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Begins to hear them. What this process ignores, as under `nohup`, stays ignored, and the command, which
-    /// is begun later, ignores it too.
+    /// Starts to receive them. Signals that this process ignores, as under `nohup`, stay ignored, and the command,
+    /// which starts later, ignores them too.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the system.
     pub(super) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let unless_ignored = |signal: Signal| {

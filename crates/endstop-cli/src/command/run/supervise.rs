@@ -1,4 +1,4 @@
-//! Watching the command until it has ended: signals, the terminal, limits in time, stopping in shutdown.
+//! Watching the command until it has ended: signals, the terminal, time limits, stopping in phases.
 
 use std::time::{Duration, Instant};
 
@@ -26,14 +26,14 @@ use super::watch::RunSnapshot;
 use crate::command::trip;
 use crate::output::duration;
 
-/// Between two looks at the kill switch and at processes that were left behind.
+/// Between two checks of the kill switch and of remaining processes.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same where somebody watches the status line, or the end is near.
+/// The same when the status line is visible, or the end is near.
 const LOOK_OFTEN: Duration = Duration::from_millis(250);
-/// A stop signal of the terminal takes effect within this time, or never: then nobody controls the job.
+/// A stop signal of the terminal takes effect within this time, or never: then no shell controls the job.
 const SUSPENDING: Duration = Duration::from_millis(200);
 
-/// What is watched, and how.
+/// The watched run and command, with settings.
 pub(super) struct Supervisor<'g> {
     pub(super) gateway: &'g Gateway,
     pub(super) id: &'g RunId,
@@ -50,7 +50,7 @@ pub(super) struct Supervisor<'g> {
     pub(super) shutdown: ShutdownPhase,
     /// When the run began.
     pub(super) begun: Instant,
-    /// How long the command may take to end by itself after a stop.
+    /// How long the command may take to end on its own after a stop.
     pub(super) grace: Duration,
     /// How long the gateway stays for processes that the command left behind, since their last call.
     pub(super) linger: Duration,
@@ -59,7 +59,7 @@ pub(super) struct Supervisor<'g> {
     pub(super) state: State,
 }
 
-/// What changes.
+/// The changing part.
 #[derive(Debug, Default)]
 pub(super) struct State {
     ended: Option<(Ended, Instant)>,
@@ -68,7 +68,7 @@ pub(super) struct State {
     /// This process is about to be stopped, or was; until then it waits.
     suspended: Option<Instant>,
     said: Said,
-    /// Somebody wants to leave; processes that were left behind are not waited for.
+    /// The user wants to leave; Endstop does not wait for remaining processes.
     leaves: bool,
     /// The last signal that asked the command to end.
     asked_to_end: Option<Signal>,
@@ -79,9 +79,11 @@ pub(super) struct State {
 struct Said {
     warnings: usize,
     stopped: bool,
+    /// The stop gave the command time to end by itself.
+    grace: bool,
     killed: bool,
     paused: bool,
-    /// The pause that was told ends with the reset of a window.
+    /// The pause that was printed ends with the reset of a window.
     waits: bool,
     held: bool,
     lingering: bool,
@@ -143,11 +145,11 @@ impl Supervisor<'_> {
             Heard::Child => {}
             Heard::Continue => self.resume(),
             Heard::Approve => match self.gateway.approve(self.id, None) {
-                true => self.note("endstop: approved; the run goes on"),
+                true => self.note("endstop: approved; the run continues"),
                 false => self.note("endstop: nothing waits for an approval"),
             },
             Heard::Forward(signal) => {
-                // What was left behind is in groups of its own.
+                // The remaining processes are in other groups.
                 match self.state.ended {
                     Some(_) => tell_all(self.main, signal),
                     None => tell_group(self.main, signal),
@@ -164,7 +166,7 @@ impl Supervisor<'_> {
         let (news, children) = child::news(self.main);
         self.state.children = children;
         if self.state.ended.is_some() {
-            // Orphans that have ended are let go; the command itself is no child any more.
+            // Orphans that have ended need no action; the command itself is no longer a child.
             return;
         }
         for news in news {
@@ -191,7 +193,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The command was stopped by a key, by somebody, or because it wants the terminal.
+    /// The command was stopped by a key, by another process, or because it wants the terminal.
     fn command_was_stopped(&mut self, signal: Signal) {
         let Some(terminal) = &mut self.terminal else { return };
         let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
@@ -202,13 +204,13 @@ impl Supervisor<'_> {
         }
         self.line.clear();
         terminal.take();
-        // As if the key had been meant for this job: its shell takes over. Where no shell controls it the
-        // signal has no effect, and the command goes on.
+        // As if the key had been meant for this job: its shell takes over. Without a shell that controls it, the
+        // signal has no effect, and the command continues.
         self.state.suspended = Some(Instant::now() + SUSPENDING);
         let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
     }
 
-    /// The shell lets the job go on, in the foreground or in the background.
+    /// The shell continues the job, in the foreground or in the background.
     fn resume(&mut self) {
         self.state.suspended = None;
         if let Some(terminal) = self.terminal.as_mut().filter(|_| self.state.wants_terminal) {
@@ -217,7 +219,7 @@ impl Supervisor<'_> {
         tell_group(self.main, Signal::SIGCONT);
     }
 
-    /// The kill switch, and limits in time, which trip without a call.
+    /// The kill switch, and time limits, which trip without a call.
     fn look_at_run(&mut self) {
         if self.state.suspended.is_some_and(|until| Instant::now() >= until) {
             self.resume();
@@ -230,7 +232,7 @@ impl Supervisor<'_> {
     }
 
     fn limit_in_time(&self) -> Option<Instant> {
-        // A run that ended by itself is not over for the command, which may hang on.
+        // A run that ended naturally is not over for the command, which may not exit.
         let is_stopped = |run: &RunHandle| matches!(run.status(), Status::Stopped | Status::Failed);
         let driven = self.driven.as_ref().filter(|driven| !is_stopped(driven))?;
         let of_dry_run = self.dry_run.and_then(DryRunObserver::next_limit_in_time);
@@ -269,6 +271,13 @@ impl Supervisor<'_> {
         }
         match self.shutdown.act(Instant::now()) {
             Some(ShutdownAction::Terminate) => {
+                if self.state.said.grace {
+                    // Before the signal: a command that it ends may leave no screen to write to.
+                    let who = self.who();
+                    self.announce(&format!(
+                        "endstop: {who} has not ended by itself and is ended now"
+                    ));
+                }
                 tell_all(self.main, Signal::SIGTERM);
                 // One that is stopped hears nothing else.
                 tell_all(self.main, Signal::SIGCONT);
@@ -324,7 +333,8 @@ impl Supervisor<'_> {
         let is_kill = signal.source == kill_signal("").source;
         let grace = if is_kill { Duration::ZERO } else { self.grace };
         self.shutdown.stop(Instant::now(), grace);
-        let who = if self.state.ended.is_none() { "the command" } else { "what it left behind" };
+        self.state.said.grace = !grace.is_zero();
+        let who = self.who();
         let text = match duration(millis(grace)) {
             _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
             time => format!("endstop: stopped: {signal}; {who} has {time} to end"),
@@ -332,7 +342,12 @@ impl Supervisor<'_> {
         self.announce(&text);
     }
 
-    /// The command has ended after a stop, and others go on for the rest of the grace.
+    /// What a stop ends.
+    const fn who(&self) -> &'static str {
+        if self.state.ended.is_none() { "the command" } else { "what it left behind" }
+    }
+
+    /// The command has ended after a stop, and others continue for the rest of the grace period.
     fn tell_of_grace(&mut self, left: &[Process]) {
         if std::mem::replace(&mut self.state.said.lingering, true) || self.shutdown.has_signalled()
         {
@@ -351,11 +366,11 @@ impl Supervisor<'_> {
         let pid = getpid();
         self.announce(&match reset {
             Some(reset) => format!(
-                "endstop: calls wait, and the run continues by itself once {}; `kill -USR1 {pid}` continues it now",
+                "endstop: calls wait, and the run continues when {}; `kill -USR1 {pid}` continues it now",
                 trip::reset_text(reset)
             ),
             None => format!(
-                "endstop: go on with `kill -USR1 {pid}`; calls wait for {}, then they are answered with a stop",
+                "endstop: continue with `kill -USR1 {pid}`; calls wait for {}, then they get a stop response",
                 duration(limit)
             ),
         });
@@ -419,7 +434,7 @@ impl Supervisor<'_> {
         if self.state.children == Children::Unknown {
             return Instant::now();
         }
-        // What was due just now and has not stopped the run is not asked for again at once.
+        // A deadline that has just passed and has not stopped the run is not checked again immediately.
         let now = Instant::now();
         let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });
         let due = [self.shutdown.due(), self.state.suspended, limit, self.guard_due()];

@@ -36,7 +36,7 @@ impl Terminal {
         self.is_given || tcgetpgrp(&self.tty) == Ok(self.own)
     }
 
-    /// Brings a group into the foreground, if this process's group is there.
+    /// Brings a group into the foreground, if this process's group is in the foreground.
     pub(super) fn give(&mut self, group: Pid) {
         if self.is_foreground() && tcsetpgrp(&self.tty, group).is_ok() {
             self.is_given = true;
@@ -72,8 +72,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Lets this thread write to a terminal, and hand it on, from the background. Children that are begun later
-/// would inherit it, so this comes after the command.
+/// Lets this thread write to a terminal, and hand it on, from the background. Later children would inherit that, so
+/// this comes after the command.
 pub(super) fn write_from_the_background() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTOU);

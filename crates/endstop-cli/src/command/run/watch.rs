@@ -1,4 +1,4 @@
-//! What the supervisor has to know of the run while it goes on.
+//! The state of the run that the supervisor has to know while it runs.
 
 use std::time::Instant;
 
@@ -11,22 +11,22 @@ use tokio::sync::watch;
 
 use super::super::trip;
 
-/// Where the run stands.
+/// The current state of the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunSnapshot {
-    /// Why it was stopped; a natural end is none, for the command may go on.
+    /// Why it was stopped; `None` for a natural end, because the command may continue.
     pub(super) stopped: Option<StopSignal>,
-    /// The pause rules that hold it up, and why.
+    /// The pause rules that pause it, and why.
     pub(super) paused: Option<Vec<String>>,
-    /// The reset after which the run continues by itself.
+    /// The reset after which the run continues without an approval.
     pub(super) reset: Option<WindowReset>,
-    /// Whether calls were paused by them, and nobody has approved since.
+    /// Whether they paused calls, without an approval since.
     pub(super) is_held: bool,
     /// The pause from outside, in words.
     pub(super) pause: Option<String>,
-    /// Model calls that were begun.
+    /// Model calls that were started.
     pub(super) calls: u64,
-    /// Those of them that are in flight.
+    /// Model calls in flight.
     pub(super) in_flight: u64,
     /// When one began or ended last.
     pub(super) last_call: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct RunSnapshot {
     pub(super) warnings: Vec<String>,
 }
 
-/// Tells the supervisor where the run stands.
+/// Reports the state of the run to the supervisor.
 #[derive(Debug)]
 pub(super) struct Watcher(watch::Sender<RunSnapshot>);
 
@@ -64,7 +64,7 @@ impl Observer for Watcher {
 }
 
 impl RunSnapshot {
-    /// The pause rules that hold calls up, and why, where nobody has approved; else none.
+    /// The pause rules that pause calls, and why, if there is no approval; otherwise `None`.
     pub(super) fn held_by(&self) -> Option<Vec<String>> {
         self.paused.clone().filter(|_| self.is_held && self.stopped.is_none())
     }

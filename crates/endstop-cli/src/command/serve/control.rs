@@ -10,15 +10,19 @@ use crate::error::CliError;
 /// Flags of the control API.
 #[derive(Debug, clap::Args)]
 pub(super) struct ControlArgs {
-    /// The unix socket of the control API, in a directory that only you can open [default: PORT.sock in
-    /// $XDG_RUNTIME_DIR/endstop, or else in a new directory for temporary files]
+    /// Unix socket of the control API
+    ///
+    /// Its directory must be one that only you can open. [default: PORT.sock in $XDG_RUNTIME_DIR/endstop, or in a
+    /// new directory for temporary files]
     #[cfg(unix)]
     #[arg(long, value_name = "PATH")]
     control_socket: Option<PathBuf>,
-    /// An address for the control API besides its socket; needs --control-token-env
+    /// Serve the control API at this address too
+    ///
+    /// It needs --control-token-env.
     #[arg(long = "control", value_name = "ADDR", requires = "control_token_env")]
     control_addr: Option<SocketAddr>,
-    /// The environment variable that holds the token of --control
+    /// Variable that holds the token of --control
     #[arg(long, value_name = "VAR", requires = "control_addr")]
     control_token_env: Option<String>,
 }
@@ -86,6 +90,6 @@ pub(super) fn in_words(gateway: &Gateway) -> impl Iterator<Item = String> {
 fn token(variable: &str) -> Result<Key, CliError> {
     match std::env::var(variable) {
         Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
-        _ => Err(CliError::new(format!("the environment variable `{variable}` holds no token"))),
+        _ => Err(CliError::new(format!("environment variable `{variable}` is empty or not set"))),
     }
 }

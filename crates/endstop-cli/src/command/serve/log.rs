@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use endstop_gateway::{Key, KeyRuns, RefusalObserver, RefusedCall};
+use endstop_gateway::{RefusalObserver, RefusedCall};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -13,26 +13,20 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Writes a JSON line for each refused call to standard error. A key is shown by its place in the file and its runs.
+/// Writes a JSON line for each refused call to standard error. A key is shown by its place in the file, its name and its runs.
 #[derive(Debug)]
-pub(super) struct RefusalLog {
-    /// The runs of each key.
-    runs: Vec<String>,
-}
+pub(super) struct RefusalLog;
 
 impl RefusalLog {
-    pub(super) fn new(keys: &[(Key, KeyRuns)]) -> Self {
-        Self { runs: keys.iter().map(|(_, runs)| runs.to_string()).collect() }
-    }
-
-    fn line(&self, call: &RefusedCall, time: Timestamp) -> Value {
+    fn line(call: &RefusedCall, time: Timestamp) -> Value {
         json!({
             "version": 1,
             "event": "refused",
             "time": format!("{time:.3}"),
             "run": call.run.as_ref().map(|run| run.as_str()),
             "key": call.key.map(|place| place.saturating_add(1)),
-            "key_runs": call.key.and_then(|place| self.runs.get(place)),
+            "key_name": call.key_name,
+            "key_runs": call.key_runs,
             "client": call.client,
             "reason": call.reason,
             "rule": call.rule,
@@ -48,7 +42,7 @@ impl RefusalLog {
 
 impl RefusalObserver for RefusalLog {
     fn refused(&self, call: &RefusedCall) {
-        let line = format!("{}\n", self.line(call, Timestamp::now()));
+        let line = format!("{}\n", Self::line(call, Timestamp::now()));
         // In one write, so that no other line comes between. A reader that has disconnected ends no run.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }

@@ -1,4 +1,4 @@
-//! What a run of `endstop serve` says before its end.
+//! Output about a run of `endstop serve` before its end.
 
 use std::io::{self, Write as _};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::super::trip;
 use crate::output;
 
-/// Tells of pauses, which wait for somebody, and of warnings.
+/// Prints pauses, which wait for a user, and warnings.
 pub(super) struct Waiting {
     pub(super) as_json: bool,
     /// Whether there is a control API that approves.
@@ -23,7 +23,7 @@ impl Waiting {
     fn tell(&self, event: &str, run: &RunId, text: &str) {
         if self.as_json {
             let line = json!({ "version": 1, "event": event, "run": run.as_str(), "text": text });
-            // A reader that has gone away must not end what other runs go through.
+            // A reader that has disconnected must not end the gateway of other runs.
             let _ = writeln!(io::stdout(), "{line}");
             return;
         }
@@ -60,10 +60,10 @@ impl Observer for Waiting {
                 let reset = observation.run.next_reset();
                 let how = match (&reset, self.is_controlled) {
                     (Some(reset), _) => {
-                        format!("; continues by itself once {}", trip::reset_text(reset))
+                        format!("; continues when {}", trip::reset_text(reset))
                     }
                     (None, true) => {
-                        format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id)
+                        format!("; POST /endstop/v1/runs/{}/approve lets it continue", info.id)
                     }
                     (None, false) => "; with --control it could be approved".to_owned(),
                 };

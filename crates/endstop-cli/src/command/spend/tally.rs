@@ -87,7 +87,7 @@ impl RunSink for Reader {
         let wall = event.wall.0;
         match &event.kind {
             EventKind::Reply { model, usage, cost, .. } => self.call(wall, *model, *usage, *cost),
-            // One that cost nothing is no call of a bill.
+            // A failed attempt that cost nothing does not count as a call.
             EventKind::AttemptFailed { usage, cost } if usage.is_some() || cost.is_some() => {
                 self.call(wall, None, *usage, *cost);
             }
@@ -116,7 +116,7 @@ impl RunSink for Reader {
     }
 }
 
-/// What calls add up to.
+/// The total of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amounts {
     pub(super) calls: u64,
@@ -153,7 +153,7 @@ impl Amounts {
     }
 }
 
-/// What uses of a tool add up to.
+/// The total of uses of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolAmounts {
     pub(super) calls: u64,
@@ -164,7 +164,7 @@ pub(super) struct ToolAmounts {
     pub(super) cost: Money,
 }
 
-/// The bill of all runs.
+/// The totals of all runs.
 #[derive(Debug, Default)]
 pub(super) struct Bill {
     pub(super) rows: BTreeMap<String, Amounts>,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn days_and_offsets_are_read() {
+fn days_and_zones_are_read() {
     assert_eq!(since("7d"), Ok(Since::Days(7)));
     assert!(matches!(since("2026-01-31"), Ok(Since::Date(_))));
     for wrong in ["", "d", "-1d", "week", "2026-13-01"] {
@@ -12,6 +12,10 @@ fn days_and_offsets_are_read() {
     assert_eq!(offset("-05:30").map(Offset::seconds), Ok(-19_800));
     for wrong in ["", "2", "+25:00", "+02:61", "Europe/Berlin"] {
         assert!(offset(wrong).is_err(), "{wrong}");
+    }
+    assert!(["UTC", "Asia/Kolkata", "+02:00"].iter().all(|name| zone(name).is_ok()));
+    for wrong in ["", "Mars/Olympus", "+25:00", "02:00"] {
+        assert!(zone(wrong).is_err(), "{wrong}");
     }
 }
 

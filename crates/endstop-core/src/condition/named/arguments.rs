@@ -58,7 +58,7 @@ impl Arguments {
         self.asked.iter().map(String::as_str)
     }
 
-    /// Takes the argument called `name`, or the next positional one where that is allowed.
+    /// Takes the argument called `name`, or the next positional one if that is allowed.
     pub(crate) fn take(&mut self, name: &str, positional: bool) -> Option<ArgumentValue> {
         self.asked.push(String::from(name));
         let named = self.left.iter().position(|value| value.name.as_deref() == Some(name));

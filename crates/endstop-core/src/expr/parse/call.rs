@@ -210,7 +210,7 @@ impl Arguments {
         let error = match &extra.name {
             Some(name) => {
                 let error =
-                    Diagnostic::new(format!("there is no argument `{name}`"), extra.span.clone());
+                    Diagnostic::new(format!("unknown argument `{name}`"), extra.span.clone());
                 match did_you_mean(name, self.asked()) {
                     Some(help) => error.with_help(help),
                     None => error,

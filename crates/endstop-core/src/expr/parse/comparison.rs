@@ -12,7 +12,7 @@ use crate::condition::{CompareOp, Comparison, Condition, Gauge, Temporal, Window
 use crate::diagnostic::Diagnostic;
 use crate::limits::MAX_COUNT;
 
-/// What a comparison may stand on: a gauge, or an operator that yields a number of steps.
+/// The left side of a comparison: a gauge, or an operator that yields a number of steps.
 pub(super) enum Operand {
     Gauge(Gauge),
     Streak(Box<Condition>),
@@ -20,7 +20,7 @@ pub(super) enum Operand {
 }
 
 impl Parser<'_> {
-    /// The operator and the amount after what is measured.
+    /// The operator and the amount after the operand.
     pub(super) fn comparison(
         &mut self,
         operand: Operand,

@@ -1,4 +1,4 @@
-//! Reading: what is accepted, and what is said about the rest.
+//! Parsing: accepted expressions, and the errors for the rest.
 
 use alloc::string::{String, ToString};
 

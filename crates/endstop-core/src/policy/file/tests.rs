@@ -1,4 +1,4 @@
-//! The policy file: what is read, and what is said about the rest.
+//! The policy file: accepted files, and the errors for the rest.
 
 use super::*;
 use crate::condition::named::{max_steps, no_progress};

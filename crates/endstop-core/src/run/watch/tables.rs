@@ -25,13 +25,13 @@ pub enum WatchError {
     /// It reads missing prices in another way than the first one.
     #[error("policy {0} has another `on_unpriced` than the first")]
     OnUnpriced(usize),
-    /// They name more facts than one program can tell apart.
+    /// They name more facts than one program can distinguish.
     #[error("the policies name {0} facts; at most {MAX_NODES} are watched together")]
     TooManyFacts(usize),
 }
 
-/// Whether a policy can be watched beside others: its rules stop, none reads `depth` (which refuses a
-/// sub-agent while the run goes on), and none calls the run completed.
+/// Whether a policy can be watched together with others: its rules stop, none reads `depth` (which refuses a
+/// sub-agent while the run continues), and none calls the run completed.
 #[must_use]
 pub fn can_watch(policy: &Policy) -> bool {
     policy.rules.iter().all(|rule| {
@@ -106,13 +106,13 @@ impl Watched {
         })
     }
 
-    /// Whether any condition looks at the model's words.
+    /// Whether any condition reads the text of model responses.
     #[must_use]
     pub fn needs_text(&self) -> bool {
         self.program.needs_text()
     }
 
-    /// Whether any condition looks at the arguments and results of tool calls.
+    /// Whether any condition reads the arguments and results of tool calls.
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.program.needs_results()

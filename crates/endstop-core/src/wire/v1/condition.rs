@@ -98,9 +98,9 @@ pub enum ConditionJson {
     },
     /// One after the other.
     Then {
-        /// What comes first.
+        /// The condition that is met first.
         first: Box<ConditionJson>,
-        /// What holds now.
+        /// The condition that is met now.
         then: Box<ConditionJson>,
     },
 }

@@ -1,4 +1,4 @@
-//! The trace: one JSON object a line, a [`Header`] first, then one [`Line`] for each event.
+//! The trace: one JSON object per line, a [`Header`] first, then one [`Line`] for each event.
 //!
 //! ```json
 //! {"endstop_trace":1,"run":"nightly-17","model":"claude-sonnet-4-5"}
@@ -38,15 +38,15 @@ const UNPRICED: &str = "unpriced";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header<'a> {
-    /// [`VERSION`]. The name of this key is what tells a trace from other files.
+    /// [`VERSION`]. The name of this key distinguishes a trace from other files.
     pub endstop_trace: u32,
     /// The run's name; stable over replays.
     #[serde(borrow)]
     pub run: Cow<'a, str>,
-    /// The model that the run uses, where there is one.
+    /// The model that the run uses, if it has one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Cow<'a, str>>,
-    /// What the costs are: `billed`, `computed`, `lower_bound` or `unknown`.
+    /// The kind of the costs: `billed`, `computed`, `lower_bound` or `unknown`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub cost_is: Option<Cow<'a, str>>,
     /// The price table that computed the costs, with its version: prices change.
@@ -77,10 +77,10 @@ pub struct Line<'a> {
     /// Whether a sub-agent did it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub descendant: bool,
-    /// Whether it was to begin and did not: a policy that lets it begin has not seen it begin either.
+    /// Whether it was refused: a policy that admits it has not seen it begin either.
     #[serde(default, skip_serializing_if = "is_false")]
     pub refused: bool,
-    /// Whether the tokens were not told by the provider but counted, or bounded.
+    /// Whether the tokens were counted or bounded, and not reported by the provider.
     #[serde(default, skip_serializing_if = "is_false")]
     pub estimate: bool,
     /// The part of the cost that no provider confirmed.
@@ -89,12 +89,12 @@ pub struct Line<'a> {
     /// Why it is not confirmed: an HTTP status, or one word.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cow<'a, str>>,
-    /// What happened.
+    /// The kind.
     #[serde(flatten, borrow)]
     pub kind: Kind<'a>,
 }
 
-/// What happened: the kinds of [`EventKind`](crate::EventKind) by name.
+/// The kinds of [`EventKind`](crate::EventKind) by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the meaning of each kind and field is that of `EventKind`")]
@@ -340,7 +340,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// As [`Line::from_event`], with what the run answered.
+    /// Like [`Line::from_event`], with the run's directive.
     #[must_use]
     pub fn answered(event: &Event<'a>, directive: Directive) -> Self {
         let refused = event.kind.is_intention() && !directive.admits();

@@ -1,4 +1,4 @@
-//! What the text of a refusal is about.
+//! The subject of a refusal, from its text.
 
 use crate::limits::MIN_RETRY_CAP;
 

@@ -1,4 +1,4 @@
-//! Tests of the quirks that are remembered of models and upstreams.
+//! Tests of the recorded quirks of models and upstreams.
 
 use super::*;
 

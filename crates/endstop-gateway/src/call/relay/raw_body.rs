@@ -1,4 +1,4 @@
-//! Responses that pass unread. What cuts their run cuts them, whether their clients read them or not.
+//! Responses that are forwarded unparsed. An abort of their run closes them, whether their clients read them or not.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::call::upstream_response::{plain, read_error, with_head};
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::UpstreamBody;
 
-/// A response that passes unread.
+/// A response that is forwarded unparsed.
 pub(in crate::call) struct RawBody {
     begun: Bytes,
     upstream: UpstreamBody,
@@ -54,8 +54,8 @@ impl RawBody {
         sized(self, length)
     }
 
-    /// Like [`RawBody::into_body`], until the run is cut or a time limit stops it. The connection is closed then without
-    /// the mark of a proper end.
+    /// Like [`RawBody::into_body`], until the run is aborted or a time limit stops it. The connection is closed then
+    /// without the mark of a proper end.
     pub(in crate::call) fn into_body_of(self, run: &RunHandle) -> Body {
         if self.upstream.is_end() && self.upstream.remaining().is_none_or(|left| left == 0) {
             return self.into_body();

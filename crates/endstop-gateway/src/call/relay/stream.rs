@@ -1,4 +1,4 @@
-//! Responses that are passed on while they come.
+//! Responses that are passed on as they arrive.
 //!
 //! A stream whose run has stopped ends between two blocks with a stop response, or its connection is cut
 //! (`docs/semantics.md` sections 6 and 9).
@@ -30,8 +30,8 @@ use crate::decode::Decoder;
 use crate::limits::MAX_DECODED_PART;
 use crate::upstream::UpstreamBody;
 
-/// What tells the clients of an API that a stream ends, besides the end of the connection. By then the call has to be
-/// settled: the client may send its next request at once.
+/// The mark by which the clients of an API recognize the end of a stream, besides the end of the connection. By then
+/// the call has to be settled: the client may send its next request immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndMark {
     /// `[DONE]`; usage comes after the finish reason.
@@ -55,7 +55,7 @@ impl EndMark {
 /// Resolves with the directive that ends a stream, when its run is aborted or a time limit stops it.
 type RunEnd = Pin<Box<dyn Future<Output = Directive> + Send>>;
 
-/// Where a stream stands.
+/// The phase of a stream.
 enum StreamPhase {
     /// Its call is in flight.
     InFlight { call: Box<InFlightCall>, end: RunEnd, upstream: UpstreamBody },
@@ -118,7 +118,7 @@ impl ReadPart {
 
 /// The bytes of a part that are passed on.
 enum PassedBytes {
-    /// As they came.
+    /// Unchanged.
     Same(Bytes),
     /// Without those that the client does not get.
     Copied(BytesMut),
@@ -142,13 +142,13 @@ impl PassedBytes {
 
 /// A tool call in a stream that the run does not admit.
 struct RefusedToolCall {
-    /// What had come when it began, with it.
+    /// The response received before it began, and with it.
     seen: CallResponse,
     /// The part of the event that it began with which is passed on.
     rest: Vec<u8>,
 }
 
-/// What is passed on in the place of an event, if that is not the event: nothing, or an error without keys.
+/// The replacement for an event that is not passed on: nothing, or an error without keys.
 fn instead_of(
     raw: &[u8],
     is_stripped: bool,
@@ -178,7 +178,7 @@ pub(super) struct StreamRelay {
     has_passed: bool,
     /// Bytes of an incomplete event in the splitter.
     incomplete: usize,
-    /// Bytes that passed unread, once an event was too long or the encoding is not known.
+    /// Bytes forwarded unparsed, after an event was too long or because the encoding is unknown.
     unread: Option<u64>,
     /// Tool calls that are passed on, and the one that is not.
     passed_calls: usize,
@@ -292,7 +292,7 @@ impl StreamRelay {
         }
     }
 
-    /// What is known of the response. Bytes that passed unread count by their number.
+    /// The known part of the response. Bytes forwarded unparsed count by their number.
     fn seen(&self) -> CallResponse {
         self.with_unread(self.reader.response())
     }
@@ -302,7 +302,7 @@ impl StreamRelay {
         CallResponse { output_bytes, ..seen.clone() }
     }
 
-    /// Takes in what the upstream has sent. Returns `None` if nothing of it is passed on yet.
+    /// Records data from the upstream. Returns `None` if nothing of it is passed on yet.
     fn take(&mut self, bytes: Bytes) -> Option<BodyPart> {
         let bytes = match self.decoder.as_mut().map(|decoder| decoder.push(&bytes)) {
             None => bytes,
@@ -316,7 +316,7 @@ impl StreamRelay {
         let part = self.read(&bytes);
         if let StreamPhase::InFlight { call, .. } = &mut self.phase {
             call.note_text();
-            // A run that stopped before lets what is in flight end by itself.
+            // A run that stopped earlier lets calls in flight finish.
             let was_over = call.run().is_over();
             let directive = call.run().record(&EventKind::Piece { text: &part.text }, Detail::None);
             if let Some(refused) = part.refused {
@@ -337,7 +337,7 @@ impl StreamRelay {
         (!passed.is_empty()).then_some(Poll::Ready(Some(Ok(passed))))
     }
 
-    /// Reads what has come, up to a tool call that the run does not admit.
+    /// Reads the received data, up to a tool call that the run does not admit.
     fn read(&mut self, bytes: &Bytes) -> ReadPart {
         let (mut left, mut text, mut has_end) = (&**bytes, String::new(), false);
         let mut out = BytesMut::new();
@@ -405,7 +405,7 @@ impl StreamRelay {
         }
         self.incomplete = incomplete_before.saturating_add(bytes.len()).saturating_sub(passed);
         if is_as_it_came {
-            // Not copied, and written at once.
+            // Not copied, and written immediately.
             let passed = PassedBytes::Same(bytes.slice(..passed.min(bytes.len())));
             return ReadPart { passed, text, has_end, refused: None };
         }
@@ -419,7 +419,7 @@ impl StreamRelay {
         call.run().checkpoint();
         let settled = call.cut_short(&seen);
         let signal = settled.entry().stop().unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+            StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
         });
         drop(settled);
         let is_by_user =
@@ -470,7 +470,7 @@ impl StreamRelay {
         out.extend_from_slice(self.splitter.end(self.has_passed).as_bytes());
     }
 
-    /// The upstream's stream has come to its end.
+    /// The upstream's stream is complete.
     fn finish(&mut self) -> BodyPart {
         let mut last = match self.decoder.as_mut().map(Decoder::finish) {
             None => Bytes::new(),
@@ -522,7 +522,7 @@ impl Drop for StreamRelay {
         let Some(call) = self.phase.end() else { return };
         let seen = self.seen();
         if seen.is_whole || seen.finish.is_some() {
-            // The client has all that it waits for.
+            // The client has everything that it waits for.
             call.delivered(&seen);
         } else if let Ok(call) = call.failed_inside(&seen) {
             call.abandoned(&seen);

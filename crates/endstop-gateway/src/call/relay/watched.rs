@@ -1,8 +1,8 @@
-//! Streams whose clients do not read: the run ends them all the same.
+//! Streams that their clients do not read: the run ends them anyway.
 //!
-//! A body is polled for its next part only while its client takes what it has. So what cuts a run would not reach the
-//! stream of a client that reads nothing, and its upstream would go on. A task of the stream waits for the cut; the body
-//! has a moment to end in order, then the task closes the upstream and settles the call.
+//! A body is polled for its next part only while its client reads. So an abort of the run would not reach the stream
+//! of a client that reads nothing, and its upstream would continue. A task of the stream waits for the abort; the
+//! body has a moment to end in order, then the task closes the upstream and settles the call.
 
 use std::future::poll_fn;
 use std::pin::Pin;

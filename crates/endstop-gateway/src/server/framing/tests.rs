@@ -7,7 +7,7 @@ use crate::server::corpus::{ambiguous, plain};
 
 const MAX_HEAD: usize = 8 << 10;
 
-/// Where the framing was refused, if it was, the bytes taken in pieces of the sizes given.
+/// The place where the framing was refused, if it was, with the bytes read in pieces of the given sizes.
 fn follow(bytes: &[u8], sizes: impl IntoIterator<Item = usize>) -> Result<Framing, usize> {
     let mut framing = Framing::new(MAX_HEAD, false);
     let (mut at, mut sizes) = (0, sizes.into_iter());
@@ -72,7 +72,7 @@ proptest! {
         let bytes = [start.as_bytes(), &bytes].concat();
         let whole = follow(&bytes, []);
         let cut = follow(&bytes, sizes);
-        // Bytes of an end of a chunk may be refused before its line feed has come.
+        // Bytes of an end of a chunk may be refused before its line feed has arrived.
         match (whole, cut) {
             (Ok(whole), Ok(cut)) => prop_assert_eq!(whole.state, cut.state),
             (Err(_), Err(_)) => {}

@@ -125,7 +125,7 @@ async fn a_client_that_does_not_trust_the_authority_is_reported() {
     assert!(connect(&gateway, "api.openai.com", &pem).await.is_err());
     let seen = tokio::time::timeout(NET, report.wait_for(|report| report.untrusted() == 1)).await;
     assert!(seen.unwrap().unwrap().last_refused.len() == 1);
-    // One that looks at the certificate after the handshake, and closes.
+    // A client that checks the certificate after the handshake, and closes.
     let pem = gateway.authority().unwrap().to_owned();
     let mut stream = connect(&gateway, "api.anthropic.com", &pem).await.unwrap();
     stream.shutdown().await.unwrap();

@@ -8,8 +8,7 @@ use super::*;
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// What a reader makes of chunks: the bytes of the body, and what is left where something else than a plain chunk
-/// begins.
+/// A reader's view of chunks: the bytes of the body, and the rest after the last plain chunk.
 fn said(framed: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut body, mut left) = (Vec::new(), framed);
     loop {
@@ -23,7 +22,7 @@ fn said(framed: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let Some(size) = size.filter(|size| *size > 0) else { return (body, left.to_vec()) };
         let data = &left[end + 1..];
         if data.len() < size + 2 {
-            // Half a chunk says what is there of it.
+            // An incomplete chunk contains its available part.
             body.extend_from_slice(&data[..data.len().min(size)]);
             return (body, data[data.len().min(size)..].to_vec());
         }
@@ -41,7 +40,7 @@ fn framed(parts: &[Vec<u8>]) -> Vec<u8> {
     parts.iter().flat_map(chunk).collect()
 }
 
-/// What comes out of reads of these lengths, in turn.
+/// The results of reads of these lengths, in turn.
 fn read(place: &mut ChunkPosition, all: &[u8], cuts: &[usize]) -> Vec<u8> {
     let (mut out, mut left) = (Vec::new(), all);
     let mut cuts = cuts.iter().cycle();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// What is done to a connection after a request was read whole.
+/// An act on a connection after a complete request was read.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// Writes at once.
@@ -20,7 +20,7 @@ pub(super) enum Act {
     Close,
     /// Resets the connection.
     Reset,
-    /// Says when the peer has closed.
+    /// Signals when the peer has closed.
     TellWhenClosed,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn write(text: impl AsRef<[u8]>) -> Act {
     Act::Write(text.as_ref().to_vec())
 }
 
-/// A complete answer of its own length.
+/// A complete response with a length.
 pub(super) fn whole(body: &str) -> Act {
     write(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
 }
@@ -72,8 +72,8 @@ impl Fake {
     }
 }
 
-/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
-/// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
+/// Waits until everything sent has arrived and was processed. In a test everything runs in one thread, and each turn
+/// of its loop takes all data on its way one station further, however long the machine lets it wait.
 pub(super) async fn all_that_is_on_its_way() {
     const TURNS: usize = 25;
     for _ in 0..TURNS {

@@ -1,4 +1,4 @@
-//! Shared connections: how many there are, which are dead, and what is sent again.
+//! Shared connections: how many there are, which are dead, and which requests are repeated.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn a_call_that_is_refused_unread_is_sent_once_more_over_a_new_connection()
 
 #[tokio::test]
 async fn a_connection_that_goes_away_ends_its_calls_and_gets_no_new_ones() {
-    // The second call is told that nothing after the first was looked at.
+    // The second call learns that nothing after the first was processed.
     let upstream = Frames::start(100, |call, before| match (call, before) {
         (_, 0) => Act::Hold,
         (_, 1) => Act::Away(1),

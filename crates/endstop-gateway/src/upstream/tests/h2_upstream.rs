@@ -15,7 +15,7 @@ use super::tls_upstream::certified;
 const PREFACE: usize = 24;
 const HEAD: usize = 9;
 
-/// What is done with a call when it has come whole.
+/// An act on a complete call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
     Answer,
@@ -23,12 +23,12 @@ pub(super) enum Act {
     Hold,
     /// Ends its stream with this code.
     Reset(u32),
-    /// Takes no more calls after this stream; goes on with what it has.
+    /// Takes no more calls after this stream; continues with the present ones.
     Away(u32),
     /// The same, and closes.
     AwayAndClose(u32),
     Close,
-    /// Reads and writes nothing any more.
+    /// Neither reads nor writes anything from here on.
     Deaf,
     /// The same, after the head of an answer.
     BeginAndDeaf,
@@ -94,7 +94,7 @@ impl Frames {
         self.seen.pings.load(Ordering::SeqCst)
     }
 
-    /// Answers what is held, and from now on everything.
+    /// Answers the held calls, and from now on everything.
     pub(super) fn go_on(&self) {
         self.go.send_replace(true);
     }
@@ -118,7 +118,7 @@ fn answer(stream: u32) -> Vec<u8> {
     [frame(1, 4, stream, &[0x88]), frame(0, 1, stream, b"ok")].concat()
 }
 
-/// What becomes of the connection after what is said to a call.
+/// The next state of the connection after the answer to a call.
 enum Then {
     GoOn,
     Hold,
@@ -139,7 +139,7 @@ fn reply(act: Act, id: u32) -> (Vec<u8>, Then) {
     }
 }
 
-/// Takes the first frame off, if it is whole.
+/// Takes the first frame off, if it is complete.
 fn first_frame(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let length = [0, *buffer.first()?, *buffer.get(1)?, *buffer.get(2)?];
     let end = HEAD + usize::try_from(u32::from_be_bytes(length)).unwrap();

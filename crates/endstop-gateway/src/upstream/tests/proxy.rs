@@ -20,7 +20,7 @@ const NET: Duration = Duration::from_secs(20);
 const AUTHORIZATION: &str = "proxy-authorization: Basic bWU6YSBzZWNyZXQ=";
 const USER: &str = "me:a%20secret@";
 
-/// What a proxy does with who asks.
+/// The reaction of a proxy to a client.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     /// Connects all to the upstream.
@@ -239,7 +239,7 @@ async fn a_proxy_that_says_nothing_is_not_waited_for() {
     assert!(!error.may_have_arrived());
 }
 
-/// A proxy that never says anything, not even for TLS; it tells when its client has closed.
+/// A proxy that never sends anything, not even for TLS; it signals when its client has closed.
 async fn mute() -> (SocketAddr, tokio::sync::oneshot::Receiver<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -12,7 +12,8 @@ use super::*;
 
 const NET: Duration = Duration::from_secs(20);
 
-/// A proxy that connects all to `upstream`; its address, and the names that it was asked for. With `login` it asks for that.
+/// A proxy that connects all to `upstream`; its address, and the names that clients requested. With `login` it
+/// requires that.
 async fn proxy(
     upstream: SocketAddr,
     login: Option<&'static str>,

@@ -79,7 +79,7 @@ async fn parts_that_come_at_once_over_http2_are_handed_over_in_few() {
     }
     upstream.parts.send(Bytes::new()).unwrap();
     let answer = client.send(&upstream.base(), post("/parts")).await.unwrap();
-    // The frames travel; what has arrived when they are asked for comes as one.
+    // The frames travel; all frames that have arrived by the next read are returned as one.
     super::fake::all_that_is_on_its_way().await;
     let mut body = answer.into_body();
     let (mut parts, mut all) = (0, Vec::new());

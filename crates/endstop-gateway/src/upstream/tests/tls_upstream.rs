@@ -1,4 +1,4 @@
-//! An upstream for tests that speaks TLS, with a certificate of its own authority.
+//! An upstream for tests that speaks TLS, with a certificate of a test authority.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-/// The upstream. It answers `/echo` with the method, target and body; `/parts` with what is sent to it here.
+/// The upstream. It answers `/echo` with the method, target and body, and `/parts` with the parts sent to it here.
 pub(super) struct Secure {
     pub(super) addr: SocketAddr,
-    /// What a client trusts who trusts it.
+    /// The certificate that a client has to trust.
     pub(super) authority: String,
     connections: Arc<AtomicUsize>,
     pub(super) parts: mpsc::UnboundedSender<Bytes>,

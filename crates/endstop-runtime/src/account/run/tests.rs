@@ -23,6 +23,34 @@ fn a_hold_that_is_dropped_is_not_extended() {
     assert_eq!((limit.settled, limit.held), (1, 1), "it expires and is charged");
 }
 
+#[test]
+fn a_clock_that_is_set_back_is_told_once() {
+    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_700_000_000_000));
+    let wall = Arc::clone(&now);
+    let store =
+        MemoryBudgetStore::with_clock(Arc::new(move || WallTime(wall.load(Ordering::SeqCst))));
+    let set = AccountSet::new([Account::new("me", &["9 steps per day"]).unwrap()]).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let accounts = RunAccounts::new(Arc::new(store), set, &["me"], "test")
+        .unwrap()
+        .with_warnings(move |text| telling.lock().unwrap().push(text.to_owned()));
+    let step = Amounts { steps: 1, ..Amounts::ZERO };
+    let call = || {
+        accounts.check("", "", &step).unwrap();
+        accounts.reserve("", "", step, step).unwrap().unwrap().settle(step);
+    };
+    call();
+    // Less than the clocks of machines differ.
+    now.fetch_sub(30_000, Ordering::SeqCst);
+    call();
+    assert!(told.lock().unwrap().is_empty());
+    now.fetch_sub(2 * 60 * 60 * 1000, Ordering::SeqCst);
+    (0..3).for_each(|_| call());
+    let told = told.lock().unwrap();
+    assert!(told.len() == 1 && told[0].starts_with("the clock is 2h"), "{told:?}");
+}
+
 /// A store that takes no settlement, and counts how often it is asked.
 #[derive(Debug, Default)]
 struct Stuck {

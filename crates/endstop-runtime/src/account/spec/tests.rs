@@ -1,4 +1,4 @@
-//! Tables: what is accepted, and what is refused by name.
+//! Tables: accepted specifications, and the names of errors in refused ones.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn tables_that_cannot_be_used_are_refused_by_name() {
     };
     let cases = [
         (problem("a b", &table), "a name has 1 to"),
-        (with(|it| it.limit.clear()), "there is no `limit`"),
+        (with(|it| it.limit.clear()), "missing `limit`"),
         (with(|it| it.limit = vec!["5".to_owned()]), "`5` is not an amount"),
         (with(|it| it.limit = vec!["$-5".to_owned()]), "`$-5` is not an amount"),
         (with(|it| it.limit = vec!["$5 per year".to_owned()]), "`year` is not a window"),

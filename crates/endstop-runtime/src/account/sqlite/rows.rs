@@ -242,7 +242,7 @@ fn stored_hold(row: &Row<'_>) -> rusqlite::Result<StoredHold> {
     })
 }
 
-/// What an error of the database means for the caller.
+/// Converts an error of the database to one for the caller.
 pub(super) fn failed(
     doing: &'static str,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Failures in the middle of an operation, files of others, and files of later versions.
+//! Failures in the middle of an operation, files of other programs, and files that a later version wrote.
 
 use super::super::counters::{Counter, Place, Rows, StoredHold};
 use super::*;
@@ -178,7 +178,7 @@ fn what_ended_long_ago_is_forgotten_by_the_time_of_the_store() {
     // A clock that is a month ahead has only opened the file.
     assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 3);
     at(BEGUN + MONTH).unwrap().reserve(&[&me], tokens(1), &terms("later")).unwrap();
-    // What has expired is forgotten like what was settled.
+    // An expired hold is deleted like a settled one.
     assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 1);
 }
 
@@ -200,6 +200,6 @@ fn a_full_disk_refuses_and_loses_nothing() {
     assert!(error.to_string().contains("full"), "{error}");
     let state = &store.read(&[&me]).unwrap()[0].limits[0];
     assert_eq!((state.held, state.settled), (held, 0));
-    // What is held can be settled, because that needs no room.
+    // A hold can be settled, because that needs no room.
     store.settle("a-hold-with-a-long-name-0", tokens(1)).unwrap();
 }

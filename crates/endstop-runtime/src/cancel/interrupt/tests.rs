@@ -26,7 +26,7 @@ fn the_stages_raise_the_urgency_of_one_token_and_keep_the_first_signal() {
 
     let signal = token.signal().unwrap();
     assert_eq!(signal.reason, StopReason::UserRequested);
-    assert_eq!(signal.message, "interrupted; once more to stop at once");
+    assert_eq!(signal.message, "interrupted; once more to stop immediately");
     assert_eq!(signal.source.as_deref(), Some("interrupt"));
     assert_eq!(interrupts.interrupt().cancellation(), None);
 }

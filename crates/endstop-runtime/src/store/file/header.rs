@@ -14,10 +14,10 @@ use crate::limits::MAX_HEADER_BYTES;
 /// The version of the format that is written, and the last that is read.
 const FORMAT: u64 = 1;
 
-/// What the first line says.
+/// The contents of the first line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// [`FORMAT`]. The name of this key is what tells a state from other files.
+    /// [`FORMAT`]. The name of this key distinguishes a state from other files.
     endstop_state: u64,
     run: RunId,
     pub(super) version: Version,
@@ -25,12 +25,12 @@ pub(super) struct Header {
     saved_at: u64,
     /// Length of the text.
     bytes: u64,
-    /// XXH3 of the text, 64 bits in hexadecimal: tells what was cut or altered by accident.
+    /// XXH3 of the text, 64 bits in hexadecimal: detects accidental truncation and changes.
     xxh3: String,
     label: String,
 }
 
-/// What every version of the format has.
+/// The part that every version of the format has.
 #[derive(Deserialize)]
 struct Format {
     endstop_state: u64,
@@ -71,8 +71,7 @@ fn digest(text: &[u8]) -> String {
     format!("{:016x}", xxh3_64(text))
 }
 
-/// The header of a state and a reader of its text, whose length has been checked; `None` where there is no
-/// file.
+/// The header of a state and a reader of its text, whose length has been checked; `None` if the file does not exist.
 pub(super) fn find(
     run: &RunId,
     path: &Path,
@@ -116,7 +115,7 @@ fn parse(run: &RunId, path: &Path, line: &[u8]) -> Result<Header, StoreError> {
     Ok(header)
 }
 
-/// The whole state; `None` where there is no file.
+/// The whole state; `None` if the file does not exist.
 pub(super) fn load(run: &RunId, path: &Path) -> Result<Option<StoredState>, StoreError> {
     let Some((header, mut reader)) = find(run, path)? else { return Ok(None) };
     if usize::try_from(header.bytes).map_or(true, |bytes| bytes > MAX_STATE_BYTES) {

@@ -14,20 +14,20 @@ const MOST_CALLS: u64 = 200;
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// Once: the program goes on.
+    /// Once: the program continues.
     Once,
-    /// For ever: the process was killed there.
+    /// Forever: the process was killed there.
     Crash,
 }
 
-/// What a store was asked, and whether it said that it had done it.
+/// An operation of a store, and whether it reported it as done.
 #[derive(Debug, Default)]
 struct Told {
     states: Vec<(&'static str, bool)>,
     lines: Vec<(&'static str, bool)>,
 }
 
-/// A directory of its own, removed at the end.
+/// A new directory, removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -73,7 +73,7 @@ fn at_every_call(name: &str, check: impl Fn(&Directory, Durability, Failure, u64
     }
 }
 
-/// The state and the trace that are there.
+/// The stored state and trace.
 fn found(store: &FileStore) -> (Option<String>, Vec<String>) {
     let state = now(store.load(&run())).unwrap().map(|state| state.text);
     (state, now(store.read_trace(&run(), 0)).unwrap())

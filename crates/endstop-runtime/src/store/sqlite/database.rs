@@ -12,7 +12,7 @@ use super::super::{
 };
 use crate::sqlite_file::{self, FileKind, OpenError, is_busy, signed, unsigned};
 
-/// What tells the file from other programs' databases: `ends` in ASCII.
+/// Distinguishes the file from other programs' databases: `ends` in ASCII.
 const APPLICATION_ID: i64 = 0x656e_6473;
 
 /// How long one waits for other processes: a commit takes milliseconds, so this long means that something
@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, St
     })
 }
 
-/// Saves a state, if what is stored is what was expected.
+/// Saves a state, if the stored version is the expected one.
 pub(super) fn save(
     connection: &Connection,
     id: &RunId,
@@ -158,7 +158,7 @@ pub(super) fn remove(connection: &Connection, id: &RunId) -> rusqlite::Result<bo
     Ok(states > 0 || lines > 0)
 }
 
-/// What an error of the database means for the caller.
+/// Converts an error of the database to one for the caller.
 pub(super) fn error(doing: String, path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     if is_busy(error) {

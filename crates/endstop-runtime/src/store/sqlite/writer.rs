@@ -13,14 +13,14 @@ use crate::limits::MAX_WAITING_CHANGES;
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What is to be written, and who waits for it.
+/// A change to be written, and the task that waits for it.
 pub(super) enum Change {
     Save { id: RunId, state: String, expected: Option<Version>, answer: Answer<Version> },
     Append { id: RunId, lines: String, answer: Answer<()> },
     Remove { id: RunId, answer: Answer<bool> },
 }
 
-/// Tells who waits, once it is known whether the commit failed.
+/// Informs the waiting task, once it is known whether the commit failed.
 type Acknowledge<'a> = Box<dyn FnOnce(Option<&rusqlite::Error>) + 'a>;
 
 /// The thread, which ends with this handle.
@@ -71,7 +71,7 @@ fn run(path: &Path, mut connection: Connection, mut waiting: mpsc::Receiver<Chan
     }
 }
 
-/// Writes changes in one transaction; nobody is answered before it is committed.
+/// Writes changes in one transaction; no task gets an answer before it is committed.
 fn write(path: &Path, connection: &mut Connection, changes: Vec<Change>) {
     let mut transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate)
     {
@@ -115,7 +115,7 @@ impl Change {
 
     fn refuse(self, path: &Path, error: &rusqlite::Error) {
         let refusal = database::error(self.doing(), path, error);
-        // Who no longer waits is not told.
+        // A task that no longer waits gets no answer.
         match self {
             Self::Save { answer, .. } => drop(answer.send(Err(refusal))),
             Self::Append { answer, .. } => drop(answer.send(Err(refusal))),
@@ -132,7 +132,7 @@ impl Change {
     }
 }
 
-/// What a change gives: an error of the database, or what its caller is told.
+/// The result of a change: an error of the database, or the caller's result.
 type Applied<T> = rusqlite::Result<Result<T, StoreError>>;
 
 /// Runs `change` so that it leaves nothing where the database fails in the middle of it.
@@ -158,7 +158,7 @@ fn acknowledge<'a, T: 'a>(
             (_, Some(error)) => Err(database::error(doing, path, error)),
             (Ok(told), None) => told,
         };
-        // Who no longer waits is not told.
+        // A task that no longer waits gets no answer.
         drop(answer.send(told));
     })
 }

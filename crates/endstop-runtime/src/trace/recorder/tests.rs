@@ -1,4 +1,4 @@
-//! What is written when, and what happens when it cannot be.
+//! When lines are written, and what happens when writing fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What is read in one pass is what the general reader reads.
+//! One pass reads the same as the general reader.
 
 use endstop_core::wire::v1::trace::Line;
 use proptest::prelude::*;

@@ -27,7 +27,7 @@ pub(super) struct WrittenTrajectory {
     pub(super) subagent_trajectories: Vec<WrittenTrajectory>,
 }
 
-/// The `extra` of a trajectory; `None` where there is nothing to keep.
+/// The `extra` of a trajectory; `None` if it is empty.
 pub(super) fn run_extra(kept: KeptOfRun) -> Option<RunExtra> {
     (kept != KeptOfRun::default()).then_some(RunExtra { endstop: kept })
 }
@@ -72,7 +72,7 @@ impl WrittenStep {
         }
     }
 
-    /// What a person said; events do not carry the words.
+    /// A person's message; events do not carry the text.
     pub(super) fn user(wall: u64) -> Self {
         Self::new(wall, "user")
     }
@@ -114,7 +114,7 @@ pub(super) fn numbered(mut steps: Vec<WrittenStep>) -> Vec<WrittenStep> {
     steps
 }
 
-/// A call. The format takes only objects as arguments; any other text is kept beside an empty one.
+/// A call. The format takes only objects as arguments; any other text is kept next to an empty one.
 pub(super) fn call(id: String, tool: &str, arguments: Option<&str>) -> WrittenCall {
     let is_object = |text: &&str| text.starts_with('{') && text.ends_with('}');
     let object = arguments.filter(is_object).and_then(raw);
@@ -187,7 +187,7 @@ struct CacheCreation {
     ephemeral_1h_input_tokens: u64,
 }
 
-/// The metrics of a call; `None` where nothing is known of it.
+/// The metrics of a call; `None` if none are known.
 pub(super) fn metrics(usage: Option<TokenUsage>, cost: Option<Cost>) -> Option<WrittenMetrics> {
     let money = match cost {
         Some(Cost::Known(money)) => Some(money),

@@ -1,4 +1,4 @@
-//! Asking a person before a run goes on.
+//! Asking a person before a run continues.
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
@@ -11,34 +11,34 @@ use super::{AgentRun, Flow};
 use crate::agent::state::AgentState;
 use endstop_runtime::{CancelOn, Waited};
 
-/// What a pause rule asks.
+/// The question of a pause rule.
 #[derive(Debug)]
 pub struct ApprovalRequest<'a> {
-    /// The rules that hold, by id.
+    /// The rules that trip, by id.
     pub rules: &'a [String],
-    /// What they observed, for people.
+    /// Their observation, for people.
     pub message: &'a str,
     /// The run.
     pub state: &'a AgentState,
 }
 
-/// What a person says.
+/// The decision of a person.
 ///
 /// See the example of [`Approver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// Go on; the rules no longer hold up this run.
+    /// Continue; the rules no longer pause this run.
     Yes,
-    /// Go on until `cost` has reached this, or `next_cost` where a rule names it; then the rules ask again. A
-    /// rule that names neither is not approved by it, and the run pauses.
+    /// Continue until `cost` has reached this, or `next_cost` if a rule names it; then the rules ask again. A rule
+    /// that names neither is not approved by it, and the run pauses.
     UpTo(Money),
     /// Stop the run.
     No(String),
-    /// Nobody decides now: the run pauses and its state can be resumed later.
+    /// No decision now: the run pauses and its state can be resumed later.
     Later,
 }
 
-/// Decides on runs that a pause rule holds up. Without one they pause.
+/// Decides on runs that a pause rule pauses. Without one they pause.
 ///
 /// A function that does not wait is one:
 ///
@@ -80,7 +80,7 @@ where
 }
 
 impl AgentRun {
-    /// Takes in what was approved while the run was saved.
+    /// Records the approvals that were given while the run was saved.
     pub(super) fn approve_what_was_approved(&mut self) {
         for approval in std::mem::take(&mut self.state.execution.approvals) {
             self.approve(&approval.rule, approval.limit_picos.map(Money::from_picos));
@@ -135,13 +135,13 @@ impl AgentRun {
             Waited::Done(Approval::UpTo(limit)) => {
                 let given = (self.run().budget().settled(), limit);
                 if self.last_limit.replace(given) == Some(given) {
-                    // The same answer again, and nothing has begun: it would be given for ever.
+                    // The same decision again, and nothing has begun: it would be repeated forever.
                     self.held_up = Some(verdict);
                     return Flow::Pause;
                 }
                 self.approve_all(&rules, Some(limit));
                 if self.flow() == Flow::Pause {
-                    // No rule was approved: nobody is asked the same again.
+                    // No rule was approved: the same question is not repeated.
                     self.held_up = Some(verdict);
                 }
             }

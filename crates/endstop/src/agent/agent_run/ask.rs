@@ -29,7 +29,7 @@ use endstop_runtime::{
     CancelOn, Charge, OpenCall, Outcome, Pricing, Received, ResponseReport, Waited,
 };
 
-/// What has come of an answer.
+/// The result of a response.
 #[derive(Default)]
 struct Answer {
     text: String,
@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-/// What is known of an attempt that has begun.
+/// The known facts of an attempt that has begun.
 struct Attempt {
     call: OpenCall,
     trial: Trial,
@@ -173,13 +173,13 @@ impl AgentRun {
         let mut sleep = std::pin::pin!(tokio::time::sleep(wait));
         let waited = self.run().wait(&mut sleep, CancelOn::Any).await;
         if waited == Waited::Done(()) {
-            // Many short waits must not hide a limit in time.
+            // Many short waits must not hide a time limit.
             return !self.run().tick().stops();
         }
         self.checkpoint().await == Flow::On
     }
 
-    /// Receives an answer, as far as it comes.
+    /// Receives a response, complete or not.
     async fn stream(
         &self,
         model: &dyn Model,
@@ -267,7 +267,7 @@ impl AgentRun {
         answer.is_cut
     }
 
-    /// Settles an answer; whether the model is to be asked again.
+    /// Settles a response. Returns whether the model should be called again.
     async fn take_answer(
         &mut self,
         mut answer: Answer,
@@ -285,7 +285,7 @@ impl AgentRun {
         }
     }
 
-    /// A reply, or what came of one before it was cut.
+    /// A reply, or the part of one that was received before an abort.
     async fn take_reply(
         &mut self,
         mut answer: Answer,
@@ -293,7 +293,7 @@ impl AgentRun {
         other_messages: bool,
     ) -> bool {
         if answer.is_cut {
-            // The core ends first, for its reason; then what was spent is settled.
+            // The core ends first, for its reason; then the usage is settled.
             self.checkpoint().await;
         }
         let end = answer.end.take();
@@ -324,7 +324,7 @@ impl AgentRun {
             self.uses_retry_model = self.agent.retry_model.is_some();
             return true;
         }
-        // What another tokenizer made of the conversation says nothing of this one's.
+        // Another tokenizer's count of the conversation says nothing about this one's.
         let is_of_context = !other_messages && !self.uses_retry_model;
         self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.end_by_cap(lowered_by);
@@ -368,7 +368,7 @@ impl AgentRun {
     }
 }
 
-/// Every call needs an id of its own; not every provider gives one.
+/// Every call needs a unique id; not every provider sets one.
 fn name_calls(step: u64, calls: &mut [ToolCall]) {
     if let [call] = &*calls
         && !call.id.is_empty()

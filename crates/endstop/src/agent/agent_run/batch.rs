@@ -32,7 +32,7 @@ use endstop_runtime::{CancelOn, OpenToolCall, Waited};
 /// A call that runs.
 type Running = BoxFuture<'static, Ran>;
 
-/// What a call came to.
+/// The result of a call.
 struct Ran {
     place: usize,
     result: Result<ToolOutput, ToolError>,
@@ -49,11 +49,11 @@ struct Answered {
 
 /// The calls of one reply.
 struct Batch {
-    /// Shared, so that one can be looked at while the others change.
+    /// Shared, so that one can be read while the others change.
     calls: Arc<Vec<ToolCall>>,
     answers: Vec<Option<Answered>>,
     running: FuturesUnordered<Running>,
-    /// Came to their end while something else was waited for.
+    /// Calls that finished while the batch waited for something else.
     done: VecDeque<Ran>,
     begun: Vec<Option<Begun>>,
     next: usize,
@@ -79,7 +79,7 @@ impl AgentRun {
         };
         let mut is_paused = false;
         loop {
-            // What still ran may have ended the run: the other calls are answered then.
+            // A call that was still running may have ended the run: the other calls are answered then.
             is_paused &= self.flow() == Flow::Pause;
             while !is_paused
                 && batch.next < batch.calls.len()
@@ -148,7 +148,7 @@ impl AgentRun {
     ) {
         self.flush().await;
         if self.flow() == Flow::Stop {
-            // What has begun could not be recorded: it must not happen either.
+            // A call that could not be recorded must not happen either.
             open.not_made();
             let text = answers::not_executed(&call.tool, &self.why_stopped());
             let outcome = ToolOutcome::NotExecuted;
@@ -215,14 +215,15 @@ impl AgentRun {
                     Err(_) => (Ok(ToolOutput::default()), ToolOutcome::TimedOut),
                 },
             };
-            // Here and not with the answer: a call that waits for the amount goes on while a hook or a person takes time.
+            // Here and not with the answer: a call that waits for the amount continues while a hook or a person takes
+            // time.
             settle(open, &result, outcome);
             Ran { place, result, outcome, took: begun.elapsed() }
         }
         .boxed()
     }
 
-    /// A call has come to its end.
+    /// Ends a call that has finished.
     async fn finish_call(&mut self, batch: &mut Batch, ran: Ran) {
         let calls = Arc::clone(&batch.calls);
         let Some(call) = calls.get(ran.place) else { return };
@@ -257,7 +258,7 @@ impl AgentRun {
         }
         if let Some(handoff) = output.handoff {
             self.run().try_begin(&EventKind::HandOff { to: &handoff.to }, Detail::None);
-            // A rule may wait for it: whoever is named is outside then.
+            // A rule may wait for it: the agent that is named is outside then.
             if self.flow() == Flow::On {
                 if self.next_agent(&handoff.to).is_none() {
                     let known: Vec<&str> = self.agent.handoffs.keys().map(String::as_str).collect();
@@ -286,8 +287,8 @@ impl AgentRun {
         self.run().record(&end, detail);
     }
 
-    /// What is in flight is cut: sub-agents end by themselves, since they share the cancellation; what
-    /// cannot be aborted goes on, and is reported.
+    /// Aborts the calls in flight: sub-agents end on their own, since they share the cancellation; a call that cannot
+    /// be aborted continues, and is reported.
     async fn cut_calls(&mut self, batch: &mut Batch) {
         self.checkpoint().await;
         let is_agent = |begun: &Option<Begun>| begun.as_ref().is_some_and(|b| b.is_agent);
@@ -411,7 +412,7 @@ fn guarded(
     context: ToolContext,
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
-        // A task of its own may begin later than it was admitted.
+        // A separate task may begin later than it was admitted.
         if AgentNode::caller(&context).is_some_and(|node| node.run.is_aborted()) {
             return Err(ToolError::failed("cut before it began"));
         }
@@ -424,7 +425,7 @@ fn guarded(
     .boxed()
 }
 
-/// Waits for `work`, a hook or a person; calls that come to their end meanwhile are put into `done`.
+/// Waits for `work`, a hook or a person; calls that finish in the meantime are put into `done`.
 async fn beside<T>(
     running: &mut FuturesUnordered<Running>,
     done: &mut VecDeque<Ran>,

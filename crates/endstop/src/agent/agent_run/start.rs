@@ -188,7 +188,7 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
         Some(mut core) => {
-            // Whatever begins next is judged anew: what held the run up may be gone.
+            // The next act is judged again: the reason of the pause may be gone.
             core.go_on();
             let run = Run::from_state(program, *core)
                 .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
@@ -197,7 +197,7 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     }
 }
 
-/// Looks at what is outside while the run waits; ends with the run.
+/// Checks everything outside while the run waits; ends with the run.
 pub(in crate::agent) struct Watch {
     /// For the agent that began, and for the one that continues.
     tasks: [JoinSet<()>; 2],
@@ -206,7 +206,7 @@ pub(in crate::agent) struct Watch {
 }
 
 impl Watch {
-    /// Of a run with something to look at.
+    /// The watch of a run that has something to check.
     pub(in crate::agent) fn of(run: &AgentRun) -> Option<Self> {
         let first = &run.first;
         let token = run.run().token().clone();
@@ -227,7 +227,7 @@ impl Watch {
         Some(watch)
     }
 
-    /// Looks for the agent that continues now, beside the one that began.
+    /// Follows the agent that continues now, in addition to the first one.
     pub(in crate::agent) fn follow(&mut self, run: &AgentRun) {
         let (agent, token) = (&run.agent, run.run().token());
         if Arc::ptr_eq(&self.watched, agent) {
@@ -246,8 +246,8 @@ fn external_stop_of(agent: &Inner) -> ExternalStop {
     ExternalStop { kill: agent.kill.clone(), token: agent.token.clone() }
 }
 
-/// What else ends a run than what ends its whole tree: the agent's own below another run, and that of an
-/// agent which was handed to.
+/// Further stops of a run, in addition to those of the whole tree: the agent's own as a sub-agent, and those of an
+/// agent that took over in a handoff.
 pub(super) fn external_stops(run: &AgentRun) -> Vec<ExternalStop> {
     let below = run.node.parent.as_ref().map(|_| external_stop_of(&run.first));
     let is_other = !Arc::ptr_eq(&run.first, &run.agent);
@@ -283,7 +283,7 @@ fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: ExternalStop, token: &C
 impl Drop for Watch {
     fn drop(&mut self) {
         self.tasks.iter_mut().for_each(JoinSet::abort_all);
-        // Whatever still runs below a run that is dropped is nobody's any more.
+        // Descendants that still run have no owner after their run is dropped.
         if self.token.urgency().is_none() {
             let signal = endstop_core::signal::StopSignal::new(
                 endstop_core::signal::StopReason::StopRequested,

@@ -15,7 +15,7 @@ use crate::observe::Detail;
 use endstop_runtime::{CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE};
 
 impl AgentRun {
-    /// Takes one step, or goes on with one that was interrupted.
+    /// Takes one step, or continues an interrupted one.
     pub(in crate::agent) async fn step(&mut self) -> Flow {
         let begun = Instant::now();
         match self.state.execution.open_step.take() {
@@ -59,7 +59,7 @@ impl AgentRun {
         self.end_step(begun).await
     }
 
-    /// A pause in the middle of the step that nobody resolves.
+    /// A pause in the middle of the step that is not resolved.
     async fn is_interrupted(&mut self) -> bool {
         if self.resolve_pause().await != Flow::Pause {
             return false;
@@ -82,7 +82,7 @@ impl AgentRun {
         self.checkpoint().await
     }
 
-    /// Lets the step begin, for the run and all above it.
+    /// Admits the step, for the run and its ancestors.
     fn begin_step(&mut self) -> Flow {
         let agent = std::sync::Arc::clone(&self.agent);
         let plan = self.plan(&agent.pricing, None);
@@ -141,7 +141,7 @@ impl AgentRun {
     /// Closes the step: it counts, whatever cut it short, and so does what it spent.
     async fn end_step(&mut self, begun: Instant) -> Flow {
         self.hand_off();
-        // A cancellation during the last step is seen before the step can end the run by itself.
+        // A cancellation during the last step is seen before the step can end the run naturally.
         self.checkpoint().await;
         let took = self.count_time(begun);
         self.state.execution.messages_told = self.state.messages.len();
@@ -160,7 +160,7 @@ impl AgentRun {
         took
     }
 
-    /// Adds what was spent to the step's record.
+    /// Adds a charge to the step's record.
     pub(super) fn count_spent(&mut self, charge: &Charge) {
         let Some(step) = self.state.execution.steps.last_mut() else { return };
         step.usage = step.usage.checked_add(&charge.usage).unwrap_or(step.usage);

@@ -1,7 +1,6 @@
 //! Tests of `names`.
 
 use super::*;
-use crate::model::ProviderApi;
 
 #[test]
 fn names_are_unique_and_found_in_any_case() {
@@ -13,17 +12,6 @@ fn names_are_unique_and_found_in_any_case() {
     assert_eq!(names.len(), count);
     assert_eq!(known_provider("Gemini").map(|row| row.name), Some("google"));
     assert_eq!(known_provider("gem"), None);
-}
-
-/// The hosts of these servers stand in [`ProviderApi`] too, by which errors are charged.
-#[test]
-fn each_server_is_the_providers_own_api() {
-    for row in PROVIDERS.iter().filter(|row| row.name != "ollama") {
-        let host = row.server.strip_prefix("https://").and_then(|rest| rest.split('/').next());
-        let api = ProviderApi::at(host.unwrap()).map(|api| api.provider);
-        let name = if row.name.starts_with("openai") { "openai" } else { row.name };
-        assert_eq!(api, Some(name), "{}", row.server);
-    }
 }
 
 #[test]

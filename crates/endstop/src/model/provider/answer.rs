@@ -1,4 +1,4 @@
-//! One answer: from the events of `genai` and the frames beside them to the events of a model.
+//! One answer: from the events of `genai` and the frames of the stream to the events of a model.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::model::{
     ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ReportedUsage,
 };
 
-/// What is said of a stream whose frames came apart.
+/// The error for a stream whose frames came apart.
 const TORN: &str = "a line end came in two pieces, and a part of the answer may be lost";
 
 pub(super) fn stream<'a>(model: &'a ProviderModel, request: ModelRequest<'a>) -> ModelStream<'a> {
@@ -49,7 +49,7 @@ struct Answer<'a> {
     model: &'a ProviderModel,
     stream: ChatStream,
     tap: Arc<Tap>,
-    /// The tool calls so far, as the pieces of the stream told them.
+    /// The tool calls so far, from the pieces of the stream.
     calls: Vec<WireCall>,
     queue: VecDeque<ModelEvent>,
     /// The last report of usage that was passed on.
@@ -149,7 +149,7 @@ impl Answer<'_> {
                     let error = failure::of(&error, told.as_ref(), self.model);
                     return Err(self.with_usage(error));
                 }
-                // Some frames bring no event, but they are signs of life.
+                // Some frames produce no event, but they are signs of life.
                 Err(_) if self.progress().0 > frames => {}
                 Err(_) => {
                     let message = format!("nothing came for {limit:?}");
@@ -164,7 +164,7 @@ impl Answer<'_> {
         (facts.frames, facts.bytes)
     }
 
-    /// What the provider has reported of a failed request is what it charges, if the report is complete.
+    /// The usage that the provider has reported for a failed request is charged, if the report is complete.
     fn with_usage(&self, mut error: ModelError) -> ModelError {
         error.usage = self.tap.facts().usage();
         error
@@ -225,8 +225,8 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Whether the answer came to its end. `genai` makes an end of its own for some providers whose stream breaks
-    /// off, and none for servers that leave out the last frame.
+    /// Whether the answer is complete. `genai` makes up an end for some providers whose stream breaks off, and none
+    /// for servers that leave out the last frame.
     fn is_whole(&self, end: Option<&StreamEnd>) -> bool {
         let facts = self.tap.facts();
         let response = facts.response();

@@ -1,5 +1,5 @@
-//! What the frames of a stream tell about an answer, beside its words: read by `endstop-llm`, but for what goes back
-//! to the provider and for errors, which that crate keeps as words alone.
+//! Facts about an answer, other than its text, from the frames of a stream. `endstop-llm` reads them, except for data
+//! that goes back to the provider and for errors, which that crate keeps as text alone.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,13 +26,13 @@ pub(super) const fn is_chat(kind: AdapterKind) -> bool {
     )
 }
 
-/// Where a stream's frames are looked at.
+/// The place where a stream's frames are read.
 pub(super) struct Tap {
     kind: AdapterKind,
     facts: Mutex<Facts>,
 }
 
-/// What the frames so far have told.
+/// The facts in the frames so far.
 pub(super) struct Facts {
     /// How many frames there were.
     pub(super) frames: u64,
@@ -42,7 +42,7 @@ pub(super) struct Facts {
     pub(super) error: Option<Value>,
     /// A frame came apart, so that words may be lost.
     pub(super) is_torn: bool,
-    /// What the provider wants back and `genai` does not keep.
+    /// Data that the provider needs back and `genai` does not keep.
     opaque: Vec<Value>,
     reader: Box<dyn StreamReader>,
 }
@@ -128,18 +128,18 @@ impl Facts {
         }
     }
 
-    /// The response as far as it has come.
+    /// The response so far.
     pub(super) fn response(&self) -> &CallResponse {
         self.reader.response()
     }
 
-    /// The usage as far as it is reported.
+    /// The usage reported so far.
     pub(super) fn reported(&self) -> Option<&ReportedUsage> {
         self.response().usage.as_ref()
     }
 
-    /// The usage, if the answer has come to its end and the report is complete: one without output for an answer with words
-    /// is not.
+    /// The usage, if the answer is complete and the report too: a report without output for an answer with text is
+    /// not.
     pub(super) fn usage(&self) -> Option<TokenUsage> {
         let response = self.response();
         if response.finish.is_none() && !response.is_whole {
@@ -171,7 +171,7 @@ impl Facts {
     }
 }
 
-/// A frame of Ollama in the words of a chat: it has its counts and its finish reason beside everything else.
+/// A frame of Ollama in the form of a chat: it has its counts and its finish reason next to everything else.
 fn as_chat(body: &Value) -> String {
     let usage = [("prompt_eval_count", "prompt_tokens"), ("eval_count", "completion_tokens")];
     let usage = usage

@@ -1,4 +1,4 @@
-//! What went wrong with a request: status, headers and body as one of the kinds that the loop knows.
+//! The failure of a request: status, headers and body as one of the kinds that the loop knows.
 
 use std::time::{Duration, SystemTime};
 
@@ -51,7 +51,7 @@ pub(super) fn of(error: &Error, told: Option<&Value>, model: &ProviderModel) -> 
             Error::JsonValueExt(_) | Error::SerdeJson(_) | Error::InvalidJsonResponseElement { .. },
             _,
         ) => ModelError::new(ModelErrorKind::Malformed, error.to_string()),
-        // What is left is said of the request before anything is sent.
+        // The remaining errors concern the request before anything is sent.
         _ => ModelError::new(ModelErrorKind::Rejected, error.to_string()),
     };
     let header = |name: &str| {
@@ -92,7 +92,7 @@ pub(super) fn of_body(error: &Value, api: Option<&ProviderApi>) -> ModelError {
 }
 
 fn kind_of_status(status: u16, error: Option<&Value>) -> ModelErrorKind {
-    // What is not paid is told as too many requests by some.
+    // Some providers report an unpaid account as too many requests.
     if error.and_then(kind_of_body) == Some(ModelErrorKind::Rejected) && status < 500 {
         return ModelErrorKind::Rejected;
     }
@@ -158,7 +158,7 @@ fn shown(text: &str, key: Option<&Secret>) -> String {
     }
 }
 
-/// `retry-after-ms`, else `retry-after`: seconds, or a date.
+/// `retry-after-ms`, or `retry-after`: seconds, or a date.
 fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
     if let Some(wait) = header("retry-after-ms").and_then(|text| wait_of(&text, 1)) {
         return Some(wait);
@@ -172,7 +172,7 @@ fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Opti
     })
 }
 
-/// A decimal number of units of so many milliseconds; what is beyond a millisecond rounds up.
+/// A decimal number of units of `millis` milliseconds; fractions of a millisecond round up.
 fn wait_of(text: &str, millis: u64) -> Option<Duration> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

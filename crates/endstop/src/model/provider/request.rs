@@ -32,8 +32,8 @@ pub(super) fn build(
     let cap = request.max_output_tokens.or(model.max_output_tokens);
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
-        // Those of a chat are gathered from the frames: `genai` loses calls without an index, and makes room
-        // for as many as a large index says.
+        // Tool calls of a chat are gathered from the frames: `genai` loses calls without an index, and makes room for
+        // as many as a large index says.
         .with_capture_tool_calls(!is_chat(model.kind))
         .with_capture_content(false)
         // Only Anthropic's thinking is rebuilt from what is captured; elsewhere it would ask for summaries.
@@ -59,7 +59,7 @@ pub(super) fn build(
     (chat, options)
 }
 
-/// What is asked for besides.
+/// Further options of the request.
 fn extra_body(model: &ProviderModel) -> Option<Value> {
     match model.kind {
         AdapterKind::OpenRouter => Some(json!({ "usage": { "include": true } })),
@@ -181,7 +181,7 @@ fn reply(
     parts
 }
 
-/// Whatever the model wrote has to go back: as what it is where the protocol takes a text, else as an
+/// Arguments of a reply have to go back in any case: unchanged if the protocol takes a text, and otherwise as an
 /// object.
 fn arguments(kind: AdapterKind, text: &str) -> Value {
     let read = serde_json::from_str(text);
@@ -226,7 +226,7 @@ fn call_signatures(kind: AdapterKind, id: &str, opaque: &[Value]) -> Option<Vec<
     Some(signatures.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// What is kept of a part of an answer that is neither words nor a tool call.
+/// The part of an answer to keep that is neither text nor a tool call.
 pub(super) fn kept(kind: AdapterKind, part: &ContentPart) -> Option<Value> {
     match part {
         ContentPart::ThoughtSignature(signature)

@@ -1,6 +1,6 @@
-//! What a line of the console is about.
+//! The subject of a line of the console.
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Exec,

@@ -1,4 +1,4 @@
-//! What the console says of each event.
+//! The lines of the console for each event.
 
 use std::time::Duration;
 
@@ -14,17 +14,14 @@ use endstop_core::{Run, Truth};
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
-use super::tool::{calling, tool_cost, tool_end, tool_refused};
+use super::tool::{NAME, calling, tool_cost, tool_end, tool_refused};
 use super::{Options, Time};
 use endstop_runtime::ledger::Budget;
-
-/// Columns of a name: a model, a tool, an agent.
-pub(super) const NAME: usize = 64;
 
 /// Columns of the words of a rule.
 const RULE_COLUMNS: usize = 120;
 
-/// What is remembered of a run between its events.
+/// The state of a run between its events.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) time: Time,
@@ -156,7 +153,7 @@ impl Seen {
         Line::new(Kind::Step, message)
     }
 
-    /// What comes from outside the model and its tools.
+    /// Signals from outside the model and its tools.
     fn intervention(&mut self, options: &Options, observation: &Observation<'_>) -> Option<Line> {
         let name = |text: &str| clean_to(text, NAME);
         let words = |text: &str| clean_to(text, options.max_width);
@@ -184,10 +181,10 @@ impl Seen {
                 (Kind::Stop, stop(signal, options))
             }
             EventKind::ContinuationRequested { by } => {
-                (Kind::Continuation, format!("{} asks to go on", name(by)))
+                (Kind::Continuation, format!("{} asks to continue", name(by)))
             }
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
-            EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
+            EventKind::Resumed => (Kind::Exec, "Execution continues".to_owned()),
             EventKind::PauseRequested { by, why } => {
                 let why = if why.is_empty() { String::new() } else { format!(": {}", name(why)) };
                 (Kind::Pause, format!("Paused by {}{why}", name(by)))
@@ -233,7 +230,7 @@ impl Seen {
     }
 }
 
-/// What a reply tells of itself.
+/// The facts about a reply.
 struct ReplyFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
@@ -293,7 +290,7 @@ fn continuation(observation: &Observation<'_>) -> Option<Line> {
     let is_step = matches!(observation.event.kind, EventKind::StepEnd);
     let decision = match observation.directive {
         Directive::Proceed if !is_step => return None,
-        Directive::Proceed => "go on",
+        Directive::Proceed => "continue",
         Directive::Refuse => "refuse",
         Directive::Retry => "ask again",
         Directive::Finish => "finish",
@@ -353,6 +350,6 @@ fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     if node.state != Truth::True {
         return None;
     }
-    // What stands under a `not` is false where the whole is true.
+    // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
 }

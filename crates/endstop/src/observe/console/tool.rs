@@ -1,13 +1,15 @@
-//! What the console says of tool calls.
+//! The lines of the console for tool calls.
 
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation};
 use super::Options;
 use super::kind::{Kind, Line};
-use super::lines::NAME;
 use crate::message::ToolOutcome;
 use endstop_core::human::money;
 use endstop_core::units::Money;
+
+/// Columns of a name: a model, a tool, an agent.
+pub(super) const NAME: usize = 64;
 
 /// Columns of the arguments of a tool call.
 const ARGUMENTS: usize = 120;

@@ -16,7 +16,7 @@ pub(super) fn number(count: u64) -> Value {
     Value::I64(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// What an event of a run's span tells of an event that has no span of its own.
+/// The details of an event without a span, in an event of the run's span.
 pub(super) fn told(
     kind: &EventKind<'_>,
     detail: &Detail<'_>,
@@ -94,7 +94,7 @@ pub(super) fn run_attributes(run: &Run) -> Vec<KeyValue> {
     attributes
 }
 
-/// What is consumed and what may be, with sub-agents: `endstop.budget.tokens.consumed`, `.limit`.
+/// The consumed amounts and their limits, with sub-agents: `endstop.budget.tokens.consumed`, `.limit`.
 pub(super) fn budget_attributes(run: &Run, budget: &Budget) -> Vec<KeyValue> {
     let view = StatusView::of(run, budget);
     let mut attributes = vec![

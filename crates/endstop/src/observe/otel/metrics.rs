@@ -32,7 +32,7 @@ const TOKEN_BUCKETS: [f64; 14] = [
 const SECOND_BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
-/// What is budgeted, by the name of its gauge.
+/// The budgeted dimensions, by the names of their gauges.
 const DIMENSIONS: [&str; 5] = ["steps", "attempts", "tool_calls", "tokens", "cost"];
 
 pub(super) struct Metrics {
@@ -43,7 +43,7 @@ pub(super) struct Metrics {
     runs: Counter<u64>,
 }
 
-/// What a run had used when it was first seen: a resumed run was counted up to there before.
+/// The usage of a run when it was first seen: a resumed run was counted up to there before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used([[Option<u64>; DIMENSIONS.len()]; 2]);
 
@@ -68,7 +68,7 @@ impl Used {
     }
 }
 
-/// An amount in the unit of its metric: dollars, else a count.
+/// An amount in the unit of its metric: dollars, or a count.
 fn amount(dimension: &str, number: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a metric is a float; books are not kept in it")]
     let number = number as f64;
@@ -137,7 +137,7 @@ impl Metrics {
         }
     }
 
-    /// A run that ended or paused; `since` is what was counted of it before.
+    /// A run that ended or paused; `since` is the part that was already counted.
     pub(super) fn run(
         &self,
         info: &RunInfo,
@@ -158,7 +158,7 @@ impl Metrics {
         let scopes = [names::DIRECT, names::SUBTREE];
         for (scope, (now, since)) in scopes.into_iter().zip(now.0.iter().zip(&since.0)) {
             for (dimension, (now, since)) in DIMENSIONS.into_iter().zip(now.iter().zip(since)) {
-                // What is not known is not zero, and is not added.
+                // An unknown amount is not zero, and is not added.
                 let Some(now) = now else { continue };
                 let used = now.saturating_sub(since.unwrap_or_default());
                 self.consumed.add(amount(dimension, used), &about(dimension, scope));

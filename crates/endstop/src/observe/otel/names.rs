@@ -50,7 +50,7 @@ pub(super) const ESTIMATED: &str = "estimated";
 pub(super) const DIMENSION: &str = "endstop.budget.dimension";
 /// [`DIRECT`] or [`SUBTREE`].
 pub(super) const SCOPE: &str = "endstop.budget.scope";
-/// What the run used itself.
+/// The usage of the run itself.
 pub(super) const DIRECT: &str = "direct";
 /// With its sub-agents: to be summed over root runs only.
 pub(super) const SUBTREE: &str = "subtree";

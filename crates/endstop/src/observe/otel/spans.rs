@@ -1,4 +1,4 @@
-//! The spans of one run while it goes on.
+//! The spans of one run while it runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -44,11 +44,11 @@ struct Call {
     id: String,
     tool: String,
     context: Context,
-    /// Whether a sub-agent's span stands below it.
+    /// Whether a sub-agent's span is within it.
     has_child: bool,
 }
 
-/// What a model call was, for the metrics.
+/// A model call, for the metrics.
 pub(super) struct Called {
     pub(super) attributes: Vec<KeyValue>,
     pub(super) usage: Option<TokenUsage>,
@@ -106,7 +106,7 @@ impl Live {
         }
     }
 
-    /// Takes in an event of the run itself. A model call that came to its end is returned.
+    /// Records an event of the run itself. Returns a model call that has ended.
     pub(super) fn event(
         &mut self,
         tracer: &BoxedTracer,
@@ -255,7 +255,7 @@ impl Live {
         end_span(&span, time(event.wall));
     }
 
-    /// What is no span of its own is an event of the run's.
+    /// An event without a span becomes an event of the run's span.
     fn note(&self, observation: &Observation<'_>) {
         let wall = observation.event.wall;
         if let Some((name, attributes)) = told(&observation.event.kind, &observation.detail) {

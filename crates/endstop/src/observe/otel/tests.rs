@@ -1,4 +1,4 @@
-//! What reaches the exporters of an SDK.
+//! The data that reaches the exporters of an SDK.
 
 #[path = "../../../../../tests/support/golden.rs"]
 mod file;

@@ -56,7 +56,7 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
         "step 7 \u{b7} 41.2k/2M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1h 2m \
          \u{b7} next: time\\u{1b}[2J in 4m 12s"
     );
-    // Where not everything has room, what is held goes first.
+    // On a line that is too short, the holds go first.
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));

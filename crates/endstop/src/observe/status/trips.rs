@@ -9,7 +9,7 @@ use endstop_core::run::next_trip::Resource;
 use super::cost;
 use endstop_runtime::ledger::Budget;
 
-/// What ends a run, or holds it.
+/// The actions that end or pause a run.
 const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
 
 /// The rule that trips first along one resource, and the value at which it does.
@@ -17,12 +17,12 @@ const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
 pub(super) struct Trip {
     pub(super) rule: String,
     pub(super) limit: u64,
-    /// What is used of it where it limits the run's own share.
+    /// The used part of it, if it limits the run's own share.
     pub(super) own: Option<u64>,
 }
 
 impl Trip {
-    /// What is used, and the limit, where it is that of the run's own share.
+    /// The used amount and the limit, if it limits the run's own share.
     pub(super) fn own(&self) -> Option<(u64, u64)> {
         self.own.map(|used| (used, self.limit))
     }
@@ -33,7 +33,7 @@ impl Trip {
     }
 }
 
-/// The nearest trips, kept between the times when they are asked for.
+/// The nearest trips, kept between updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trips {
     pub(super) steps: Option<Trip>,
@@ -44,15 +44,15 @@ pub(super) struct Trips {
 }
 
 impl Trips {
-    /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
-    /// resource, and what was known before stays.
+    /// The nearest trips. If a rule that compares something else trips already, the core has no answer for this
+    /// resource, and the previous one stays.
     pub(super) fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
         // Once a finish rule has held, what it says is done.
         let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
         Self::among(ENDS.iter().copied().filter(is_open).collect(), run, budget, before)
     }
 
-    /// The same of stop rules alone: the limits that a run cannot go on past.
+    /// Like `of`, for stop rules alone: the limits that a run cannot exceed.
     pub(super) fn stops(run: &Run, budget: &Budget, before: &Self) -> Self {
         Self::among(vec![Action::Stop], run, budget, before)
     }
@@ -73,7 +73,7 @@ impl Trips {
     }
 }
 
-/// What is asked for the nearest trips.
+/// The query for the nearest trips.
 struct Asked<'r> {
     run: &'r Run,
     actions: Vec<Action>,

@@ -1,4 +1,4 @@
-//! `bash`: a shell command in a process group of its own, which ends with the call.
+//! `bash`: a shell command in a new process group, which ends with the call.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -21,24 +21,24 @@ use group::GroupGuard;
 
 /// How long a command may take where it does not say.
 const DEFAULT_SECONDS: u64 = 120;
-/// What is kept of the beginning and of the end of the output, each, in bytes.
+/// The bytes kept from the beginning and from the end of the output, each.
 const KEPT_BYTES: usize = 16 << 10;
-/// What a command wrote is in the pipe when it ends; only a process that left the group can hold it open.
+/// The output of a command is in the pipe when it ends; only a process that left the group can hold it open.
 const DRAIN: Duration = Duration::from_millis(200);
 /// As much as a pipe holds on Linux.
 const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// The command, run by bash (or by sh where there is no bash) in the directory.
+    /// The command, run by bash in the directory, or by sh on systems without bash.
     command: String,
     /// Seconds until it is killed, at most 3600. Default: 120.
     #[schemars(range(min = 1, max = 3600))]
     timeout_seconds: Option<u64>,
 }
 
-/// The command is not confined: it has the rights, the environment (keys in it included) and the network of
-/// the program. What it starts is killed with it, except what leaves the process group (`setsid`).
+/// The command is not confined: it has the rights, the environment (keys in it included) and the network of the
+/// program. Its child processes are killed with it, except those that leave the process group (`setsid`).
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Runs a shell command and returns what it writes to stdout and stderr, and its exit code \
                        if that is not 0. There is no input. Of long output the beginning and the end are \
@@ -61,7 +61,7 @@ async fn run(workspace: &Workspace, arguments: &Arguments) -> Result<String, Too
         () = sleep_until(end) => None,
     };
     drop(group);
-    // What the killed processes had written is still in the pipe.
+    // The last output of the killed processes is still in the pipe.
     let _ = timeout(DRAIN, read_on(&mut output, &mut kept)).await;
     let text = kept.into_text();
     match status {

@@ -27,7 +27,7 @@ impl HeadAndTail {
         self.left_out = self.left_out.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
     }
 
-    /// The text, with a line for what was left out. What is not UTF-8 is replaced.
+    /// The text, with a line for the omitted part. Invalid UTF-8 is replaced.
     pub(super) fn into_text(self) -> String {
         let tail: Vec<u8> = self.tail.into();
         if self.left_out == 0 {

@@ -110,7 +110,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Whole lines as far as they fit, or the beginning of one that alone does not.
+    /// As many whole lines as fit, or the beginning of a single line that does not.
     fn page(&mut self, lines: u64) -> std::io::Result<Page> {
         let mut page = Page::default();
         while page.lines < lines && !self.is_abandoned.is_set() {
@@ -158,7 +158,7 @@ impl Reader<'_> {
 struct Page {
     bytes: Vec<u8>,
     lines: u64,
-    /// Where the line begins whose end was not seen yet.
+    /// The start of the line whose end was not seen yet.
     open_line: usize,
     /// The first line alone is too long.
     is_cut: bool,

@@ -16,7 +16,7 @@ use crate::limits::{
 };
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
-/// Directories whose contents nobody wrote by hand.
+/// Directories with generated contents.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
 #[derive(Deserialize, JsonSchema)]
@@ -159,7 +159,7 @@ fn contents(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
-    // It may have grown since its size was asked for.
+    // It may have grown since its size was read.
     File::open(path)?.take(MAX_SEARCHED_FILE_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
     let is_small = u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_SEARCHED_FILE_BYTES);
     Ok(is_small.then_some(bytes))

@@ -51,13 +51,13 @@ pub enum WorkspaceError {
         /// As given.
         path: String,
     },
-    /// A symbolic link to what is not there.
+    /// A symbolic link to a missing file.
     #[error("`{path}` passes a symbolic link that leads nowhere")]
     Dangling {
         /// As given.
         path: String,
     },
-    /// `..` behind a directory that is not there.
+    /// `..` behind a missing directory.
     #[error("`{path}` has `..` after a directory that does not exist")]
     Backwards {
         /// As given.
@@ -78,7 +78,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Directory`] where it is not there, cannot be entered or is no directory.
+    /// [`WorkspaceError::Directory`] if it does not exist, cannot be entered or is not a directory.
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let directory = directory.as_ref();
         let failed =
@@ -100,8 +100,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// Why it is refused. What lies outside the directory is not told, not even whether it exists, beyond what
-    /// the refusal itself says.
+    /// The error says why it is refused. It reveals nothing about files outside the directory, not even whether they
+    /// exist, beyond the refusal itself.
     pub fn resolve(&self, path: &str) -> Result<PathBuf, WorkspaceError> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             return Err(WorkspaceError::NoPath);
@@ -143,7 +143,7 @@ impl Workspace {
         }
     }
 
-    /// What is below a directory that may not be entered is told only of those inside.
+    /// The contents of a directory that may not be entered are revealed only for paths inside.
     fn unreachable(&self, beginning: &Path, path: &str, error: io::Error) -> WorkspaceError {
         let inside = beginning.ancestors().find_map(|directory| directory.canonicalize().ok());
         if inside.is_some_and(|directory| directory.starts_with(&self.root)) {

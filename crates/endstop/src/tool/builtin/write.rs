@@ -14,7 +14,7 @@ use crate::tool::{FunctionTool, ToolContext, ToolError};
 struct Arguments {
     /// Path of the file, relative to the directory. Directories that are not there are made.
     path: String,
-    /// All that the file is to contain.
+    /// The complete new contents of the file.
     content: String,
 }
 
@@ -62,7 +62,7 @@ fn write(
     })
 }
 
-/// A complete file beside the one that it is to become; gone unless it did.
+/// A complete file next to the one that it will become; removed unless it did.
 struct Draft {
     path: PathBuf,
 }

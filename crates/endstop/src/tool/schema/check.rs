@@ -1,8 +1,8 @@
 //! Whether a value fits a schema, and what does not.
 //!
-//! Checked are all keywords of JSON Schema 2020-12 but those that [`compile`](super::compile) refuses, and
-//! of older drafts `items` as an array, `additionalItems`, `dependencies` and `definitions`. `format`,
-//! `contentEncoding`, `contentMediaType` and `nullable` say something to the model and are not checked.
+//! It checks all keywords of JSON Schema 2020-12 but those that [`compile`](super::compile) refuses, and of older
+//! drafts `items` as an array, `additionalItems`, `dependencies` and `definitions`. `format`, `contentEncoding`,
+//! `contentMediaType` and `nullable` say something to the model and are not checked.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ impl Problems<'_> {
     }
 }
 
-/// A place in a value, written out only when it is told.
+/// A place in a value, written out only when it is reported.
 #[derive(Clone, Copy)]
 enum Place<'p> {
     Root,
@@ -265,7 +265,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks the items that have no schema of their own in the array of schemas `listed`.
+    /// Checks the items that have no separate schema in the array of schemas `listed`.
     fn items_after(
         self,
         site: Site<'a, '_>,
@@ -341,7 +341,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// As [`fits`](Self::fits), for a value that lives shorter than the schema.
+    /// Like [`fits`](Self::fits), for a value that lives shorter than the schema.
     fn fits_briefly(self, schema: &Value, value: &Value) -> bool {
         let checker: Checker<'_> = self;
         checker.fits(schema, value)

@@ -76,7 +76,7 @@ fn form(keyword: &str) -> Option<Form> {
     })
 }
 
-/// What is wrong with a schema, for people, with the place as a JSON pointer.
+/// The error in a schema, for people, with the place as a JSON pointer.
 #[derive(Debug)]
 pub(super) struct SchemaFault(pub(super) String);
 
@@ -242,9 +242,9 @@ fn wrong(place: &str, expected: &str, found: &Value) -> SchemaFault {
 /// Looks for a schema that refers to itself for one and the same value: checking it would never end.
 struct Circles<'s> {
     root: &'s Value,
-    /// By address: whether all that applies to the same value was looked at.
+    /// By address: whether every schema for the same value was read.
     states: HashMap<*const Value, bool>,
-    /// Schemas of parts of the value. They may refer to what is being looked at.
+    /// Schemas of parts of the value. They may refer to a schema that is still being read.
     parts: Vec<&'s Value>,
 }
 

@@ -1,14 +1,14 @@
 //! A value that fits none of several forms (`anyOf`, `oneOf`).
 //!
-//! Such are optional values, and enums whose forms are told apart by a field with a constant. A model is
-//! helped by what is wrong with the form that it meant, not by what is wrong with all of them.
+//! Examples are optional values, and enums whose forms differ in a field with a constant. A model is helped by the
+//! problems of the form that it meant, not by those of all forms.
 
 use serde_json::Value;
 
 use super::check::{Failure, Problem};
 use super::problem::{at, below, expected, field, found, line as problem_line, one_of};
 
-/// The form is told apart by a field that says another.
+/// The form is excluded by a field with another constant.
 const OTHER_TAG: usize = 10_000;
 /// The form is of another type altogether.
 const OTHER_TYPE: usize = 1_000;
@@ -60,7 +60,7 @@ fn tag<'a>(problem: &Problem<'a>) -> Option<(String, &'a Value)> {
     }
 }
 
-/// The field that tells the forms apart says none of them: all that it may say.
+/// The field that selects the form has none of its constants: lists all of them.
 fn wrong_tag(nearest: &[Problem<'_>], forms: &Forms<'_>) -> String {
     let tags = |form: &[Problem<'_>]| -> Option<(String, Value, String)> {
         form.iter().find_map(|problem| {

@@ -19,7 +19,7 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order of two numbers: exact for integers, else as floats.
+/// The order of two numbers: exact for integers, as floats otherwise.
 pub(super) fn compared(a: &Number, b: &Number) -> Option<Ordering> {
     match (integer(a), integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

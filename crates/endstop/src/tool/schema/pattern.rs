@@ -1,6 +1,6 @@
 //! The regular expressions of a schema, compiled once.
 //!
-//! Schemas write them in the syntax of ECMA-262. What it means otherwise than [`regex`] is translated: `\d`
+//! Schemas write them in the syntax of ECMA-262. Constructs with another meaning in [`regex`] are translated: `\d`
 //! and `\w` are ASCII, and within a class `[`, `&&`, `~~` and `--` are ordinary characters.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::limits::MAX_PATTERN_BYTES;
 pub(super) struct Patterns(HashMap<String, Regex>);
 
 impl Patterns {
-    /// Compiles a pattern, unless it is there.
+    /// Compiles a pattern, unless it is compiled already.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What does not fit a schema, in words that a model can act on.
+//! The ways in which a value does not fit a schema, in words that a model can act on.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(super) fn line(problem: &Problem<'_>) -> String {
     cut(text, MAX_PROBLEM_LINE_BYTES)
 }
 
-/// What the failed keyword asks for.
+/// The requirement of the failed keyword.
 pub(super) fn expected(problem: &Problem<'_>) -> String {
     let (keyword, limit) = match &problem.failure {
         Failure::Keyword(keyword, limit) => (*keyword, *limit),
@@ -104,7 +104,7 @@ pub(super) fn one_of<'v>(values: impl Iterator<Item = &'v Value>) -> String {
     }
 }
 
-/// What a schema asks for, as far as that is said in a word.
+/// The requirements of a schema, if a word can express them.
 fn summary(schema: &Value) -> String {
     if let Some(value) = schema.get("const") {
         return format!(", expected {}", quoted(value));

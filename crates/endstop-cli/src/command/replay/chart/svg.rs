@@ -25,11 +25,11 @@ const LINE: f64 = 13.0;
 const SENTENCE: f64 = 18.0;
 const SENTENCE_LETTERS: usize = 100;
 
-/// Blue, vermilion, green, purple, orange, sky blue, black: told apart with any kind of color vision.
+/// Blue, vermilion, green, purple, orange, sky blue, black: distinguishable with any kind of color vision.
 const COLOURS: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
-/// What the drawing is of.
+/// The title of the drawing.
 const TITLE: &str = "What limits would have saved, against what they would have lost";
 
 /// Points crowd if more than half of them lie in this share of the axis.
@@ -40,7 +40,7 @@ struct Axis {
     most: f64,
     step: f64,
     decimals: usize,
-    /// On a scale that is logarithmic above about this value; none if it is linear.
+    /// On a scale that is logarithmic above about this value; `None` if it is linear.
     bend: Option<f64>,
 }
 
@@ -96,7 +96,7 @@ impl Axis {
     }
 }
 
-/// What the drawing has room for: where its plot begins and ends.
+/// The areas of the drawing: where its plot begins and ends.
 struct Frame {
     sentences: Vec<(String, &'static str)>,
     /// Where each series is named: left, and the line from the top of the legend.
@@ -149,7 +149,7 @@ fn wrapped(text: &str) -> Vec<String> {
 /// A box that a label takes: left, top, right, bottom.
 type Taken = [f64; 4];
 
-/// Draws the chart; the answer in words above it, unless it stands beside it already.
+/// Draws the chart, with the answer in words above it unless the page already has it.
 pub(super) fn draw(chart: &Chart, with_answer: bool) -> String {
     let frame = Frame::new(chart, with_answer);
     let height = frame.height;
@@ -219,7 +219,7 @@ fn head(svg: &mut String, chart: &Chart, frame: &Frame) {
             escape(&series.name)
         );
     }
-    let better = "up and to the left is better; bars: 95 %";
+    let better = "up and to the left is better; bars: 95%";
     let _ = writeln!(
         svg,
         "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" font-style=\"italic\" fill=\"#595959\">{better}</text>",
@@ -306,7 +306,7 @@ fn dot(svg: &mut String, index: usize, point: &Point, (x, y): (f64, f64)) {
     );
 }
 
-/// Writes the point's value beside it, where there is room.
+/// Writes the point's value next to it, if there is room.
 fn label(svg: &mut String, point: &Point, (x, y): (f64, f64), bottom: f64, taken: &mut Vec<Taken>) {
     let room = wide(&point.label);
     let sides = [

@@ -22,7 +22,7 @@ fn a_call_that_a_resumed_session_copied_counts_once() {
     assert_eq!((bill.total.calls, bill.duplicates), (4, 1), "two of one run are two");
     assert_eq!(bill.total.cost.to_decimal(), "0.4");
     assert_eq!(bill.unpriced, BTreeMap::from([("b".to_owned(), 1)]));
-    // Without times nothing tells two calls apart from one.
+    // Without times two calls cannot be distinguished from one.
     bill.add(&run("three", &[(0, "a", 1, None)]), None, key);
     bill.add(&run("four", &[(0, "a", 1, None)]), None, key);
     assert_eq!(bill.rows["a"].calls, 5);

@@ -129,7 +129,7 @@ fn text_without_escapes_is_borrowed() {
     assert!(matches!(line.kind, Kind::Piece { text: Cow::Borrowed(_) }));
 }
 
-/// Version 1 as it was first written, kept for ever: it must read, and write back byte for byte.
+/// Version 1 as it was first written, kept forever: it must read, and write back byte for byte.
 #[test]
 fn version_1_of_the_trace_is_read_for_ever() {
     let golden = include_str!("../../../../tests/golden/trace-v1.jsonl");

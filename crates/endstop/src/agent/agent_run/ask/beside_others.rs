@@ -3,8 +3,7 @@
 use std::future::pending;
 
 use endstop_core::event::EventKind;
-use endstop_runtime::{CallPlan, CancelOn, NotBegun, OpenCall, Pricing, Waited};
-use tokio::time::Instant;
+use endstop_runtime::{CallPlan, CancelOn, NotBegun, OpenCall, Pricing, Standstill, Waited};
 
 use super::super::{AgentRun, Flow};
 use super::{Answer, Attempt};
@@ -17,8 +16,8 @@ use crate::model::{ModelError, ModelErrorKind};
 #[derive(Default)]
 struct OthersWait {
     looks: u32,
-    /// Since when so many calls were settled.
-    since: Option<(Instant, u64)>,
+    /// Of the calls that were settled.
+    standstill: Standstill,
     /// No call was in flight at the last look.
     was_alone: bool,
     /// Waiting longer does not help.
@@ -91,7 +90,8 @@ impl AgentRun {
         CallPlan { is_final: !wait.has_given_up, takes_share, ..plan }
     }
 
-    /// Waits a moment for calls in flight, and gives up if that has not helped for long, or if what others hold is no call.
+    /// Waits a moment for calls in flight. Stops waiting if that has not helped for long, or if the holds of others
+    /// do not belong to calls.
     async fn look_at_others(&mut self, wait: &mut OthersWait) -> Flow {
         let calls = self.run().calls_at_root();
         let is_alone = calls.in_flight == 0;
@@ -100,12 +100,7 @@ impl AgentRun {
             return self.flow();
         }
         wait.was_alone = false;
-        match wait.since {
-            Some((since, settled)) if settled == calls.settled => {
-                wait.has_given_up = since.elapsed() >= MAX_QUIET_WAIT;
-            }
-            _ => wait.since = Some((Instant::now(), calls.settled)),
-        }
+        wait.has_given_up = wait.standstill.since(calls.settled) >= MAX_QUIET_WAIT;
         if wait.has_given_up {
             return self.flow();
         }

@@ -65,8 +65,8 @@ impl AgentRun {
         }
     }
 
-    /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends
-    /// the run, but for a wrap-up, which ends it anyway.
+    /// A lowered output cap that truncates a reply is not a natural end: the limit behind the cap ends the run,
+    /// unless this is a wrap-up, which ends it anyway.
     pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
         let Some(step) = self.state.execution.steps.last() else { return };
         if !step.is_natural_end || step.is_wrap_up {

@@ -76,7 +76,7 @@ impl AgentRun {
         self.begin_with_cost(call, entry.tool.cost_at_most()).await
     }
 
-    /// Begins a call once those in flight leave enough for the most that it can cost. They come to their end meanwhile.
+    /// Begins a call when those in flight leave enough for the most that it can cost. They finish in the meantime.
     async fn begin_with_cost(
         &mut self,
         call: &ToolCall,

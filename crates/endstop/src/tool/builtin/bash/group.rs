@@ -1,7 +1,6 @@
 //! The process group of a command.
 
-/// Kills the group when it is dropped: after the command ended, at its time limit, and when nobody waits
-/// for it any more.
+/// Kills the group when it is dropped: after the command ended, at its time limit, and when no task waits for it.
 #[derive(Debug)]
 pub(super) struct GroupGuard {
     #[cfg(unix)]
@@ -26,8 +25,8 @@ impl GroupGuard {
 #[cfg(unix)]
 impl Drop for GroupGuard {
     fn drop(&mut self) {
-        // The id may belong to nobody any more. To belong to another group by now, all other process ids
-        // would have to be used up in the moment since the shell was reaped.
+        // The id may be unused by now. To belong to another group, all other process ids would have to be used up in
+        // the moment since the shell was reaped.
         if let Some(group) = self.group {
             let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
         }

@@ -1,0 +1,282 @@
+//! `endstop key`: issue, list, revoke and rotate the keys of clients of `endstop serve`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use endstop::account::AccountLimit;
+use endstop::core::policy::Policy;
+use endstop::core::units::Money;
+use endstop_gateway::{Key, KeyHash, KeyRuns, new_key};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::limits::{span, usd};
+use crate::budgets::Budgets;
+use crate::error::{CliError, ExitMeaning};
+use crate::keys::{self, KeyFile, StoredKey};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  endstop key new alice --budget team-a --expires 90d
+  endstop key new ci --runs one --usd 20 --models 'gpt-*,claude-haiku-*'
+  endstop key list
+  endstop key revoke alice
+  endstop serve --usd 2 --keys
+
+A client of `endstop serve --keys` sends its key as its API key, and the gateway puts the upstream's own in its place. The key is \
+printed once; the file has its hash. A change holds at the next call, without a restart of the gateway.";
+
+/// Arguments of `endstop key`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct KeyArgs {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Act {
+    /// Issue a key, and print it once
+    New(NewArgs),
+    /// List the issued keys
+    List(ListArgs),
+    /// Refuse a key from the next call on
+    Revoke(NamedArgs),
+    /// Replace a key by a new one with the same name, runs and limits, and print it once
+    Rotate(NamedArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// The file of keys [default: keys.jsonl in the state directory, which `serve --keys` reads]
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct NewArgs {
+    /// The name of the key, and the beginning of the names of its runs
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// A budget that its calls draw on, by name, or its own limit such as `$5 per day` (repeatable)
+    #[arg(long, value_name = "NAME|LIMIT")]
+    budget: Vec<String>,
+    /// At most this many US dollars with this key, in all
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    usd: Option<Money>,
+    /// Its runs: all whose names begin with NAME-, or the one that is called NAME
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Runs::Many)]
+    runs: Runs,
+    /// The models that it may call, with commas between; `*` stands for any text
+    #[arg(long, value_name = "MODELS", value_delimiter = ',')]
+    models: Vec<String>,
+    /// How long it is valid, such as 90d
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    expires: Option<Duration>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Runs {
+    Many,
+    One,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+struct NamedArgs {
+    /// The name of the key
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Place {
+    fn path(&self) -> Result<PathBuf, CliError> {
+        self.keys.clone().map_or_else(keys::default_path, Ok)
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a name is taken or unknown, a budget is not defined, or the file cannot be used.
+pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    match &args.act {
+        Act::New(new) => issue(new, out),
+        Act::List(list) => print(list, out),
+        Act::Revoke(named) => revoke(named, out),
+        Act::Rotate(named) => rotate(named, out),
+    }
+}
+
+fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runs = match args.runs {
+        Runs::One => args.name.clone(),
+        Runs::Many => format!("{}-*", args.name),
+    };
+    let runs: KeyRuns = runs
+        .parse()
+        .map_err(|error| CliError::new(format!("`{}` cannot name a key: {error}", args.name)))?;
+    let is_name = |text: &&String| !text.contains(' ') && !text.starts_with('$');
+    let (budgets, mut limits): (Vec<String>, Vec<String>) =
+        args.budget.iter().cloned().partition(|text| is_name(&text));
+    limits.extend(args.usd.map(|usd| format!("${}", usd.to_decimal())));
+    for limit in &limits {
+        limit
+            .parse::<AccountLimit>()
+            .map_err(|error| CliError::new(format!("--budget: {error}")))?;
+    }
+    let key = new_key();
+    let now = Timestamp::now();
+    let expires = args.expires.map(|span| now.checked_add(span)).transpose();
+    let expires = expires.map_err(|_| CliError::new("--expires: that is too long"))?;
+    let stored = StoredKey {
+        name: args.name.clone(),
+        hash: KeyHash::of(&Key::new(key.as_str())),
+        runs,
+        budgets,
+        limits,
+        models: args.models.clone(),
+        created: now,
+        expires,
+        revoked: None,
+    };
+    // Whether its budgets are defined.
+    stored.account_set(&Budgets::of(&Policy::default(), &[])?)?;
+    let path = args.place.path()?;
+    keys::change(&path, |file| {
+        if file.find(&args.name).is_some() {
+            return Err(CliError::new(format!("the key `{}` exists", args.name))
+                .with_hint(format!("replace it: endstop key rotate {}", args.name)));
+        }
+        file.push(stored.clone());
+        Ok(())
+    })?;
+    writeln!(out, "{key}")?;
+    let example = match &stored.runs {
+        KeyRuns::One(run) => run.to_string(),
+        _ => format!("{}-1", args.name),
+    };
+    output::note(&format!(
+        "key {} for {}; it is not shown again. Base URL: http://HOST:PORT/r/{example}/v1",
+        args.name,
+        in_words(&stored)
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    keys::change(&args.place.path()?, |file| {
+        let key = found(file, &args.name)?;
+        if key.revoked.is_some() {
+            return Err(CliError::new(format!("the key `{}` is revoked already", args.name)));
+        }
+        key.revoked = Some(Timestamp::now());
+        Ok(())
+    })?;
+    writeln!(out, "{}: revoked", args.name)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rotate(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let new = new_key();
+    keys::change(&args.place.path()?, |file| {
+        let key = found(file, &args.name)?;
+        if key.revoked.is_some() {
+            return Err(CliError::new(format!("the key `{}` is revoked", args.name))
+                .with_hint("issue one with another name: endstop key new NAME"));
+        }
+        key.hash = KeyHash::of(&Key::new(new.as_str()));
+        key.created = Timestamp::now();
+        Ok(())
+    })?;
+    writeln!(out, "{new}")?;
+    output::note(&format!("the old key {} is refused from now on", args.name));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn found<'f>(file: &'f mut KeyFile, name: &str) -> Result<&'f mut StoredKey, CliError> {
+    file.find(name).ok_or_else(|| {
+        CliError::new(format!("no key `{name}`")).with_hint("`endstop key list` lists them")
+    })
+}
+
+fn print(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let path = args.place.path()?;
+    let file = if path.exists() { KeyFile::read(&path)? } else { KeyFile::default() };
+    let now = Timestamp::now();
+    if args.json {
+        let keys: Vec<Value> = file.stored().map(|key| to_json(key, now)).collect();
+        writeln!(out, "{:#}", json!({ "version": 1, "keys": keys }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if file.stored().next().is_none() {
+        return Err(CliError::new("no key is issued")
+            .with_hint("endstop key new NAME")
+            .with_exit(ExitMeaning::AnswerIsNo));
+    }
+    let mut table =
+        output::table(&["key", "status", "runs", "budgets", "models", "expires"], &[]).unbroken(0);
+    for key in file.stored() {
+        let budgets = key.budgets.iter().chain(&key.limits);
+        table.add_row([
+            key.name.clone(),
+            status(key, now).to_owned(),
+            key.runs.to_string(),
+            budgets.map(String::as_str).collect::<Vec<_>>().join(", "),
+            if key.models.is_empty() { "all".to_owned() } else { key.models.join(", ") },
+            key.expires.map_or_else(|| "never".to_owned(), |time| time.strftime("%F").to_string()),
+        ]);
+    }
+    writeln!(out, "{}", output::shown(&table.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Without the hash, which no reader needs.
+fn to_json(key: &StoredKey, now: Timestamp) -> Value {
+    json!({
+        "name": key.name,
+        "status": status(key, now),
+        "runs": key.runs.to_string(),
+        "budgets": key.budgets,
+        "limits": key.limits,
+        "models": key.models,
+        "created": key.created.to_string(),
+        "expires": key.expires.map(|time| time.to_string()),
+        "revoked": key.revoked.map(|time| time.to_string()),
+    })
+}
+
+fn status(key: &StoredKey, now: Timestamp) -> &'static str {
+    match (key.revoked, key.expires) {
+        (Some(_), _) => "revoked",
+        (None, Some(expires)) if expires <= now => "expired",
+        (None, _) => "valid",
+    }
+}
+
+fn in_words(key: &StoredKey) -> String {
+    let runs = match &key.runs {
+        KeyRuns::One(run) => format!("the run {run}"),
+        runs => format!("runs {runs}"),
+    };
+    let budgets: Vec<&str> = key.budgets.iter().chain(&key.limits).map(String::as_str).collect();
+    match budgets.as_slice() {
+        [] => runs,
+        budgets => format!("{runs}, budget {}", budgets.join(", ")),
+    }
+}

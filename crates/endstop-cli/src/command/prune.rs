@@ -1,0 +1,97 @@
+//! `endstop prune`: removes old stored runs of `endstop agent`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use endstop::agent::AgentState;
+use endstop::core::run::Status;
+use endstop::store::{RunSummary, Store, StoreError};
+
+use super::agent::keep;
+use super::limits::span;
+use crate::error::CliError;
+use crate::output;
+
+const HELP: &str = "\
+Examples:
+  endstop prune --older-than 90d
+  endstop prune --older-than 30d --dry-run
+
+It removes stored runs of `endstop agent` that have ended and were saved before that. Runs that are paused, or whose process \
+died, stay: they can continue. `[prune]` with `older-than = \"90d\"` in the configuration file is the default. Budgets need no \
+pruning: their file keeps counters of current windows. A directory of `serve --keep` is not touched, because a run whose \
+file is removed has its full budget again.";
+
+/// Arguments of `endstop prune`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct PruneArgs {
+    /// Remove runs that were saved before this time, such as 90d
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    older_than: Duration,
+    /// The directory of stored runs [default: that of `endstop agent`]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// List them, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the store cannot be used.
+pub fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+    runtime.block_on(prune(args, out))
+}
+
+async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let store = keep::open(args.store.as_deref())?;
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let before = before.saturating_sub(args.older_than).as_millis();
+    let runs = store.list().await.map_err(|error| keep::failed(&error))?;
+    let (mut removed, mut bytes) = (0u64, 0u64);
+    for run in runs.iter().filter(|run| u128::from(run.saved_at) < before) {
+        if !has_ended(&*store, run).await {
+            continue;
+        }
+        if args.dry_run {
+            writeln!(out, "{}", run.id)?;
+        } else {
+            match store.remove(&run.id).await {
+                Ok(true) => {}
+                // Another process was first, or continues it.
+                Ok(false) | Err(StoreError::Locked { .. }) => continue,
+                Err(error) => return Err(keep::failed(&error)),
+            }
+        }
+        removed = removed.saturating_add(1);
+        bytes = bytes.saturating_add(run.bytes);
+    }
+    let what = if args.dry_run { "would remove" } else { "removed" };
+    let runs = output::counted(removed, "run");
+    output::note(&format!("{what} {runs} ({} of states)", size(bytes)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a run can be read, and has ended.
+async fn has_ended(store: &dyn Store, run: &RunSummary) -> bool {
+    let stored = store.load(&run.id).await.ok().flatten();
+    let state = stored.and_then(|stored| AgentState::from_json(&stored.text).ok());
+    state.is_some_and(|state| {
+        matches!(state.status(), Status::Completed | Status::Stopped | Status::Failed)
+    })
+}
+
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        mebibytes => format!("{mebibytes} MiB"),
+    }
+}

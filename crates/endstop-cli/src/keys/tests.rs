@@ -1,0 +1,56 @@
+//! Tests of `keys`.
+
+use super::*;
+
+#[test]
+fn keys_are_read_line_by_line_and_no_error_shows_one() {
+    let lines = "# of the team\nsk-one build-1\n\n  sk-two\tbuild-2\nsk-three ci-*\nsk-four *\n";
+    let read = KeyFile::parse(lines).unwrap();
+    let runs: Vec<String> = read
+        .lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Plain(_, runs, _) => Some(runs.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(runs, ["build-1", "build-2", "ci-*", "*"]);
+    assert_eq!(read.to_text(), lines, "what a person wrote stays");
+    for wrong in [
+        "sk-secret",
+        "sk-secret a b",
+        "sk-secret ../x",
+        "sk-secret a*b",
+        "sk-secret a**",
+        "sk-secret a\nsk-secret b",
+        "{\"name\":\"a\",\"sha256\":\"secret\"}",
+        "{\"secret\":1}secret",
+    ] {
+        let error = KeyFile::parse(wrong).unwrap_err();
+        assert!(error.starts_with("line ") && !error.contains("sk-secret"), "{error}");
+    }
+}
+
+#[test]
+fn an_issued_key_is_written_with_its_hash_and_read_as_it_was() {
+    let key = StoredKey {
+        name: "alice".to_owned(),
+        hash: KeyHash::of(&Key::new("endstop_secret")),
+        runs: "alice-*".parse().unwrap(),
+        budgets: vec!["team-a".to_owned()],
+        limits: vec!["$5 per day".to_owned()],
+        models: vec!["gpt-*".to_owned()],
+        created: Timestamp::from_second(1_000).unwrap(),
+        expires: Some(Timestamp::from_second(2_000).unwrap()),
+        revoked: None,
+    };
+    let mut file = KeyFile::default();
+    file.push(key.clone());
+    let text = file.to_text();
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!(KeyFile::parse(&text).unwrap().find("alice"), Some(&mut key.clone()));
+    let twice = format!("{text}{}", text.replace("alice\"", "bob\""));
+    assert!(KeyFile::parse(&twice).unwrap_err().contains("repeats the key"));
+    let newer = text.replace("\"name\"", "\"shape\":1,\"name\"");
+    assert!(KeyFile::parse(&newer).unwrap_err().contains("later version"));
+}

@@ -1,0 +1,208 @@
+//! `endstop key`, and a gateway that runs while keys change.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+const MODEL: &str = "gpt-4o-mini";
+
+/// A user's directories for one test, and the gateways that they have started.
+struct User {
+    path: PathBuf,
+    gateways: Vec<Child>,
+}
+
+impl User {
+    fn new(test: &str) -> Self {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path = std::env::temp_dir().join(format!("endstop-key-{test}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        let config = "[budget.team-a]\nlimit = \"$5 per day\"\n";
+        std::fs::write(path.join("config.toml"), config).unwrap();
+        Self { path, gateways: Vec::new() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        command.env("XDG_RUNTIME_DIR", &self.path).env("TMPDIR", &self.path);
+        command.env("XDG_STATE_HOME", self.path.join("state"));
+        command.env("ENDSTOP_CONFIG", self.path.join("config.toml"));
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code(), text(stdout), text(stderr))
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}\n{stdout}\n{stderr}");
+        stdout
+    }
+
+    /// A new key.
+    fn key(&self, arguments: &[&str]) -> String {
+        let key = self.succeeds(&[&["key", "new"], arguments].concat()).trim_end().to_owned();
+        assert!(key.starts_with("endstop_") && key.len() == 72, "{key}");
+        key
+    }
+
+    /// The address of a gateway of the scripted model that takes keys.
+    fn serve(&mut self) -> String {
+        let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
+        let mut serve = self.command(&[&options[..], &["--steps", "100", "--keys"]].concat());
+        let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.gateways.push(serve);
+        let listening: Value = serde_json::from_str(&line).unwrap();
+        listening["address"].as_str().unwrap().trim_start_matches("http://").to_owned()
+    }
+
+    fn keys_file(&self) -> PathBuf {
+        self.path.join("state/endstop/keys.jsonl")
+    }
+
+    fn spent(&self, budget: &str) -> String {
+        let read = self.succeeds(&["budget", budget, "--json"]);
+        let read: Value = serde_json::from_str(&read).unwrap();
+        read["budgets"][0]["limits"][0]["spent"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        for gateway in &mut self.gateways {
+            let _ = gateway.kill();
+            let _ = gateway.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A model call: its status, and the body of the response.
+fn call(gateway: &str, key: &str, run: &str, model: &str) -> (u16, String) {
+    let messages = json!([{ "role": "user", "content": "Go." }]);
+    let body = json!({ "model": model, "max_tokens": 20, "messages": messages }).to_string();
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    write!(
+        stream,
+        "POST /r/{run}/v1/chat/completions HTTP/1.1\r\nhost: {gateway}\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, response)
+}
+
+#[test]
+fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
+    let mut user = User::new("revoke");
+    let alice = user.key(&["alice"]);
+    let stored = std::fs::read_to_string(user.keys_file()).unwrap();
+    assert!(!stored.contains(&alice[8..]), "{stored}");
+    let gateway = user.serve();
+    for run in ["alice-1", "alice-2"] {
+        assert_eq!(call(&gateway, &alice, run, MODEL).0, 200);
+    }
+    assert_eq!(call(&gateway, &alice, "bob-1", MODEL).0, 403, "not a run of the key");
+
+    // A key that is issued while the gateway runs is taken at once.
+    let bob = user.key(&["bob", "--runs", "one"]);
+    assert_eq!(call(&gateway, &bob, "bob", MODEL).0, 200);
+    assert_eq!(user.run(&["key", "new", "bob"]).0, Some(2), "the name is taken");
+
+    // Killed until the gateway ends; the other key continues.
+    let carol = user.key(&["carol"]);
+    assert_eq!(call(&gateway, &carol, "carol-1", MODEL).0, 200);
+    let said = user.succeeds(&["kill", "--key", "carol"]);
+    assert!(said.starts_with("killed 1 run in 1 process;"), "{said}");
+    for run in ["carol-1", "carol-2"] {
+        let said = call(&gateway, &carol, run, MODEL).1;
+        assert!(said.contains("x-endstop-reason: user_requested"), "{said}");
+    }
+    user.succeeds(&["key", "revoke", "carol"]);
+
+    user.succeeds(&["key", "revoke", "alice"]);
+    let (status, said) = call(&gateway, &alice, "alice-1", MODEL);
+    assert!(status == 401 && said.contains("the key `alice` is revoked"), "{said}");
+    assert_eq!(call(&gateway, &bob, "bob", MODEL).0, 200);
+
+    let new = user.succeeds(&["key", "rotate", "bob"]);
+    let (status, said) = call(&gateway, &bob, "bob", MODEL);
+    assert!(status == 401 && said.contains("was replaced"), "{said}");
+    assert_eq!(call(&gateway, new.trim_end(), "bob", MODEL).0, 200);
+
+    let listed: Value = serde_json::from_str(&user.succeeds(&["key", "list", "--json"])).unwrap();
+    let keys = listed["keys"].as_array().unwrap();
+    let status: Vec<&str> = keys.iter().map(|key| key["status"].as_str().unwrap()).collect();
+    assert_eq!(status, ["revoked", "valid", "revoked"]);
+    assert!(user.succeeds(&["key", "list"]).contains("alice-*"));
+}
+
+#[test]
+fn the_calls_of_a_key_draw_on_its_budgets_and_end_at_its_own_limit() {
+    let mut user = User::new("budget");
+    let (code, _, error) = user.run(&["key", "new", "x", "--budget", "team-b"]);
+    assert!(code == Some(2) && error.contains("no budget `team-b`"), "{error}");
+    let team = user.key(&["team", "--budget", "team-a"]);
+    let poor = user.key(&["poor", "--usd", "0.00001"]);
+    let gateway = user.serve();
+    assert_eq!(user.spent("team-a"), "0");
+    for run in ["team-1", "team-2"] {
+        assert_eq!(call(&gateway, &team, run, MODEL).0, 200);
+    }
+    let spent: f64 = user.spent("team-a").parse().unwrap();
+    assert!(spent > 0.0, "{spent}");
+
+    // A hundred thousandth of a dollar is one call, whatever run it is in.
+    let answers: Vec<String> =
+        (0..6).map(|run| call(&gateway, &poor, &format!("poor-{run}"), MODEL).1).collect();
+    let stopped = answers.iter().filter(|said| said.contains("x-endstop-reason: cost_limit"));
+    assert!(stopped.count() >= 3, "{answers:?}");
+    let after: f64 = user.spent("team-a").parse().unwrap();
+    assert!((after - spent).abs() < f64::EPSILON, "the other key draws on its own");
+}
+
+#[test]
+fn a_model_that_the_key_is_not_for_is_refused_and_so_is_an_expired_key() {
+    let mut user = User::new("model");
+    let key = user.key(&["ci", "--models", "gpt-4o-*,claude-haiku-*", "--expires", "90d"]);
+    let gateway = user.serve();
+    assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
+    let (status, said) = call(&gateway, &key, "ci-1", "gpt-5");
+    assert!(status == 403 && said.contains("the key `ci` is not for the model `gpt-5`"), "{said}");
+
+    let short = user.key(&["short", "--expires", "2s"]);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (status, said) = call(&gateway, &short, "short-1", MODEL);
+        if status == 401 {
+            assert!(said.contains("the key `short` has expired"), "{said}");
+            break;
+        }
+        assert!(status == 200 && Instant::now() < until, "{said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
+
+    // Without the file the gateway cannot know which keys are revoked.
+    std::fs::rename(user.keys_file(), user.path.join("away")).unwrap();
+    assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 503);
+    std::fs::rename(user.path.join("away"), user.keys_file()).unwrap();
+    assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
+}

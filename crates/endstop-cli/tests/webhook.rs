@@ -1,0 +1,153 @@
+//! The webhook of the configuration file, against a server that fails twice.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+const SECRET: &str = "s3cret of the receiver";
+
+/// A message as it arrived: the value of the signature's header, and the body.
+type Message = (String, String);
+
+/// A receiver that answers `failures` messages with 500, and then with 204. The first channel has those with 204.
+fn receiver(failures: usize) -> (String, Receiver<Message>, Receiver<Message>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook?team=a", listener.local_addr().unwrap());
+    let ((taken, of_taken), (failed, of_failed)) = (channel(), channel());
+    std::thread::spawn(move || {
+        for number in 0.. {
+            let Ok((mut stream, _)) = listener.accept() else { return };
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut lines = Vec::new();
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                    break;
+                }
+                lines.push(line);
+            }
+            if lines.is_empty() {
+                continue;
+            }
+            assert!(lines[0].starts_with("POST /hook?team=a HTTP/1.1"), "{lines:?}");
+            let headers: HashMap<String, String> = lines[1..]
+                .iter()
+                .filter_map(|line| line.trim_end().split_once(": "))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+                .collect();
+            let mut body = vec![0; headers["content-length"].parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            let message =
+                (headers["x-endstop-signature"].clone(), String::from_utf8(body).unwrap());
+            let is_failure = number < failures;
+            let status = if is_failure { "500 Broken" } else { "204 Taken" };
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+            let to = if is_failure { &failed } else { &taken };
+            if to.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    (url, of_taken, of_failed)
+}
+
+/// HMAC-SHA256, as the page says that a receiver checks it.
+fn hmac(key: &[u8], message: &[u8]) -> String {
+    let pad = |byte: u8| {
+        let mut padded = [byte; 64];
+        padded.iter_mut().zip(key).for_each(|(padded, key)| *padded ^= key);
+        padded
+    };
+    let inner = Sha256::digest([&pad(0x36)[..], message].concat());
+    let outer = Sha256::digest([&pad(0x5c)[..], &inner[..]].concat());
+    outer.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn checked(message: &Message) -> Value {
+    let (signature, body) = message;
+    let (time, hex) = signature.strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
+    assert_eq!(hex, hmac(SECRET.as_bytes(), format!("{time}.{body}").as_bytes()), "{body}");
+    serde_json::from_str(body).unwrap()
+}
+
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_where_it_was() {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let path = std::env::temp_dir().join(format!("endstop-webhook-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+    let home = Home(path);
+    let file = |name: &str, text: &str| {
+        let file = home.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    let (url, taken, failed) = receiver(2);
+    let secret = file("secret", &format!("{SECRET}\n"));
+    let config = format!(
+        "[webhook]\nurl = \"{url}\"\nsecret_file = \"{}\"\n[budget.me]\nlimit = \"100 steps\"\nwarn = \"1%\"\n",
+        secret.display()
+    );
+    let config = file("config.toml", &config);
+    let policy = file("policy.toml", "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 3'\n");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(endstop);
+        command.env("XDG_RUNTIME_DIR", &home.0).env("TMPDIR", &home.0);
+        command.env("XDG_STATE_HOME", home.0.join("state")).env("ENDSTOP_CONFIG", &config);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    };
+    let mut run =
+        command(&["run", "--upstream", "sim", "--policy", policy.to_str().unwrap(), "--"]);
+    run.arg(endstop).args(["demo-agent", "--iterations", "100000"]);
+    let mut run = run.stdout(Stdio::null()).spawn().unwrap();
+
+    // The first message is sent until it is taken, with the same body.
+    let first = taken.recv_timeout(PATIENCE).unwrap();
+    let tries: Vec<Message> = failed.try_iter().collect();
+    assert_eq!(tries.len(), 2);
+    for message in &tries {
+        assert_eq!(checked(message), checked(&first));
+    }
+    let mut events = vec![checked(&first)];
+    let until = Instant::now() + PATIENCE;
+    while !events.iter().any(|event| event["event"] == "run_paused") {
+        assert!(Instant::now() < until, "{events:?}");
+        events.push(checked(&taken.recv_timeout(PATIENCE).unwrap()));
+    }
+    let paused = events.iter().find(|event| event["event"] == "run_paused").unwrap();
+    assert_eq!(paused["rules"], serde_json::json!(["ask"]));
+    let threshold = events.iter().find(|event| event["event"] == "budget_threshold").unwrap();
+    assert!(threshold["text"].as_str().unwrap().starts_with("budget me: "), "{threshold}");
+
+    let id = paused["run"].as_str().unwrap();
+    let approved = command(&["approve", id, "ask"]).output().unwrap();
+    assert!(approved.status.success(), "{approved:?}");
+    assert_eq!(run.wait().unwrap().code(), Some(124), "the stop rule is reached");
+    let resumed = checked(&taken.recv_timeout(PATIENCE).unwrap());
+    assert_eq!(
+        (resumed["event"].as_str(), resumed["run"].as_str()),
+        (Some("run_resumed"), Some(id))
+    );
+}
