@@ -13,7 +13,7 @@ use endstop_price::UsageShape;
 use serde_json::{Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
+use super::call_charge::{ModelCall, as_anthropic_without_cached, with_cost};
 use super::limits::MAX_STEP_BYTES;
 use super::lines::JsonLines;
 use super::reading::Reading;
@@ -132,9 +132,8 @@ impl Chat<'_, '_> {
             return self.answer(told);
         }
         match (quoted.strip_prefix("Cost: "), counts) {
-            (Some(cost), Some(mut counts)) => {
-                add_cost(&mut counts, cost);
-                let reply = self.priced(&counts);
+            (Some(cost), Some(counts)) => {
+                let reply = self.priced(&add_cost(counts, cost));
                 if let Some(step) = self.run.step() {
                     step.answer(None, reply);
                 }
@@ -155,7 +154,7 @@ impl Chat<'_, '_> {
         let (tokens, cost) = told.split_once("Cost: ").map_or((told, None), |(t, c)| (t, Some(c)));
         let mut counts = counts_in(tokens);
         if let Some(cost) = cost {
-            add_cost(&mut counts, cost);
+            counts = add_cost(counts, cost);
         }
         let reply = self.priced(&counts);
         self.counts = Some(counts);
@@ -171,7 +170,7 @@ impl Chat<'_, '_> {
         let words = std::mem::take(&mut self.words);
         let step = self.run.step_or_begin(None);
         step.answer(None, reply);
-        if words.trim().is_empty() { Ok(()) } else { step.say(None, words.trim().to_owned()) }
+        step.say(None, words.trim())
     }
 
     /// Text without a recorded end is a call, too.
@@ -180,21 +179,20 @@ impl Chat<'_, '_> {
             self.words.clear();
             return Ok(());
         }
-        let reply = Reply::unpriced(self.run.model().map(str::to_owned));
+        let reply = Reply::unpriced(self.run.model());
         self.reply(reply)
     }
 
     fn priced(&self, counts: &Value) -> Reply {
-        let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
         // A model is named with its provider, and with the router before it: `openrouter/openai/gpt-5`.
         let named = self.run.model().unwrap_or_default();
         let (provider, model) = named.rsplit_once('/').unwrap_or(("", named));
         let provider = provider.rsplit('/').next().filter(|provider| !provider.is_empty());
         let model = Some(model).filter(|model| !model.is_empty());
         let providers = &[provider, None];
-        let call = ModelCall { providers, model, ..ModelCall::new(UsageShape::Anthropic, counts) };
-        self.run.reading.price(&mut reply, &call, "the line of tokens");
-        reply
+        let call = ModelCall::new(UsageShape::Anthropic, counts).of(providers);
+        let call = ModelCall { model, ..call };
+        self.run.reading.reply(self.run.model(), Some(call), "the line of tokens")
     }
 
     fn end(mut self) {
@@ -218,20 +216,14 @@ fn counts_in(tokens: &str) -> Value {
         parts.find_map(|part| part.strip_suffix(name)).map(|count| number_in(count.trim()))
     };
     let cached = |name: &str| count(name).unwrap_or_else(|| json!(0));
-    let (read, written) = (cached("cache hit"), cached("cache write"));
-    let mut sent = count("sent").unwrap_or(Value::Null);
-    // Cached input is a part of the sent input, except in some versions.
-    if let (Some(all), Some(read), Some(written)) = (sent.as_u64(), read.as_u64(), written.as_u64())
-        && let Some(rest) = all.checked_sub(read.saturating_add(written))
-    {
-        sent = json!(rest);
-    }
-    json!({
-        "input_tokens": sent,
-        "output_tokens": count("received").unwrap_or(Value::Null),
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": written,
-    })
+    let number = |name: &str| count(name).unwrap_or(Value::Null);
+    // What was cached is a part of what was sent, but for some versions.
+    as_anthropic_without_cached([
+        number("sent"),
+        number("received"),
+        cached("cache hit"),
+        cached("cache write"),
+    ])
 }
 
 /// The number in `180`, `1,180`, `2.1k` or `1M`; the text itself if it is none.
@@ -251,15 +243,10 @@ fn number_in(text: &str) -> Value {
 }
 
 /// Adds the dollars of `$0.0042 message, $0.01 session.`
-fn add_cost(counts: &mut Value, told: &str) {
+fn add_cost(counts: Value, told: &str) -> Value {
     let dollars =
         told.trim_start().strip_prefix('$').and_then(|rest| rest.split_whitespace().next());
-    let cost = dollars.and_then(|dollars| serde_json::from_str::<Value>(dollars).ok());
-    if let (Some(counts), Some(cost)) = (counts.as_object_mut(), cost)
-        && cost.as_f64() != Some(0.0)
-    {
-        counts.insert("cost".to_owned(), cost);
-    }
+    with_cost(counts, dollars.and_then(|dollars| serde_json::from_str(dollars).ok()))
 }
 
 #[cfg(test)]

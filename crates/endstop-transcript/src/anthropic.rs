@@ -198,7 +198,7 @@ fn reply_of(reading: Reading<'_>, model: Option<&str>, usage: Option<&RawValue>)
     }
     if let Some(usage) = reading.usage::<Value>(usage, "usage") {
         let providers = &[Some("anthropic"), None];
-        let call = ModelCall { providers, ..ModelCall::new(UsageShape::Anthropic, &usage) };
+        let call = ModelCall::new(UsageShape::Anthropic, &usage).of(providers);
         reading.price(&mut reply, &call, "usage");
     }
     reply

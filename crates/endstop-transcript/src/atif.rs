@@ -10,6 +10,8 @@
 //! - The format has no place for failed attempts, refused calls, outcomes and finish reasons. `endstop
 //!   convert` keeps them under `extra.endstop`, and this reader takes them from there; `extra.is_error` of a
 //!   result and `extra.finish_reason` of a step are read from anyone.
+//!
+//! More than 250 lines because it has eight versions, embedded sub-agents, and what `convert` keeps under `extra`.
 
 pub(crate) mod record;
 mod step;
@@ -32,7 +34,7 @@ use super::warning::WarningKind;
 use super::{CostIs, Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let keys = head.document().filter(|keys| !keys.in_list);
+    let keys = head.object();
     let has_place =
         keys.is_some_and(|keys| keys.have(&["schema_version"]) || keys.have(&["steps"]));
     has_place && head.mentions("\"ATIF-v")

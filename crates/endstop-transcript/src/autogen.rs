@@ -95,7 +95,6 @@ impl Chat<'_, '_> {
             _ if has_usage => return self.call(message, time),
             _ if kind.ends_with("Message") && self.people.contains(source) => {
                 self.run.user(time);
-                self.run.seen(time);
             }
             _ => {}
         }
@@ -106,7 +105,7 @@ impl Chat<'_, '_> {
         let reading = self.run.reading;
         let mut reply = Reply::default();
         if let Some(usage) = reading.usage::<Value>(message.models_usage, "usage") {
-            let call = ModelCall { time, ..ModelCall::new(UsageShape::OpenAiChat, &usage) };
+            let call = ModelCall::new(UsageShape::OpenAiChat, &usage).at(time);
             reading.price(&mut reply, &call, "usage");
             // No model is named, so nothing was priced.
             let usage = reply.usage.filter(|usage| usage.total() > 0);
@@ -114,16 +113,14 @@ impl Chat<'_, '_> {
         }
         let step = self.run.reply(time, reply);
         if message.kind.as_deref() != Some("ToolCallRequestEvent") {
-            let text = text_or_json(message.content);
-            return if text.is_empty() { Ok(()) } else { step.say(time, text) };
+            return step.say(time, text_or_json(message.content));
         }
         let requests = message.content.map_or("[]", RawValue::get);
         let wrong = "not a request for tools of this format";
         let requests: Option<Vec<Request<'_>>> = reading.parse_text(requests, wrong);
         requests.into_iter().flatten().try_for_each(|request| {
-            let (name, arguments) = (request.name, request.arguments);
-            let text = |text: Option<Text<'_>>| text.unwrap_or_default().into_owned();
-            step.call(time, request.id.map(Text::into_owned), text(name), text(arguments))
+            let arguments = request.arguments.unwrap_or_default().into_owned();
+            step.call(time, request.id, request.name.unwrap_or_default(), arguments)
         })
     }
 

@@ -133,9 +133,10 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         self.own.last()
     }
 
-    /// A user turn.
+    /// A user turn; the next request is made then at the earliest.
     pub(crate) fn user(&mut self, time: Time) {
         self.push(TimelineEntry::User(time));
+        self.seen(time);
     }
 
     /// Begins a step; its request was sent at `begun`.
@@ -152,11 +153,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
     /// The model replied: a step that began when the agent last did something.
     pub(crate) fn reply(&mut self, time: Time, reply: Reply) -> &mut Step {
         self.close();
-        let begun = self.own.last().or(time);
-        self.own.seen(time);
-        let step = self.own.begin(begun);
-        step.answer(time, reply);
-        step
+        self.own.reply(time, reply)
     }
 
     /// The open step.
@@ -164,7 +161,8 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         self.own.step()
     }
 
-    /// The result of a tool call of the open step: of the call with this id, or of the next that waits.
+    /// The result of a tool call of the open step: of the call with this id, or of the next that waits. The agent's
+    /// next request is made then at the earliest.
     pub(crate) fn result(
         &mut self,
         id: Option<&str>,
@@ -172,6 +170,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         result: String,
         failed: bool,
     ) -> Result<(), Full> {
+        self.seen(time);
         let Some(step) = self.own.step() else { return Ok(()) };
         step.result(id, time, result, failed).map(drop)
     }
@@ -183,9 +182,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
 
     /// Warns if something did not fit in its step.
     pub(crate) fn check(&self, added: Result<(), Full>) {
-        if added == Err(Full) {
-            self.reading.warn_full();
-        }
+        self.reading.check(added);
     }
 
     /// Ends the open step.
@@ -205,6 +202,18 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         match name {
             Some(name) => self.named.entry(name.to_owned()).or_default(),
             None => &mut self.own,
+        }
+    }
+
+    /// The sub-agent with this name ended at this time: it is written with the step that it ended in.
+    pub(crate) fn end_agent(&mut self, name: &str, time: Time) {
+        let Some(mut agent) = self.named.remove(name) else { return };
+        agent.close();
+        agent.seen(time);
+        agent.end_child();
+        match self.own.step() {
+            Some(step) => step.child(agent),
+            None => self.children.push(agent),
         }
     }
 

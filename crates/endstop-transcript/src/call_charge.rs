@@ -31,24 +31,46 @@ impl<'c> ModelCall<'c> {
     pub(super) const fn new(shape: UsageShape, usage: &'c Value) -> Self {
         Self { providers: &[None], model: None, shape, usage, service_tier: None, time: None }
     }
+
+    /// The same call at this time.
+    pub(super) const fn at(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The same call, whose model is on the price list of one of these, in this order.
+    pub(super) const fn of(self, providers: &'c [Option<&'c str>]) -> Self {
+        Self { providers, ..self }
+    }
 }
 
-/// Counts in the form of Anthropic's API, whose input excludes cache reads and writes, with the cost if the format has one: for
-/// formats that name their counts differently.
-pub(super) fn as_anthropic(
-    [input, output, read, written]: [Value; 4],
-    cost: Option<Value>,
-) -> Value {
-    let mut counts = json!({
+/// Counts in the form of Anthropic's API, whose input excludes cache reads and writes: for formats that name their
+/// counts differently.
+pub(super) fn as_anthropic([input, output, read, written]: [Value; 4]) -> Value {
+    json!({
         "input_tokens": input,
         "output_tokens": output,
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
-    });
-    if let (Some(counts), Some(cost)) = (counts.as_object_mut(), cost) {
-        counts.insert("cost".to_owned(), cost);
+    })
+}
+
+/// Like [`as_anthropic`], but for an input that includes cache reads and writes. A smaller input excludes them.
+pub(super) fn as_anthropic_without_cached([mut input, output, read, written]: [Value; 4]) -> Value {
+    if let (Some(all), Some(cached), Some(more)) = (input.as_u64(), read.as_u64(), written.as_u64())
+        && let Some(rest) = all.checked_sub(cached.saturating_add(more))
+    {
+        input = json!(rest);
     }
-    counts
+    as_anthropic([input, output, read, written])
+}
+
+/// Usage with what the call cost. Zero is what tools write that know no price.
+pub(super) fn with_cost(mut usage: Value, cost: Option<Value>) -> Value {
+    let cost = cost.filter(|cost| cost.as_f64() != Some(0.0));
+    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
+        usage.insert("cost".to_owned(), cost);
+    }
+    usage
 }
 
 /// Its usage and cost.
@@ -110,3 +132,6 @@ fn fill_tier(context: &mut CallContext, tier: Option<&str>) {
         context.service_tier = Some(tier.to_owned());
     }
 }
+
+#[cfg(test)]
+mod tests;

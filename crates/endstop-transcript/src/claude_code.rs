@@ -5,6 +5,9 @@
 //!   of the session is not counted again, and neither are messages embedded in `progress` lines.
 //! - Lines of model `<synthetic>` are no calls; API errors are failed attempts of the next call's step.
 //! - Tokens are snapshots taken while the reply streamed: tokens and money are lower bounds.
+//!
+//! More than 250 lines because it is a stream that writes responses again as they grow, with files of sub-agents that
+//! repeat lines of it.
 
 mod record;
 mod stream;
@@ -18,6 +21,7 @@ use super::builder::RunBuilder;
 use super::lines::JsonLines;
 use super::merge::MergedAgent;
 use super::part::Part;
+use super::paths::{entries_of, name_of};
 use super::reading::Reading;
 use super::recent::digest;
 use super::time::{Time, parse_time};
@@ -37,7 +41,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
-    if !path.file_name()?.to_str()?.starts_with(AGENT) {
+    if !name_of(path).starts_with(AGENT) {
         return None;
     }
     let directory = path.parent()?;
@@ -53,14 +57,7 @@ pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.with_extension("").join("subagents")];
-    if let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) {
-        let paths = entries.flatten().map(|entry| entry.path());
-        let is_agent = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(AGENT))
-        };
-        found.extend(paths.filter(is_agent));
-    }
+    found.extend(entries_of(path.parent()).filter(|path| name_of(path).starts_with(AGENT)));
     found
 }
 

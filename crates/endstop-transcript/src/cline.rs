@@ -9,6 +9,9 @@
 //!   that were deleted from the task, those of sub-agents and those that condensed the conversation were paid for
 //!   anyway: each such message is one call.
 //! - Without `ui_messages.json` the conversation is a list of messages like any other, without usage.
+//!
+//! More than 250 lines because usage and the conversation lie in two files, results in the next request, and calls of
+//! deleted messages are paid.
 
 mod results;
 
@@ -21,7 +24,8 @@ use serde_json::{Map, Number, Value, json};
 
 use self::results::{History, results_in};
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
+use super::call_charge::{ModelCall, as_anthropic, as_anthropic_without_cached, with_cost};
+use super::paths::directory_of;
 use super::reading::Reading;
 use super::step::{CostSource, Failures, Full, Reply};
 use super::text::Text;
@@ -48,7 +52,7 @@ const WORDS: [&str; 4] = ["text", "completion_result", "plan_mode_respond", "fol
 const SUMMED_UP: [&str; 2] = ["deleted_api_reqs", "subagent_usage"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let keys = head.document().filter(|keys| keys.in_list);
+    let keys = head.list();
     keys.is_some_and(|keys| {
         keys.have(&["ts", "type"]) && (keys.have(&["say"]) || keys.have(&["ask"]))
     })
@@ -78,12 +82,6 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let closed = task.close();
     task.run.check(closed);
     task.run.end();
-}
-
-/// The name of the task's directory.
-fn directory_of(name: &str) -> Option<String> {
-    let mut parts = name.rsplit(['/', '\\']).skip(1);
-    parts.next().filter(|directory| !directory.is_empty()).map(str::to_owned)
 }
 
 #[derive(Deserialize)]
@@ -166,7 +164,6 @@ impl Task<'_, '_> {
     fn user(&mut self, time: Time) -> Result<(), Full> {
         let closed = self.close();
         self.run.user(time);
-        self.run.seen(time);
         closed
     }
 
@@ -221,7 +218,7 @@ impl Task<'_, '_> {
     fn say(&mut self, text: &str, time: Time) -> Result<(), Full> {
         let Some(open) = &mut self.open else { return Ok(()) };
         (open.last, open.has_content) = (time, true);
-        self.run.step_or_begin(time).say(time, text.to_owned())
+        self.run.step_or_begin(time).say(time, text)
     }
 
     fn call(&mut self, otherwise: &str, text: &str, time: Time) -> Result<(), Full> {
@@ -229,8 +226,8 @@ impl Task<'_, '_> {
         (open.last, open.has_content) = (open.last.or(time), true);
         let fields: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
         let name = ["toolName", "tool"].iter().find_map(|key| fields.get(*key)?.as_str());
-        let (tool, arguments) = (name.unwrap_or(otherwise).to_owned(), text.to_owned());
-        self.run.step_or_begin(time).call(time, None, tool, arguments)
+        let (tool, arguments) = (name.unwrap_or(otherwise), text.to_owned());
+        self.run.step_or_begin(time).call(time, None::<String>, tool, arguments)
     }
 
     /// Calls that are recorded as a sum.
@@ -257,18 +254,15 @@ impl Task<'_, '_> {
 
     /// The usage and the cost of a call, and whether the file records any.
     fn reply_of(&self, request: &Request<'_>, time: Time) -> (Reply, bool) {
-        let mut reply = Reply::unpriced(self.model.clone());
         let counts =
             [&request.tokens_in, &request.tokens_out, &request.cache_writes, &request.cache_reads];
         let is_none =
             |count: &Option<Value>| count.as_ref().is_none_or(|it| it.as_f64() == Some(0.0));
-        if counts.into_iter().chain([&request.cost]).all(is_none) {
-            return (reply, false);
-        }
+        let is_told = !counts.into_iter().chain([&request.cost]).all(is_none);
         let usage = usage_of(request);
-        let call = ModelCall { time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
-        self.run.reading.price(&mut reply, &call, "usage of a request");
-        (reply, true)
+        let call = ModelCall::new(UsageShape::Anthropic, &usage).at(time);
+        let call = is_told.then_some(call);
+        (self.run.reading.reply(self.model.as_deref(), call, "usage of a request"), is_told)
     }
 }
 
@@ -276,29 +270,13 @@ impl Task<'_, '_> {
 /// OpenAI the input includes it.
 fn usage_of(request: &Request<'_>) -> Value {
     let count = |value: &Option<Value>| value.clone().unwrap_or_else(|| json!(0));
-    let number = |value: &Option<Value>| value.as_ref().map_or(Some(0), Value::as_u64);
-    let mut input = count(&request.tokens_in);
-    if request.api_protocol.as_deref() == Some("openai")
-        && let (Some(all), Some(read), Some(written)) = (
-            number(&request.tokens_in),
-            number(&request.cache_reads),
-            number(&request.cache_writes),
-        )
-        && let Some(rest) = all.checked_sub(read.saturating_add(written))
-    {
-        input = json!(rest);
-    }
-    let mut usage = json!({
-        "input_tokens": input,
-        "output_tokens": count(&request.tokens_out),
-        "cache_read_input_tokens": count(&request.cache_reads),
-        "cache_creation_input_tokens": count(&request.cache_writes),
-    });
-    let cost = request.cost.clone().filter(|cost| !cost.is_null() && cost.as_f64() != Some(0.0));
-    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
-        usage.insert("cost".to_owned(), cost);
-    }
-    usage
+    let counts =
+        [&request.tokens_in, &request.tokens_out, &request.cache_reads, &request.cache_writes];
+    let counts = match request.api_protocol.as_deref() {
+        Some("openai") => as_anthropic_without_cached(counts.map(count)),
+        _ => as_anthropic(counts.map(count)),
+    };
+    with_cost(counts, request.cost.clone())
 }
 
 #[cfg(test)]

@@ -9,6 +9,9 @@
 //!   their own, older times. They were paid for in the parent's run and are not counted again.
 //! - A tool failed if its output says so: an exit code other than 0, or `success` false.
 //! - The model is that of the last `turn_context`.
+//!
+//! More than 250 lines because usage stands after calls or ahead of them by version, or as totals, and forks begin with a
+//! copy of another session.
 
 mod record;
 
@@ -24,7 +27,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::lines::JsonLines;
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, Step};
 use super::text::{Text, present, whole_text};
 use super::time::{Time, parse_time};
 use super::warning::WarningKind;
@@ -167,7 +170,7 @@ impl CodexAssembler<'_, '_> {
         }
         self.copied = Copied::Over;
         if let Some(turn) = self.copied_turn.take() {
-            self.user(turn);
+            self.run.user(turn);
         }
         false
     }
@@ -178,7 +181,7 @@ impl CodexAssembler<'_, '_> {
             "user_message" => {
                 self.close();
                 self.flush_pending();
-                self.user(time);
+                self.run.user(time);
             }
             "token_count" => {
                 // Copied reports move the totals, too.
@@ -191,11 +194,6 @@ impl CodexAssembler<'_, '_> {
             }
             _ => {}
         }
-    }
-
-    fn user(&mut self, time: Time) {
-        self.run.seen(time);
-        self.run.user(time);
     }
 
     fn report(&mut self, report: Report) {
@@ -215,7 +213,7 @@ impl CodexAssembler<'_, '_> {
 
     fn item(&mut self, item: CodexItem<'_>, time: Time) -> Result<(), Full> {
         match (&*item.kind, item.role.as_deref()) {
-            ("message", Some("assistant")) => self.step(time).say(time, whole_text(item.content)),
+            ("message", Some("assistant")) => self.step(time).piece(time, whole_text(item.content)),
             // A search is made by the provider, within the call.
             ("reasoning" | "web_search_call", _) => {
                 self.step(time);
@@ -223,16 +221,14 @@ impl CodexAssembler<'_, '_> {
             }
             ("function_call" | "custom_tool_call" | "local_shell_call", _) => {
                 let arguments = whole_text(item.arguments.or(item.input).or(item.action));
-                let tool = item.name.map_or_else(|| item.kind.into_owned(), Text::into_owned);
-                let id = item.call_id.map(Text::into_owned);
-                self.step(time).call(time, id, tool, arguments)
+                let tool = item.name.unwrap_or(item.kind);
+                self.step(time).call(time, item.call_id, tool, arguments)
             }
             ("function_call_output" | "custom_tool_call_output" | "local_shell_call_output", _) => {
                 let (Some(_), Some(id)) = (self.run.step(), item.call_id.as_deref()) else {
                     return Ok(());
                 };
                 let (result, failed) = output_of(item.output);
-                self.run.seen(time);
                 self.run.result(Some(id), time, result, failed)
             }
             _ => Ok(()),
@@ -273,15 +269,12 @@ impl CodexAssembler<'_, '_> {
 
     fn close(&mut self) {
         let Some(call) = self.call.take() else { return };
-        let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
-        if let Some(report) = call.report {
-            let priced = ModelCall {
-                providers: &[Some(self.provider.as_deref().unwrap_or(DEFAULT_PROVIDER))],
-                time: report.time,
-                ..ModelCall::new(UsageShape::OpenAiResponses, &report.usage)
-            };
-            self.run.reading.at(Some(report.line)).price(&mut reply, &priced, "usage");
-        }
+        let providers = &[Some(self.provider.as_deref().unwrap_or(DEFAULT_PROVIDER))];
+        let priced = call.report.as_ref().map(|report| {
+            ModelCall::new(UsageShape::OpenAiResponses, &report.usage).of(providers).at(report.time)
+        });
+        let line = call.report.as_ref().map(|report| report.line);
+        let reply = self.run.reading.at(line).reply(self.run.model(), priced, "usage");
         self.run.seen(call.time.max(self.run.last()));
         if let Some(step) = self.run.step() {
             step.answer(call.time, reply);

@@ -18,9 +18,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::{ModelCall, as_anthropic};
+use super::call_charge::{ModelCall, as_anthropic_without_cached};
 use super::limits::MAX_MODELS;
-use super::merge::Untimed;
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
 use super::text::{Text, compact, text_or_json, word};
@@ -43,7 +42,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let outline = Outline::of(reading);
     let mut run = RunBuilder::new(reading, sink);
     run.has_money(outline.has_usage || outline.last_sum > 0);
-    let mut session = Session { run, outline, model: None, call: None, agents: BTreeMap::new() };
+    let mut session = Session { run, outline, model: None, call: None };
     let mut lines = reading.lines();
     while lines.advance() {
         if let Some(event) = lines.parse::<Event<'_>>() {
@@ -53,7 +52,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
             session.run.write_own();
         }
     }
-    session.end();
+    session.run.end();
 }
 
 /// The facts about a file that its events depend on.
@@ -141,8 +140,6 @@ struct Session<'s, 'w> {
     model: Option<String>,
     /// When the last call of the run itself was answered, if no sum has been recorded since.
     call: Option<Time>,
-    /// Sub-agents that have not ended.
-    agents: BTreeMap<String, AgentTimeline>,
 }
 
 impl Session<'_, '_> {
@@ -162,73 +159,45 @@ impl Session<'_, '_> {
             (START, _) => {
                 let id = word(data.session_id).map(Text::into_owned);
                 self.run.set_id(|| id);
-                Ok(())
             }
-            ("user.message", None) => {
-                self.run.own().user(time);
-                self.run.seen(time);
-                Ok(())
+            ("user.message", None) => self.run.own().user(time),
+            ("assistant.message", agent) => {
+                return self.reply(data, agent.as_deref(), time, line);
             }
-            ("assistant.message", agent) => self.reply(data, agent.as_deref(), time, line),
             (USAGE, agent) => {
-                if let Some(raw) = event.data {
-                    self.used(raw, word(data.model).as_deref(), agent.as_deref(), time);
-                }
-                Ok(())
+                self.used(event.data, word(data.model).as_deref(), agent.as_deref(), time);
             }
             ("tool.execution_start", agent) => {
-                let (Some(id), Some(step)) =
-                    (word(data.tool_call_id), self.agent(agent.as_deref(), time).step())
-                else {
-                    return Ok(());
-                };
-                if step.set_call(&id, time, false) {
-                    return Ok(());
+                let step = self.agent(agent.as_deref(), time).step();
+                if let (Some(id), Some(step)) = (word(data.tool_call_id), step)
+                    && !step.set_call(&id, time, false)
+                {
+                    // Some versions do not list in a response what it asked for.
+                    let tool = word(data.tool_name).unwrap_or_default();
+                    return step.call(time, Some(id), tool, compact(data.arguments));
                 }
-                // Some versions do not list in a response what it asked for.
-                let tool = word(data.tool_name).unwrap_or_default().into_owned();
-                step.call(time, Some(id.into_owned()), tool, compact(data.arguments))
             }
-            ("tool.execution_complete", agent) => self.result(&data, agent.as_deref(), time),
+            ("tool.execution_complete", agent) => {
+                return self.result(&data, agent.as_deref(), time);
+            }
             ("subagent.completed" | "subagent.failed", agent) => {
                 if let Some(agent) = agent.or_else(|| word(data.tool_call_id)) {
-                    self.ended(&agent, time);
+                    self.run.end_agent(&agent, time);
                 }
-                Ok(())
             }
             (SHUTDOWN, _) if !self.outline.has_usage => self.sums(data.model_metrics),
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
     /// The timeline of a sub-agent, which begins with it, or of the run itself.
     fn agent(&mut self, agent: Option<&str>, time: Time) -> &mut AgentTimeline {
-        let Some(agent) = agent else { return self.run.own() };
-        let timeline = self.agents.entry(agent.to_owned()).or_default();
-        timeline.begin_child(time, 1);
+        let timeline = self.run.agent(agent);
+        if agent.is_some() {
+            timeline.begin_child(time, 1);
+        }
         timeline
-    }
-
-    /// A sub-agent ended: it is written with the step that it ended in.
-    fn ended(&mut self, agent: &str, time: Time) {
-        let Some(mut timeline) = self.agents.remove(agent) else { return };
-        timeline.close();
-        timeline.seen(time);
-        timeline.end_child();
-        match self.run.step() {
-            Some(step) => step.child(timeline),
-            None => self.run.child(timeline),
-        }
-    }
-
-    fn end(mut self) {
-        let mut left: Vec<_> = std::mem::take(&mut self.agents).into_values().collect();
-        if !left.is_empty() {
-            left.iter_mut().for_each(AgentTimeline::close);
-            left.iter_mut().for_each(AgentTimeline::end_child);
-            self.run.write_with(left, Untimed::Last);
-        }
-        self.run.end();
     }
 
     fn reply(
@@ -239,8 +208,7 @@ impl Session<'_, '_> {
         line: u64,
     ) -> Result<(), Full> {
         let named = word(data.model).map(Text::into_owned);
-        let model = named.or_else(|| self.model.clone().filter(|_| agent.is_none()));
-        let mut reply = Reply::of_model(model.as_deref());
+        let mut reply = Reply::of_model(named.or(self.model.clone().filter(|_| agent.is_none())));
         if line < self.outline.last_sum && !self.outline.has_usage {
             // Its cost is in the sum.
             reply.source = CostSource::Computed;
@@ -248,18 +216,11 @@ impl Session<'_, '_> {
         if agent.is_none() {
             self.call = Some(time);
         }
-        let timeline = self.agent(agent, time);
-        let begun = timeline.last().or(time);
-        timeline.seen(time);
-        let step = timeline.begin(begun);
-        step.answer(time, reply);
-        if let Some(text) = word(data.content).filter(|text| !text.is_empty()) {
-            step.say(time, text.into_owned())?;
-        }
+        let step = self.agent(agent, time).reply(time, reply);
+        step.say(time, word(data.content).unwrap_or_default())?;
         for request in data.tool_requests.into_iter().flatten() {
-            let id = request.tool_call_id.map(Text::into_owned);
-            let tool = request.name.unwrap_or_default().into_owned();
-            step.call(time, id, tool, compact(request.arguments))?;
+            let tool = request.name.unwrap_or_default();
+            step.call(time, request.tool_call_id, tool, compact(request.arguments))?;
         }
         Ok(())
     }
@@ -277,18 +238,24 @@ impl Session<'_, '_> {
         step.result_of(&id, time, text_or_json(text), failed).map(drop)
     }
 
-    /// The usage of the call that was answered last.
-    fn used(&mut self, raw: &RawValue, model: Option<&str>, agent: Option<&str>, time: Time) {
+    /// What the call that was answered last used.
+    fn used(
+        &mut self,
+        usage: Option<&RawValue>,
+        model: Option<&str>,
+        agent: Option<&str>,
+        time: Time,
+    ) {
         let reading = self.run.reading;
-        let Some(usage) = reading.usage::<Value>(Some(raw), USAGE) else { return };
+        let Some(usage) = reading.usage::<Value>(usage, USAGE) else { return };
         let reply = priced(reading, model, &usage, time);
         if let Some(step) = self.agent(agent, time).step() {
             step.answer(time, reply);
         }
     }
 
-    /// The usage of each model since the session began or was resumed.
-    fn sums(&mut self, metrics: Option<&RawValue>) -> Result<(), Full> {
+    /// What each model used since the session began or was resumed.
+    fn sums(&mut self, metrics: Option<&RawValue>) {
         let reading = self.run.reading;
         let metrics = reading.usage::<BTreeMap<String, ModelMetrics>>(metrics, "modelMetrics");
         let call = self.call.take();
@@ -303,43 +270,23 @@ impl Session<'_, '_> {
             let reply = priced(reading, Some(&model), &usage, call.flatten().or(last));
             match (call.take(), self.run.step()) {
                 (Some(time), Some(step)) => step.answer(time, reply),
-                _ => {
-                    self.run.own().begin(last).answer(last, reply);
-                }
+                _ => self.run.own().begin(last).answer(last, reply),
             }
         }
-        Ok(())
     }
 }
 
 /// A reply of this model with its usage and cost.
 fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> Reply {
-    let mut reply = Reply::unpriced(model.map(str::to_owned));
     // The names of Anthropic's models have dashes elsewhere, and no length of the context.
     let listed = model.map(|model| match model.strip_prefix("claude-") {
         Some(_) => model.trim_end_matches("-1m").replace('.', "-"),
         None => model.to_owned(),
     });
-    let usage = counts_of(usage);
-    let call = ModelCall {
-        model: listed.as_deref(),
-        time,
-        ..ModelCall::new(UsageShape::Anthropic, &usage)
-    };
-    reading.price(&mut reply, &call, "usage of a model");
-    reply
-}
-
-/// The counts of Copilot, whose input includes the cached tokens.
-fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
-    let [mut input, read, written] =
-        ["inputTokens", "cacheReadTokens", "cacheWriteTokens"].map(count);
-    if let (Some(all), Some(read), Some(written)) =
-        (input.as_u64(), read.as_u64(), written.as_u64())
-        && let Some(rest) = all.checked_sub(read.saturating_add(written))
-    {
-        input = json!(rest);
-    }
-    as_anthropic([input, count("outputTokens"), read, written], None)
+    let names = ["inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"];
+    let usage = as_anthropic_without_cached(names.map(count));
+    let call = ModelCall::new(UsageShape::Anthropic, &usage).at(time);
+    let call = ModelCall { model: listed.as_deref(), ..call };
+    reading.reply(model, Some(call), "usage of a model")
 }

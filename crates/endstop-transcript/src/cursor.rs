@@ -179,7 +179,6 @@ impl Chat<'_, '_> {
             Some(1) => {
                 self.call = None;
                 self.run.user(time);
-                self.run.seen(time);
                 Ok(())
             }
             Some(2) => self.said(bubble, time),
@@ -224,21 +223,19 @@ impl Chat<'_, '_> {
         }
         self.run.seen(time);
         let step = self.run.step_or_begin(time);
-        if let Some(text) = text {
-            step.say(time, text.into_owned())?;
-        }
+        step.say(time, text.unwrap_or_default())?;
         let Some(tool) = tool else { return Ok(()) };
         let arguments =
             [tool.raw_args, tool.params].into_iter().find(|raw| present(*raw).is_some());
         let arguments = arguments.flatten();
         let arguments = word(arguments).map_or_else(|| compact(arguments), Text::into_owned);
-        let id = tool.tool_call_id.map(Text::into_owned);
-        step.call(time, id.clone(), tool.name.unwrap_or_default().into_owned(), arguments)?;
+        let id = tool.tool_call_id.as_deref();
+        step.call(time, id, tool.name.unwrap_or_default(), arguments)?;
         let failed = tool.status.as_deref() == Some("error");
         let told = if failed { tool.error.or(tool.result) } else { tool.result };
         if failed || (tool.status.as_deref() == Some("completed")) {
             let result = text_or_json(told);
-            step.result(id.as_deref(), None, result, failed)?;
+            step.result(id, None, result, failed)?;
         }
         Ok(())
     }

@@ -1,27 +1,7 @@
 //! The formats: what each is called, where its tool keeps files, what it tells, and its reader.
 //!
-//! A reader is records and a mapping, of about 250 lines of code. These are longer, with all their parts, and this is why:
-//!
-//! | format | lines | reason |
-//! |---|---|---|
-//! | `inspect-ai` | 620 | archives or documents, whose events refer to each other by spans, and samples that have messages alone |
-//! | `opencode`, `opencode-db` | 650 | three homes of the same messages (files, an export, a database), and calls that only parts report |
-//! | `otlp` | 580 | spans in any order under four naming conventions, put together to agents by their parents |
-//! | `openhands` | 560 | two layouts, and old files without sources, responses or usage |
-//! | `endstop` | 550 | pieces of one file are read by several threads, and lines are read without a parser if they are as written |
-//! | `atif` | 480 | eight versions, embedded sub-agents, and what `convert` keeps under `extra` |
-//! | `claude-code` | 450 | a stream that writes responses again as they grow, and files of sub-agents that repeat lines of it |
-//! | `codex` | 400 | usage after calls or ahead of them by version, totals in its place, and forks that begin with a copy |
-//! | `cline` | 350 | usage and the conversation lie in two files, results in the next request, and calls of deleted messages are paid |
-//! | `gemini-cli` | 350 | whole documents, and a stream that writes messages again as they grow |
-//! | `swe-agent` | 340 | text and function calls, a history with what the steps leave out, and several attempts a file |
-//! | `copilot-cli` | 330 | sums of usage for a session, usage for calls in its other output, and sub-agents within the stream |
-//! | `litellm` | 300 | rows of a proxy for all kinds of requests, put together to runs, with optional messages in every API |
-//! | `vscode-chat` | 290 | a document and a log of changes to it, which are applied to find what it says in the end |
-//! | `openhands-events` | 280 | a file for each event, and the usage of all calls in another one |
-//! | `cursor` | 270 | two kinds of databases, and no mark where a model call ends |
-//! | `anthropic-messages`, `anthropic-responses` | 260 | two formats, bare and as a request, as documents and as lines |
-//! | `tau2` | 250 | one document, or a directory with one for each simulation |
+//! A reader is records and a mapping, of at most 250 lines of code with all its files; what readers share is in
+//! [`RunBuilder`](super::builder::RunBuilder), [`Reading`] and `Step`. A longer one gives the reason in its first lines.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,9 @@
 //! - A message is stamped when it is first written. For a message without text that is when its tools are done: the
 //!   time of a reply is then the latest possible.
 //! - A tool failed if its status is `error` or `cancelled`.
-//! - A sub-agent has a separate file, in a directory named by its parent's session.
+//! - A sub-agent has a file of its own, in a directory named by its parent's session.
+//!
+//! More than 250 lines because it is a document, or a stream that writes messages again as they grow.
 
 mod record;
 
@@ -18,14 +20,15 @@ use endstop_price::UsageShape;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub(crate) use self::record::output_in;
 use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, words};
-use super::builder::RunBuilder;
+use super::agent_file::{AgentFile, read_session};
 use super::call_charge::ModelCall;
 use super::layout::Layout;
-use super::merge::Untimed;
+use super::paths::{directory_named, entries_of, name_of};
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{Full, Reply, Step, ToolAnswer};
+use super::step::{Full, Step, ToolAnswer};
 use super::text::compact;
 use super::time::{Time, parse_time};
 use super::timeline::{AgentTimeline, TimelineEntry};
@@ -45,28 +48,27 @@ const CHATS: &str = "chats";
 const SHORT_ID: usize = 8;
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let keys = head.document().filter(|keys| !keys.in_list);
+    let keys = head.object();
     keys.is_some_and(|keys| keys.have(&["sessionId", "projectHash"]))
 }
 
 pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
     let directory = path.parent()?;
-    let chats = directory.parent().filter(|chats| chats.file_name().is_some_and(|n| n == CHATS))?;
+    let chats = directory_named(directory, CHATS)?;
     let short: String = directory.file_name()?.to_str()?.chars().take(SHORT_ID).collect();
-    let mut sessions = sessions_of(chats, &short);
-    sessions.sort();
-    sessions.pop()
+    let is_session = |path: &PathBuf| short_id(path) == Some(&short) && path.is_file();
+    entries_of(Some(chats)).filter(is_session).max()
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
-    let entries = path.parent().map(std::fs::read_dir);
-    let (Some(Ok(entries)), Some(stem)) = (entries, path.file_stem().and_then(|s| s.to_str()))
-    else {
-        return Vec::new();
-    };
-    let Some((_, short)) = stem.rsplit_once('-') else { return Vec::new() };
-    let directories = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-    directories.filter(|path| name_of(path).starts_with(short)).collect()
+    let Some(short) = short_id(path) else { return Vec::new() };
+    let is_child = |path: &PathBuf| path.is_dir() && name_of(path).starts_with(short);
+    entries_of(path.parent()).filter(is_child).collect()
+}
+
+/// The short id of a session that the name of its file ends with.
+fn short_id(path: &Path) -> Option<&str> {
+    path.file_stem()?.to_str()?.rsplit_once('-').map(|(_, short)| short)
 }
 
 pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
@@ -75,51 +77,17 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let mut run = RunBuilder::new(reading, sink);
-    let is_alone = reading.children.is_empty();
-    Session::new(reading, false).read(&mut |session| {
-        run.set_id(|| session.id.clone());
-        session.agent.take().into_iter().for_each(|entry| run.own().push(entry));
-        if is_alone {
-            run.write_own();
-        }
+    read_session(reading, sink, |file, after| {
+        Session { file, seen: Recent::default(), open: None }.read(after)
     });
-    run.write_with(reading.child_files().map(child_of).collect(), Untimed::Last);
-    run.end();
-}
-
-/// The timeline of the sub-agent of a file.
-fn child_of(file: Reading<'_>) -> AgentTimeline {
-    let mut agent = Session::new(file, true).read(&mut |_| {});
-    agent.seen(agent.entries().iter().rev().find_map(TimelineEntry::last_time));
-    agent.end_child();
-    agent
-}
-
-fn name_of(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
-}
-
-/// The session files in a directory whose names end with the short id.
-fn sessions_of(chats: &Path, short: &str) -> Vec<PathBuf> {
-    let Ok(entries) = chats.read_dir() else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let is_session = |path: &PathBuf| {
-        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        stem.rsplit_once('-').is_some_and(|(_, id)| id == short) && path.is_file()
-    };
-    paths.filter(is_session).collect()
 }
 
 /// One file while it is read.
 struct Session<'s> {
-    reading: Reading<'s>,
-    id: Option<String>,
+    file: AgentFile<'s>,
     /// Messages that are over.
     seen: Recent,
     open: Option<OpenMessage<'s>>,
-    is_child: bool,
-    agent: AgentTimeline,
 }
 
 /// A model's message as it was last written.
@@ -146,43 +114,40 @@ struct EndedCall {
 }
 
 impl<'s> Session<'s> {
-    fn new(reading: Reading<'s>, is_child: bool) -> Self {
-        let (seen, agent) = (Recent::default(), AgentTimeline::default());
-        Self { reading, id: None, seen, open: None, is_child, agent }
-    }
-
-    /// Reads the file. Its entries so far may be taken after each record.
-    fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
-        let reading = self.reading;
+    /// Reads the file. What it did so far may be taken after each record.
+    fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
+        let reading = self.file.reading;
         if Layout::of(reading.part) == Layout::Lines {
             let mut lines = reading.lines();
             while lines.advance() {
                 if let Some(record) = lines.parse::<GeminiRecord<'_>>() {
-                    self.reading.line = Some(lines.number());
+                    self.file.reading.line = Some(lines.number());
                     self.record(record);
-                    after(&mut self);
+                    after(&mut self.file);
                 }
             }
         } else {
             reading.look_for(&["sessionId"], &mut |_, id| {
-                self.id = serde_json::from_str(id.get()).ok();
+                self.file.id = serde_json::from_str(id.get()).ok();
             });
             reading.each_item(&["messages"], &mut |item| {
                 let wrong = "not a message of this format";
                 if let Some(record) = reading.parse::<GeminiRecord<'_>>(item, wrong) {
                     self.record(record);
-                    after(&mut self);
+                    after(&mut self.file);
                 }
             });
         }
         self.close();
-        after(&mut self);
-        self.agent
+        let agent = &mut self.file.agent;
+        agent.seen(agent.entries().iter().rev().find_map(TimelineEntry::last_time));
+        after(&mut self.file);
+        self.file.agent
     }
 
     fn record(&mut self, record: GeminiRecord<'_>) {
         if let Some(id) = record.session_id {
-            self.id.get_or_insert_with(|| id.into_owned());
+            self.file.id.get_or_insert_with(|| id.into_owned());
             return;
         }
         let time = record.timestamp.as_deref().and_then(parse_time);
@@ -192,9 +157,8 @@ impl<'s> Session<'s> {
                 let is_new = record.id.is_none() || self.seen.insert(id);
                 if is_new && is_turn(record.content) {
                     self.close();
-                    self.begin_child(time);
-                    self.agent.seen(time);
-                    self.agent.user(time);
+                    self.file.begin(time);
+                    self.file.agent.user(time);
                 }
             }
             Some("gemini") => {
@@ -204,7 +168,7 @@ impl<'s> Session<'s> {
                     tokens: record.tokens.filter(|raw| raw.get() != "null").map(ToOwned::to_owned),
                     text: words(record.content),
                     calls: record.tool_calls.iter().flatten().map(EndedCall::of).collect(),
-                    reading: self.reading,
+                    reading: self.file.reading,
                 };
                 self.reply(id, record.id.is_some(), message);
             }
@@ -227,15 +191,9 @@ impl<'s> Session<'s> {
                 "a message is written again after the next one".to_owned()
             });
         }
-        let begun = self.agent.last().or(message.time);
-        self.agent.seen(message.time);
+        let begun = self.file.agent.last().or(message.time);
+        self.file.agent.seen(message.time);
         self.open = Some(OpenMessage { id, begun, message });
-    }
-
-    fn begin_child(&mut self, time: Time) {
-        if self.is_child {
-            self.agent.begin_child(time, 1);
-        }
     }
 
     fn close(&mut self) {
@@ -243,22 +201,17 @@ impl<'s> Session<'s> {
         let answered = message.calls.iter().filter_map(|call| call.answer.as_ref()?.time);
         // A message with no text is written when its tools are done.
         let time = answered.clone().min().into_iter().chain(message.time).min();
-        self.agent.seen(answered.max().max(self.agent.last()));
-        let mut reply = Reply::unpriced(message.model);
+        self.file.agent.seen(answered.max().max(self.file.agent.last()));
         let reading = message.reading;
-        if let Some(tokens) = reading.usage::<Tokens>(message.tokens.as_deref(), "tokens") {
-            let usage = usage_of(tokens);
-            let providers = &[Some(PROVIDER)];
-            let call = ModelCall { providers, time, ..ModelCall::new(UsageShape::Gemini, &usage) };
-            reading.price(&mut reply, &call, "tokens");
-        }
-        self.begin_child(begun);
-        let step = self.agent.begin(begun);
+        let usage = reading.usage(message.tokens.as_deref(), "tokens").map(usage_of);
+        let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Gemini, usage));
+        let call = call.map(|call| call.of(&[Some(PROVIDER)]).at(time));
+        let reply = reading.reply(message.model, call, "tokens");
+        self.file.begin(begun);
+        let step = self.file.agent.begin(begun);
         step.answer(time, reply);
-        if add(step, time, message.text, message.calls) == Err(Full) {
-            reading.warn_full();
-        }
-        self.agent.close();
+        reading.check(add(step, time, message.text, message.calls));
+        self.file.agent.close();
     }
 }
 
@@ -277,9 +230,7 @@ impl EndedCall {
 }
 
 fn add(step: &mut Step, time: Time, text: String, calls: Vec<EndedCall>) -> Result<(), Full> {
-    if !text.is_empty() {
-        step.say(time, text)?;
-    }
+    step.say(time, text)?;
     // Ids may repeat, so places stand for them.
     let mut answers = Vec::new();
     for (place, call) in calls.into_iter().enumerate() {

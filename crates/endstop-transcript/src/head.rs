@@ -64,6 +64,16 @@ impl<'a> Head<'a> {
         self.keys.first()
     }
 
+    /// The keys of the document, if it is an object.
+    pub(super) fn object(&self) -> Option<&Keys> {
+        self.document().filter(|keys| !keys.in_list)
+    }
+
+    /// The keys of the document's first object, if it is a list.
+    pub(super) fn list(&self) -> Option<&Keys> {
+        self.document().filter(|keys| keys.in_list)
+    }
+
     /// The keys of the first lines' objects.
     pub(super) fn lines(&self) -> impl Iterator<Item = &Keys> {
         self.keys.iter().skip(1).filter(|keys| !keys.in_list)

@@ -23,7 +23,7 @@ const ENVIRONMENT: &str = "environment";
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     head.mentions("\"turn_history\"")
-        && head.document().is_some_and(|keys| !keys.in_list)
+        && head.object().is_some()
         && first_value(head.bytes()).is_some_and(|value| {
             Head::new(value, b"").document().is_some_and(|keys| keys.have(&["turn_history"]))
         })
@@ -113,12 +113,10 @@ fn fill(
 ) -> Result<(), Full> {
     let action = text_of(Some(action)).unwrap_or_default();
     let Some(observation) = turns.observations.get(index) else {
-        return step.refuse(None, tool.to_owned());
+        return step.refuse(None, tool);
     };
-    if !action.is_empty() {
-        step.say(None, action.clone())?;
-    }
-    step.call(None, None, tool.to_owned(), action)?;
+    step.say(None, &*action)?;
+    step.call(None, None::<String>, tool, action)?;
     let is_invalid = turns.valid_action.get(index).and_then(Value::as_bool) == Some(false);
     let result = text_of(Some(observation)).unwrap_or_default();
     step.next_result(None, result, is_invalid)?;

@@ -43,6 +43,7 @@
 //! formats. A format is one file of this crate and one row of that table; the contract test picks it up with its example
 //! in `tests/data/<id>/`. The crate `endstop-replay` judges policies on these events. The minimum Rust version is 1.95.
 
+mod agent_file;
 mod aider;
 mod anthropic;
 mod archive;
@@ -83,6 +84,7 @@ mod openhands_calls;
 mod openhands_events;
 mod otlp;
 mod part;
+mod paths;
 mod pi;
 mod qwen_code;
 mod reading;

@@ -33,7 +33,7 @@ const TIMED_OUT: &str = "The last command";
 const NOT_RUN: [i64; 2] = [126, 127];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let keys = head.document().filter(|keys| !keys.in_list);
+    let keys = head.object();
     let has_place = keys.is_some_and(|keys| keys.have(&["info"]) || keys.have(&["messages"]));
     has_place && (head.mentions("\"mini-swe-agent-1") || head.mentions("\"mini_version\""))
 }
@@ -108,18 +108,14 @@ fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Resul
 }
 
 fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
-    let mut reply = Reply::unpriced(response.model.map(Text::into_owned));
-    reply.finish = finish_of_first(response.choices);
-    if let Some(usage) = response.usage.filter(|usage| !usage.is_null()) {
-        let call = ModelCall {
-            providers: &[response.provider.as_deref(), None],
-            service_tier: response.service_tier.as_deref(),
-            time,
-            ..ModelCall::new(UsageShape::OpenAiChat, &usage)
-        };
-        reading.price(&mut reply, &call, format_args!("usage of message {index}"));
-    }
-    reply
+    let usage = response.usage.filter(|usage| !usage.is_null());
+    let providers = &[response.provider.as_deref(), None];
+    let call = usage.as_ref().map(|usage| ModelCall {
+        service_tier: response.service_tier.as_deref(),
+        ..ModelCall::new(UsageShape::OpenAiChat, usage).of(providers).at(time)
+    });
+    let reply = reading.reply(response.model, call, format_args!("usage of message {index}"));
+    Reply { finish: finish_of_first(response.choices), ..reply }
 }
 
 fn observation(
@@ -158,13 +154,11 @@ fn add_calls(
             _ => Vec::new(),
         },
     };
-    if !text.is_empty() {
-        step.say(time, text)?;
-    }
+    step.say(time, text)?;
     if commands.is_empty() {
-        return step.refuse(time, BASH.to_owned());
+        return step.refuse(time, BASH);
     }
-    commands.into_iter().try_for_each(|command| step.call(time, None, BASH.to_owned(), command))
+    commands.into_iter().try_for_each(|command| step.call(time, None::<String>, BASH, command))
 }
 
 /// The texts between a line that ends in three backticks and `bash`, and three backticks on a line's start.

@@ -147,15 +147,12 @@ fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
 }
 
 fn answer(step: &mut Step, message: Message<'_>) -> Result<(), Full> {
-    if let Some(text) = text_of(message.content).filter(|text| !text.is_empty()) {
-        step.say(None, text)?;
-    }
+    step.say(None, text_of(message.content).unwrap_or_default())?;
     let calls = message.tool_calls.into_iter().flatten();
     let calls = calls.filter_map(|call| Some((call.id, call.function?)));
     for (id, function) in calls.chain(message.function_call.map(|function| (None, function))) {
         let arguments = text_of(function.arguments).unwrap_or_default();
-        let tool = function.name.unwrap_or_default().into_owned();
-        step.call(None, id.map(Text::into_owned), tool, arguments)?;
+        step.call(None, id, function.name.unwrap_or_default(), arguments)?;
     }
     Ok(())
 }

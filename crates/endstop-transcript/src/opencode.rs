@@ -9,6 +9,9 @@
 //! - A part of type `retry`, and a message that ended in an error before the model said anything, is a failed attempt.
 //! - A session with a `parentID` is a sub-agent of the session that it names.
 //! - Texts that OpenCode itself put into a message of the user are no user turn.
+//!
+//! More than 250 lines because it has three homes of the same messages (files, an export, a database), and calls that
+//! only parts report.
 
 mod message;
 mod storage;
@@ -28,7 +31,7 @@ use super::reading::Reading;
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let Some(keys) = head.object() else { return false };
     let is_session = keys.have(&["id", "title", "version", "time"]) && head.mentions("\"ses_");
     let is_message = keys.have(&["id", "sessionID", "role"]);
     let is_part = keys.have(&["id", "sessionID", "messageID", "type"]);

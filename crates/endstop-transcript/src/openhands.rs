@@ -14,6 +14,8 @@
 //! - A run succeeded if its report says `resolved`, or its test result is or says so in one word. A model's opinion
 //!   of it (`success` of the resolver) is not read.
 //! - Times have no zone; they are taken for UTC.
+//!
+//! More than 250 lines because it has two layouts, and old files without sources, responses or usage of their own.
 
 mod record;
 
@@ -322,7 +324,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         // As many as a step holds.
         let _held = (0..failures).try_for_each(|_| step.fail(None));
         step.answer(time, reply);
-        let added = if text.is_empty() { Ok(()) } else { step.say(time, text) };
+        let added = step.say(time, text);
         self.run.check(added);
     }
 
@@ -406,15 +408,14 @@ impl<'s, 'w> Evaluation<'s, 'w> {
 
 fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time) -> Reply {
     let response = response.unwrap_or_default();
+    let usage = reading.usage::<Value>(response.usage, "usage");
+    let call = usage.as_ref().map(|usage| ModelCall {
+        service_tier: response.service_tier.as_deref(),
+        ..ModelCall::new(UsageShape::OpenAiChat, usage).at(time)
+    });
     let finish = response.choices.and_then(|choices| choices.into_iter().next()?.finish_reason);
-    let mut reply = Reply::unpriced(response.model.map(Into::into));
-    reply.finish = finish.map(Into::into);
-    if let Some(usage) = reading.usage::<Value>(response.usage, "usage") {
-        let service_tier = response.service_tier.as_deref();
-        let call = ModelCall::new(UsageShape::OpenAiChat, &usage);
-        reading.price(&mut reply, &ModelCall { service_tier, time, ..call }, "usage");
-    }
-    reply
+    let reply = reading.reply(response.model, call, "usage");
+    Reply { finish: finish.map(Into::into), ..reply }
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
+use super::call_charge::{ModelCall, with_cost};
 use super::limits::MAX_HISTORY_BYTES;
 use super::messages::{list_of, said_in, told_in};
+use super::paths::{directory_of, documents_in};
 use super::reading::Reading;
 use super::step::{Full, Reply};
 use super::text::{Text, present, value_of};
@@ -26,8 +27,8 @@ use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
-    // The keys after the messages may be in the file's end alone.
+    let Some(keys) = head.object() else { return false };
+    // What comes behind the messages may be in the file's end alone.
     let says = |key: &str| keys.have(&[key]) || head.mentions(&format!("\"{key}\""));
     let is_request = keys.have(&["messages"]) || keys.have(&["input"]);
     is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)
@@ -35,9 +36,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 /// The calls of the directory.
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
-    let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    paths.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect()
+    documents_in(path.parent()).collect()
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
@@ -62,12 +61,6 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     run.check(finished);
     run.write_own();
     run.end();
-}
-
-/// The name of the directory that a file is in.
-fn directory_of(name: &str) -> Option<String> {
-    let mut parts = name.rsplit(['/', '\\']).skip(1);
-    parts.next().filter(|directory| !directory.is_empty()).map(str::to_owned)
 }
 
 fn time_of(file: Reading<'_>) -> Time {
@@ -146,22 +139,19 @@ fn reply_of(
     file: Reading<'_>,
 ) -> Reply {
     const USAGE: &str = "usage of a response";
-    let mut reply = Reply::unpriced(response.model.as_deref().map(str::to_owned));
+    let usage = file.usage::<Value>(response.usage, USAGE);
+    let usage = usage.map(|usage| with_cost(usage, value_of(call.cost)));
+    let call = usage.as_ref().map(|usage| {
+        let shape = match usage.get("prompt_tokens") {
+            Some(_) => UsageShape::OpenAiChat,
+            None => UsageShape::OpenAiResponses,
+        };
+        let service_tier = response.service_tier.as_deref();
+        ModelCall { service_tier, ..ModelCall::new(shape, usage).at(time) }
+    });
     let finish = |choice: &Value| choice.get("finish_reason")?.as_str().map(str::to_owned);
-    reply.finish = response.choices.iter().flatten().next().and_then(finish);
-    let Some(mut usage) = file.usage::<Value>(response.usage, USAGE) else { return reply };
-    let cost = value_of(call.cost).filter(|cost| cost.as_f64() != Some(0.0));
-    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
-        usage.insert("cost".to_owned(), cost);
-    }
-    let shape = match usage.get("prompt_tokens") {
-        Some(_) => UsageShape::OpenAiChat,
-        None => UsageShape::OpenAiResponses,
-    };
-    let service_tier = response.service_tier.as_deref();
-    let call = ModelCall { time, service_tier, ..ModelCall::new(shape, &usage) };
-    file.price(&mut reply, &call, USAGE);
-    reply
+    let finish = response.choices.iter().flatten().next().and_then(finish);
+    Reply { finish, ..file.reply(response.model.as_deref(), call, USAGE) }
 }
 
 /// An item of the API of responses as a message; anything else as it is.

@@ -16,10 +16,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
+use super::call_charge::{ModelCall, with_cost};
 use super::head::first_keys;
+use super::paths::{directory_named, entries_of};
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::Full;
 use super::text::{Text, text_of, text_or_json};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
@@ -33,31 +34,25 @@ const EVENTS: &str = "events";
 const EVENT: [&str; 4] = ["id", "timestamp", "source", "kind"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let Some(keys) = head.object() else { return false };
     let is_state = keys.have(&["id", "agent"])
         && (head.mentions("\"usage_to_metrics\"") || head.mentions("\"execution_status\""));
     is_state || (keys.have(&EVENT) && head.mentions("Event\""))
 }
 
 pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
-    let events = path.parent().filter(|it| it.file_name().is_some_and(|name| name == EVENTS))?;
+    let events = directory_named(path, EVENTS)?;
     let state = events.parent()?.join(STATE);
     if state.is_file() {
         return Some(state);
     }
     // Without the state, the first event stands for the run.
-    let first = events.read_dir().ok()?.flatten().map(|entry| entry.path()).min()?;
-    (first != path).then_some(first)
+    entries_of(Some(events)).min().filter(|first| first != path)
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
-    let directory = path.parent();
-    let is_event = directory.is_some_and(|it| it.file_name().is_some_and(|name| name == EVENTS));
-    let events = directory.map(|directory| match is_event {
-        true => directory.to_owned(),
-        false => directory.join(EVENTS),
-    });
-    events.into_iter().collect()
+    let events = || path.with_file_name(EVENTS);
+    vec![directory_named(path, EVENTS).map_or_else(events, Path::to_owned)]
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
@@ -147,14 +142,10 @@ impl State {
             // Costs name no response: they are assigned by their order, if each call has one.
             let has_costs = costs.len() == usages.len();
             let costs = costs.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-            for (mut one, cost) in usages.into_iter().zip(costs) {
-                let cost = cost.and_then(|cost| cost.cost).filter(|it| it.as_f64() != Some(0.0));
-                let id =
-                    one.get("response_id").and_then(Value::as_str).unwrap_or_default().to_owned();
-                if let (Some(one), Some(cost), true) = (one.as_object_mut(), cost, has_costs) {
-                    one.insert("cost".to_owned(), cost);
-                }
-                usage.insert(id, one);
+            for (one, cost) in usages.into_iter().zip(costs) {
+                let id = one.get("response_id").and_then(Value::as_str).unwrap_or_default();
+                let cost = cost.and_then(|cost| cost.cost).filter(|_| has_costs);
+                usage.insert(id.to_owned(), with_cost(one, cost));
             }
         }
         let model = recorded.agent.and_then(|agent| agent.llm).and_then(|llm| llm.model);
@@ -228,7 +219,6 @@ impl Conversation<'_, '_> {
             }
             Some("MessageEvent") if event.source.as_deref() == Some("user") => {
                 self.run.user(time);
-                self.run.seen(time);
                 self.response = None;
                 Ok(())
             }
@@ -239,38 +229,31 @@ impl Conversation<'_, '_> {
                 let arguments = asked.and_then(|asked| {
                     asked.arguments.or(asked.function.and_then(|function| function.arguments))
                 });
-                let id = event.tool_call_id.map(Text::into_owned);
-                let tool = event.tool_name.unwrap_or_default().into_owned();
+                let tool = event.tool_name.unwrap_or_default();
                 let step = self.run.step_or_begin(time);
-                step.call(time, id, tool, text_or_json(arguments))
+                step.call(time, event.tool_call_id, tool, text_or_json(arguments))
             }
             Some("ObservationEvent") => {
                 let seen = event.observation;
                 let failed = seen.as_ref().is_some_and(|seen| seen.is_error == Some(true));
                 let result = seen.and_then(|seen| text_of(seen.content.or(seen.output)));
-                self.result(event.tool_call_id.as_deref(), time, result.unwrap_or_default(), failed)
+                self.run.result(
+                    event.tool_call_id.as_deref(),
+                    time,
+                    result.unwrap_or_default(),
+                    failed,
+                )
             }
             Some("AgentErrorEvent") => {
                 let result = text_or_json(event.error);
-                self.result(event.tool_call_id.as_deref(), time, result, true)
+                self.run.result(event.tool_call_id.as_deref(), time, result, true)
             }
             Some("UserRejectObservation") => {
                 let result = event.rejection_reason.unwrap_or_default().into_owned();
-                self.result(event.tool_call_id.as_deref(), time, result, true)
+                self.run.result(event.tool_call_id.as_deref(), time, result, true)
             }
             _ => Ok(()),
         }
-    }
-
-    fn result(
-        &mut self,
-        id: Option<&str>,
-        time: Time,
-        result: String,
-        failed: bool,
-    ) -> Result<(), Full> {
-        self.run.seen(time);
-        self.run.result(id, time, result, failed)
     }
 
     /// The response that an event comes from is answered, unless its step is open.
@@ -284,22 +267,16 @@ impl Conversation<'_, '_> {
         const USAGE: &str = "usage of a response";
         let id = id.map(Text::into_owned);
         if id.is_none() || self.response != id || self.run.step().is_none() {
-            let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
-            let usage = id.as_ref().and_then(|id| self.state.usage.remove(id));
-            if let Some(usage) = usage {
-                let model = usage.get("model").and_then(Value::as_str).filter(|it| !it.is_empty());
-                reply.model = model.map(str::to_owned).or(reply.model);
-                let usage = as_chat_usage(usage);
-                let call = ModelCall { time, ..ModelCall::new(UsageShape::OpenAiChat, &usage) };
-                file.price(&mut reply, &call, USAGE);
-            }
+            let usage = id.as_ref().and_then(|id| self.state.usage.remove(id)).map(as_chat_usage);
+            let model = usage.as_ref().and_then(|usage| usage.get("model")?.as_str());
+            let model = model.filter(|model| !model.is_empty()).or(self.run.model());
+            let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::OpenAiChat, usage));
+            let reply = file.reply(model, call.map(|call| call.at(time)), USAGE);
             self.run.reply(time, reply);
             self.response = id;
         }
-        match (words.filter(|words| !words.is_empty()), self.run.step()) {
-            (Some(words), Some(step)) => step.say(time, words),
-            _ => Ok(()),
-        }
+        let step = self.run.step();
+        step.map_or(Ok(()), |step| step.say(time, words.unwrap_or_default()))
     }
 }
 

@@ -13,6 +13,9 @@
 //!   cached ones are more than the input, it is taken as that, with a warning.
 //! - Older names are read too: `gen_ai.system`, `gen_ai.usage.prompt_tokens`, those of OpenInference,
 //!   OpenLLMetry and the AI SDK. Costs that an instrumentation computed are not: the price table does that.
+//!
+//! More than 250 lines because spans come in any order under four naming conventions, and are put together to agents by
+//! their parents.
 
 mod agents;
 mod messages;

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::{ModelCall, as_anthropic};
+use super::call_charge::{ModelCall, as_anthropic, with_cost};
 use super::reading::Reading;
 use super::step::{Failures, Full, Reply};
 use super::text::{Text, compact, whole_text, word};
@@ -94,14 +94,12 @@ impl Session<'_, '_> {
         match message.role.as_deref() {
             Some("user") => {
                 self.run.user(time);
-                self.run.seen(time);
                 Ok(())
             }
             Some("assistant") => self.reply(message, time),
             Some("toolResult") => {
                 let (id, failed) =
                     (message.tool_call_id.as_deref(), message.is_error == Some(true));
-                self.run.seen(time);
                 self.run.result(id, time, whole_text(message.content), failed)
             }
             _ => Ok(()),
@@ -121,15 +119,12 @@ impl Session<'_, '_> {
             self.failures.add(time);
             return Ok(());
         }
-        let mut reply = Reply::unpriced(message.model.map(Text::into_owned));
-        reply.finish = message.stop_reason.map(Text::into_owned);
-        if let Some(usage) = usage {
-            let usage = counts_of(&usage);
-            let providers = &[message.provider.as_deref(), None];
-            let call =
-                ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
-            reading.price(&mut reply, &call, USAGE);
-        }
+        let usage = usage.as_ref().map(counts_of);
+        let providers = &[message.provider.as_deref(), None];
+        let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
+        let call = call.map(|call| call.of(providers).at(time));
+        let reply = reading.reply(message.model, call, USAGE);
+        let reply = Reply { finish: message.stop_reason.map(Text::into_owned), ..reply };
         let blocks = message.content.map_or("[]", RawValue::get);
         let wrong = "content is not of this format";
         let blocks: Vec<Block<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();
@@ -137,13 +132,9 @@ impl Session<'_, '_> {
         step.fail_as(&mut self.failures)?;
         for block in blocks {
             match (block.kind.as_deref(), block.text, block.name) {
-                (Some("text"), Some(text), _) if !text.is_empty() => {
-                    step.say(time, text.into_owned())?
-                }
+                (Some("text"), Some(text), _) => step.say(time, text)?,
                 (Some("toolCall"), _, Some(name)) => {
-                    let (id, arguments) =
-                        (block.id.map(Text::into_owned), compact(block.arguments));
-                    step.call(time, id, name.into_owned(), arguments)?;
+                    step.call(time, block.id, name, compact(block.arguments))?;
                 }
                 _ => {}
             }
@@ -156,6 +147,6 @@ impl Session<'_, '_> {
 fn counts_of(usage: &Value) -> Value {
     let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
     let cost = usage.get("cost").and_then(|cost| cost.get("total"));
-    let cost = cost.filter(|cost| cost.as_f64() != Some(0.0)).cloned();
-    as_anthropic(["input", "output", "cacheRead", "cacheWrite"].map(count), cost)
+    let counts = as_anthropic(["input", "output", "cacheRead", "cacheWrite"].map(count));
+    with_cost(counts, cost.cloned())
 }

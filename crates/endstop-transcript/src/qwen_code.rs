@@ -15,11 +15,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::builder::RunBuilder;
+use super::agent_file::{AgentFile, read_session};
 use super::call_charge::ModelCall;
-use super::merge::Untimed;
+use super::gemini_cli::output_in;
+use super::paths::directory_named;
 use super::reading::Reading;
-use super::step::{Failures, Full, Reply};
+use super::step::{Failures, Full};
 use super::text::{Text, compact};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
@@ -43,9 +44,9 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 /// `<project>/subagents/<session>/agent-*.jsonl` is of `<project>/chats/<session>.jsonl`.
 pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
     let session = path.parent()?;
-    let subagents = session.parent().filter(|it| it.file_name().is_some_and(|n| n == SUBAGENTS))?;
+    let subagents = directory_named(session, SUBAGENTS)?;
     let name = format!("{}.jsonl", session.file_name()?.to_str()?);
-    Some(subagents.parent()?.join(CHATS).join(name))
+    Some(subagents.with_file_name(CHATS).join(name))
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
@@ -56,22 +57,9 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let mut run = RunBuilder::new(reading, sink);
-    let is_alone = reading.children.is_empty();
-    QwenFile::new(reading, false).read(&mut |file| {
-        run.set_id(|| file.id.clone());
-        file.agent.take().into_iter().for_each(|entry| run.own().push(entry));
-        if is_alone {
-            run.write_own();
-        }
+    read_session(reading, sink, |file, after| {
+        QwenFile { file, failures: Failures::default() }.read(after)
     });
-    let child = |file| {
-        let mut agent = QwenFile::new(file, true).read(&mut |_| {});
-        agent.end_child();
-        agent
-    };
-    run.write_with(reading.child_files().map(child).collect(), Untimed::Last);
-    run.end();
 }
 
 /// A line.
@@ -127,40 +115,31 @@ struct ToolCallResult<'a> {
 
 /// One file while it is read.
 struct QwenFile<'s> {
-    reading: Reading<'s>,
-    id: Option<String>,
-    is_child: bool,
+    file: AgentFile<'s>,
     /// Requests that failed since the last reply.
     failures: Failures,
-    agent: AgentTimeline,
 }
 
-impl<'s> QwenFile<'s> {
-    fn new(reading: Reading<'s>, is_child: bool) -> Self {
-        let (failures, agent) = (Failures::default(), AgentTimeline::default());
-        Self { reading, id: None, is_child, failures, agent }
-    }
-
-    /// Reads the file. Its entries so far may be taken after each line.
-    fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
-        let mut lines = self.reading.lines();
+impl QwenFile<'_> {
+    /// Reads the file. What it did so far may be taken after each line.
+    fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
+        let mut lines = self.file.reading.lines();
         while lines.advance() {
             if let Some(line) = lines.parse::<Line<'_>>() {
-                self.reading.line = Some(lines.number());
-                if self.line(line) == Err(Full) {
-                    self.reading.warn_full();
-                }
-                after(&mut self);
+                self.file.reading.line = Some(lines.number());
+                let added = self.line(line);
+                self.file.reading.check(added);
+                after(&mut self.file);
             }
         }
-        self.agent.close();
-        after(&mut self);
-        self.agent
+        self.file.agent.close();
+        after(&mut self.file);
+        self.file.agent
     }
 
     fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
         if let Some(id) = &line.session_id {
-            self.id.get_or_insert_with(|| id.clone().into_owned());
+            self.file.id.get_or_insert_with(|| id.clone().into_owned());
         }
         let time = line.timestamp.as_deref().and_then(parse_time);
         match line.kind.as_deref() {
@@ -173,19 +152,12 @@ impl<'s> QwenFile<'s> {
         Ok(())
     }
 
-    fn begin(&mut self, time: Time) {
-        if self.is_child {
-            self.agent.begin_child(time, 1);
-        }
-    }
-
     fn user(&mut self, line: &Line<'_>, time: Time) {
         let parts = line.message.iter().flat_map(|message| message.parts.iter().flatten());
         let mut words = parts.filter_map(|part| part.text.as_deref());
         if words.any(|text| !text.trim().is_empty()) {
-            self.begin(time);
-            self.agent.user(time);
-            self.agent.seen(time);
+            self.file.begin(time);
+            self.file.agent.user(time);
         }
     }
 
@@ -196,28 +168,19 @@ impl<'s> QwenFile<'s> {
         if parts.is_empty() && line.usage_metadata.is_none() {
             return Ok(());
         }
-        let mut reply = Reply::unpriced(line.model.map(Text::into_owned));
-        if let Some(usage) = self.reading.usage::<Value>(line.usage_metadata, USAGE) {
-            let usage = without_counted_thoughts(usage);
-            let call = ModelCall { time, ..ModelCall::new(UsageShape::Gemini, &usage) };
-            self.reading.price(&mut reply, &call, USAGE);
-        }
-        let begun = self.agent.last().or(time);
-        self.begin(begun);
-        self.agent.seen(time);
-        let step = self.agent.begin(begun);
+        let reading = self.file.reading;
+        let usage = reading.usage(line.usage_metadata, USAGE).map(without_counted_thoughts);
+        let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Gemini, usage).at(time));
+        let reply = reading.reply(line.model, call, USAGE);
+        self.file.begin(self.file.agent.last().or(time));
+        let step = self.file.agent.reply(time, reply);
         step.fail_as(&mut self.failures)?;
-        step.answer(time, reply);
         for part in parts {
             match (part.function_call, part.text) {
                 (Some(call), _) => {
-                    let id = call.id.map(Text::into_owned);
-                    let tool = call.name.unwrap_or_default().into_owned();
-                    step.call(time, id, tool, compact(call.args))?;
+                    step.call(time, call.id, call.name.unwrap_or_default(), compact(call.args))?;
                 }
-                (None, Some(text)) if part.thought != Some(true) && !text.is_empty() => {
-                    step.say(time, text.into_owned())?;
-                }
+                (None, Some(text)) if part.thought != Some(true) => step.say(time, text)?,
                 _ => {}
             }
         }
@@ -228,12 +191,12 @@ impl<'s> QwenFile<'s> {
         let status = line.tool_call_result.and_then(|result| result.status);
         let failed = matches!(status.as_deref(), Some("error" | "cancelled"));
         let parts = line.message.and_then(|message| message.parts).into_iter().flatten();
-        let Some(step) = self.agent.step() else { return Ok(()) };
+        let Some(step) = self.file.agent.step() else { return Ok(()) };
         for response in parts.filter_map(|part| part.function_response) {
-            let result = answer_of(response.response);
+            let result = response.response.map_or_else(String::new, |it| output_in(&it));
             step.result(response.id.as_deref(), time, result, failed)?;
         }
-        self.agent.seen(time);
+        self.file.agent.seen(time);
         Ok(())
     }
 }
@@ -257,11 +220,4 @@ fn without_counted_thoughts(mut usage: Value) -> Value {
         usage.remove("thoughtsTokenCount");
     }
     usage
-}
-
-/// The result of a tool, without the keys around it, so that equal results compare equal.
-fn answer_of(response: Option<Value>) -> String {
-    let Some(response) = response else { return String::new() };
-    let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());
-    said.map_or_else(|| response.to_string(), str::to_owned)
 }

@@ -13,7 +13,7 @@ use super::document::{Element, Wanted, each_element, look_for};
 use super::limits::{MAX_CHILD_FILES, MAX_ELEMENT_BYTES};
 use super::lines::JsonLines;
 use super::part::Part;
-use super::step::Reply;
+use super::step::{Full, Reply};
 use super::supplies::Supplies;
 use super::warning::{WarningKind, Warnings};
 
@@ -126,6 +126,13 @@ impl<'s> Reading<'s> {
         self.warnings.add(kind, self.part.name(), self.line, message);
     }
 
+    /// Warns if something did not fit in its step.
+    pub(crate) fn check(&self, added: Result<(), Full>) {
+        if added == Err(Full) {
+            self.warn_full();
+        }
+    }
+
     /// Warns that a step is [`Full`](super::timeline::Full).
     pub(crate) fn warn_full(&self) {
         self.warn(WarningKind::TooLarge, || {
@@ -161,6 +168,21 @@ impl<'s> Reading<'s> {
         let raw = raw.map(RawValue::get).filter(|raw| *raw != "null")?;
         let warn = |error| self.warn(WarningKind::BadNumber, || format!("{name}: {error}"));
         serde_json::from_str(raw).map_err(warn).ok()
+    }
+
+    /// A reply of this model with what its call used and cost, if there is a report of that. `name` is what warnings call
+    /// the report.
+    pub(crate) fn reply(
+        &self,
+        model: Option<impl Into<String>>,
+        call: Option<ModelCall<'_>>,
+        name: impl Display,
+    ) -> Reply {
+        let mut reply = Reply::unpriced(model);
+        if let Some(call) = call {
+            self.price(&mut reply, &call, name);
+        }
+        reply
     }
 
     /// Sets usage and cost of a reply from its usage report. `name` is what warnings call the report.

@@ -87,14 +87,14 @@ pub(crate) struct ToolAnswer {
 pub(crate) struct Full;
 
 impl Reply {
-    /// A reply whose cost is unknown until a report has it.
-    pub(crate) fn unpriced(model: Option<String>) -> Self {
-        Self { model, cost: Some(Cost::Unpriced), ..Self::default() }
+    /// A reply whose cost is unknown until a report tells it.
+    pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
+        Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
     }
 
-    /// A reply of a format without tokens and money.
-    pub(crate) fn of_model(model: Option<&str>) -> Self {
-        Self { model: model.map(str::to_owned), ..Self::default() }
+    /// A reply of a format that tells nothing of tokens and money.
+    pub(crate) fn of_model(model: Option<impl Into<String>>) -> Self {
+        Self { model: model.map(Into::into), ..Self::default() }
     }
 }
 
@@ -114,8 +114,14 @@ impl Step {
         std::mem::take(&mut failures.0).into_iter().try_for_each(|time| self.fail(time))
     }
 
-    /// Adds words of the model.
-    pub(crate) fn say(&mut self, time: Time, text: String) -> Result<(), Full> {
+    /// Adds words of the model; an empty text is none.
+    pub(crate) fn say(&mut self, time: Time, text: impl Into<String>) -> Result<(), Full> {
+        let text = text.into();
+        if text.is_empty() { Ok(()) } else { self.piece(time, text) }
+    }
+
+    /// Adds words of the model in a format that counts empty ones, too.
+    pub(crate) fn piece(&mut self, time: Time, text: String) -> Result<(), Full> {
         self.weigh(text.len())?;
         push(&mut self.pieces, (time, text))
     }
@@ -129,16 +135,18 @@ impl Step {
     pub(crate) fn call(
         &mut self,
         time: Time,
-        id: Option<String>,
-        tool: String,
+        id: Option<impl Into<String>>,
+        tool: impl Into<String>,
         arguments: String,
     ) -> Result<(), Full> {
+        let (id, tool) = (id.map(Into::into), tool.into());
         self.weigh(tool.len().saturating_add(arguments.len()))?;
         push(&mut self.calls, ToolCall::new(id, tool, arguments, time))
     }
 
-    /// Adds a tool call that was requested and not made.
-    pub(crate) fn refuse(&mut self, time: Time, tool: String) -> Result<(), Full> {
+    /// Adds a tool call that was asked for and not made.
+    pub(crate) fn refuse(&mut self, time: Time, tool: impl Into<String>) -> Result<(), Full> {
+        let tool = tool.into();
         self.weigh(tool.len())?;
         let call = ToolCall::new(None, tool, String::new(), time);
         push(&mut self.calls, ToolCall { refused: true, ..call })

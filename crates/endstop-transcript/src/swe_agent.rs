@@ -7,9 +7,12 @@
 //!   function-calling form they are those of the function, which only `history` tells.
 //! - An action that left neither a result nor a state was blocked or no valid shell: one refused call. An
 //!   entry without an action is a reply that asked for nothing.
-//! - The entry with which the harness closes a run (`Exit due to cost limit`) is not a model call.
-//! - Tokens and money are recorded for the run as a whole and not for its calls, and a submission may be wrong, so
-//!   there is no outcome. Failures of commands are not recorded either.
+//! - The entry with which the harness closes a run (`Exit due to cost limit`) is no model call.
+//! - Tokens and money are told for the run as a whole and not for its calls, and what was submitted may be
+//!   wrong, so there is no outcome. Whether a command failed is not told either.
+//!
+//! More than 250 lines because it has a text form and function calls, a history with what the steps leave out, and
+//! several attempts in one file.
 
 mod history;
 
@@ -42,7 +45,7 @@ const CLOSING_ACTION: &str = "exit_";
 const NO_MODELS: [&str; 4] = ["replay", "human", "human_thought", "instant_empty_submit"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let Some(keys) = head.object() else { return false };
     let mentions = |keys: &[&str]| keys.iter().all(|key| head.mentions(&format!("\"{key}\"")));
     has_entries(keys) && mentions(&["action", "observation", "thought"])
         || is_history(keys) && mentions(&["role", "agent", "message_type"])
@@ -215,16 +218,14 @@ impl Turn {
             Some(function) => function,
             None => split_action(&self.action),
         };
-        if !self.words.is_empty() {
-            step.say(None, self.words)?;
-        }
+        step.say(None, self.words)?;
         if tool.is_empty() {
             return Ok(());
         }
         if self.is_refused {
             return step.refuse(None, tool);
         }
-        step.call(None, None, tool, arguments)?;
+        step.call(None, None::<String>, tool, arguments)?;
         if let Some(result) = self.result {
             step.next_result(None, result, false)?;
         }

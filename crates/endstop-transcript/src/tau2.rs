@@ -22,6 +22,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
+use super::paths::directory_named;
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
 use super::text::{Text, is_full_reward, name_of, present, text_of};
@@ -39,7 +40,7 @@ const SIMULATIONS: &str = "simulations";
 const SIMULATION: [&str; 3] = ["task_id", "start_time", "termination_reason"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let Some(keys) = head.object() else { return false };
     if keys.have(&SIMULATION) {
         return true;
     }
@@ -51,15 +52,12 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 /// The results that a simulation in a separate file belongs to.
 pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
-    let keys = head.document().filter(|keys| !keys.in_list && keys.have(&SIMULATION));
-    let directory = path
-        .parent()
-        .filter(|directory| directory.file_name().is_some_and(|name| name == SIMULATIONS))?;
-    keys.and(Some(directory.parent()?.join("results.json")))
+    let keys = head.object().filter(|keys| keys.have(&SIMULATION));
+    keys.and(Some(directory_named(path, SIMULATIONS)?.with_file_name("results.json")))
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
-    path.parent().map(|directory| directory.join(SIMULATIONS)).into_iter().collect()
+    vec![path.with_file_name(SIMULATIONS)]
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
@@ -227,13 +225,10 @@ impl Dialog<'_, '_> {
         self.has_begun = true;
         let reply = self.price(&message, time);
         let step = self.run.reply(time, reply);
-        if let Some(text) = text_of(message.content).filter(|text| !text.is_empty()) {
-            step.say(time, text)?;
-        }
+        step.say(time, text_of(message.content).unwrap_or_default())?;
         for call in message.tool_calls.into_iter().flatten() {
             let arguments = text_of(call.arguments).unwrap_or_default();
-            let tool = call.name.unwrap_or_default().into_owned();
-            step.call(time, call.id.map(Text::into_owned), tool, arguments)?;
+            step.call(time, call.id, call.name.unwrap_or_default(), arguments)?;
         }
         Ok(())
     }
@@ -241,8 +236,6 @@ impl Dialog<'_, '_> {
     fn price(&self, message: &Message<'_>, time: Time) -> Reply {
         const USAGE: &str = "usage of a message";
         let raw = message.raw_data.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
-        reply.finish = finish_of(raw.unwrap_or_default());
         let reading = self.run.reading;
         let stated = stated_cost(message.cost).unwrap_or_else(|cost| {
             reading.warn(WarningKind::BadNumber, || {
@@ -250,25 +243,19 @@ impl Dialog<'_, '_> {
             });
             None
         });
-        let Some(usage) = reading.usage::<Value>(message.usage, USAGE) else {
-            set_stated(&mut reply, stated);
-            return reply;
-        };
         let (provider, model) = match self.run.model().and_then(|model| model.split_once('/')) {
             Some((provider, model)) => (Some(provider), Some(model)),
             None => (None, None),
         };
         let providers = &[provider, None];
-        let call = ModelCall::new(UsageShape::OpenAiChat, &usage);
-        reading.price(&mut reply, &ModelCall { providers, model, time, ..call }, USAGE);
-        set_stated(&mut reply, stated);
-        reply
-    }
-}
-
-fn set_stated(reply: &mut Reply, stated: Option<Cost>) {
-    if stated.is_some() {
-        (reply.cost, reply.source) = (stated, CostSource::Billed);
+        let usage = reading.usage::<Value>(message.usage, USAGE);
+        let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::OpenAiChat, usage));
+        let call = call.map(|call| ModelCall { model, ..call.of(providers).at(time) });
+        let mut reply = reading.reply(self.run.model(), call, USAGE);
+        if stated.is_some() {
+            (reply.cost, reply.source) = (stated, CostSource::Billed);
+        }
+        Reply { finish: finish_of(raw.unwrap_or_default()), ..reply }
     }
 }
 

@@ -112,3 +112,6 @@ pub(crate) fn is_full_reward(reward: f64) -> bool {
     const LEAST: f64 = 1.0 - 1e-6;
     reward >= LEAST
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,9 +147,19 @@ impl AgentTimeline {
         self.last
     }
 
-    /// A user turn.
+    /// A user turn; the next request is made then at the earliest.
     pub(crate) fn user(&mut self, time: Time) {
         self.push(TimelineEntry::User(time));
+        self.seen(time);
+    }
+
+    /// The model replied: a step that began when the agent last did something.
+    pub(crate) fn reply(&mut self, time: Time, reply: Reply) -> &mut Step {
+        let begun = self.last.or(time);
+        self.seen(time);
+        let step = self.begin(begun);
+        step.answer(time, reply);
+        step
     }
 
     /// Begins a step; its request was sent at `begun`.
@@ -242,9 +252,7 @@ impl AgentTimeline {
         let Some(asking) = self.asking.take() else { return Ok(()) };
         let step = self.begin_asked(asking)?;
         step.answer(time, reply);
-        if !said.text.is_empty() {
-            step.say(time, said.text.clone())?;
-        }
+        step.say(time, &*said.text)?;
         said.calls
             .iter()
             .cloned()

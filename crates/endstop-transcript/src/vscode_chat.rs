@@ -6,6 +6,9 @@
 //! - The tokens of a request are those of its last call alone, so the tokens of calls are unknown, as is money.
 //! - In the log, a line of kind 0 is a whole document, one of kind 1 sets what a path leads to, one of kind 2 adds to a
 //!   list, and one of kind 3 deletes. A request is over when the next one is added.
+//!
+//! More than 250 lines because it is a document, or a log of changes to it, which are applied to find what it says in
+//! the end.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -228,7 +231,6 @@ impl Chat<'_, '_> {
         }
         let begun = request.timestamp.as_ref().and_then(Number::as_u64);
         self.run.user(begun);
-        self.run.seen(begun);
         let added = self.answers(&request, begun);
         self.run.check(added);
         let state = request.model_state.as_ref();
@@ -267,11 +269,8 @@ impl Chat<'_, '_> {
         for round in rounds {
             let time = round.get("timestamp").and_then(Value::as_u64);
             let step = self.run.reply(time, Reply::of_model(model));
-            if let Some(text) = round.get("response").and_then(Value::as_str)
-                && !text.is_empty()
-            {
-                step.say(time, text.to_owned())?;
-            }
+            let text = round.get("response").and_then(Value::as_str);
+            step.say(time, text.unwrap_or_default())?;
             let calls = round.get("toolCalls").and_then(Value::as_array);
             for call in calls.into_iter().flatten() {
                 let text = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -304,9 +303,7 @@ fn words_of(item: &Value) -> Option<&str> {
 /// The text and the calls of a response, without the results of tools.
 fn said_in(items: &[Value], step: &mut Step) -> Result<(), Full> {
     for item in items {
-        if let Some(text) = words_of(item) {
-            step.say(None, text.to_owned())?;
-        }
+        step.say(None, words_of(item).unwrap_or_default())?;
         if item.get("kind").and_then(Value::as_str) == Some("toolInvocationSerialized") {
             let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
             let tool = text("toolId").unwrap_or_default();

@@ -51,6 +51,7 @@ const RULES: &[(&str, Check)] = &[
     ("generated pages are up to date", |p| Ok(docs::check(p.tree))),
     ("no file has more than 600 lines of code", |p| Ok(sizes::check_large(p.tree))),
     ("a small file has a reason", |p| Ok(sizes::check_small(p.tree, p.modules))),
+    ("a long reader has a reason", |p| Ok(sizes::check_readers(p.tree))),
     ("crates depend on each other one way", |p| Ok(directions::check_directions(p.tree))),
     ("the library brings at most 70 crates", |p| directions::check_weight(p.tree)),
     ("modules use each other one way", |p| Ok(circles::check(p.modules))),

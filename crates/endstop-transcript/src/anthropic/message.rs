@@ -68,18 +68,15 @@ impl<'a> MessageContent<'a> {
     /// Adds what the model said or asked for. Tools that the provider runs itself are part of the reply.
     pub(crate) fn add_to(self, step: &mut Step, time: Time) -> Result<(), Full> {
         let blocks = match self {
-            Self::Text(text) if text.is_empty() => return Ok(()),
-            Self::Text(text) => return step.say(time, text.into_owned()),
+            Self::Text(text) => return step.say(time, text),
             Self::Blocks(blocks) => blocks,
         };
         for block in blocks {
             match (&*block.kind, block.text, block.name) {
-                ("text", Some(text), _) if !text.is_empty() => step.say(time, text.into_owned())?,
+                ("text", Some(text), _) => step.say(time, text)?,
                 ("tool_use", _, Some(name)) => {
                     let arguments = block.input.map(|input| input.get().to_owned());
-                    let (id, arguments) =
-                        (block.id.map(Text::into_owned), arguments.unwrap_or_default());
-                    step.call(time, id, name.into_owned(), arguments)?;
+                    step.call(time, block.id, name, arguments.unwrap_or_default())?;
                 }
                 _ => {}
             }

@@ -115,9 +115,7 @@ pub(super) fn read(
         reply.finish = extra.finish_reason;
         step.answer(time, reply);
     }
-    if let Some(text) = text_of(record.message).filter(|text| !text.is_empty()) {
-        step.say(time, text)?;
-    }
+    step.say(time, text_of(record.message).unwrap_or_default())?;
     for tool in extra.endstop.refused {
         step.refuse(time, tool)?;
     }
@@ -139,8 +137,7 @@ fn add_tools(
     for call in calls.into_iter().flatten() {
         let raw = call.extra.and_then(|extra| extra.arguments_text);
         let arguments = raw.or_else(|| text_of(call.arguments)).unwrap_or_default();
-        let id = call.tool_call_id.map(Cow::into_owned);
-        step.call(time, id, call.function_name.unwrap_or_default().into_owned(), arguments)?;
+        step.call(time, call.tool_call_id, call.function_name.unwrap_or_default(), arguments)?;
     }
     for result in observation.into_iter().flat_map(|observation| observation.results) {
         let failed = result.extra.is_some_and(|extra| extra.is_error == Some(true));
@@ -160,7 +157,7 @@ fn reply_of(
     time: Time,
     context: &StepContext<'_>,
 ) -> Reply {
-    let mut reply = Reply::unpriced(model.map(str::to_owned));
+    let mut reply = Reply::unpriced(model);
     let Some(metrics) = metrics else { return reply };
     let cost = value_of(metrics.cost_usd);
     if value_of(metrics.prompt_tokens).is_none() && value_of(metrics.completion_tokens).is_none() {

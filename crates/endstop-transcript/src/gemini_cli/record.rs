@@ -93,6 +93,11 @@ fn answer_of(part: &Value) -> String {
     let Some(response) = part.get(RESULT).and_then(|result| result.get("response")) else {
         return text_of(part).map_or_else(|| part.to_string(), str::to_owned);
     };
+    output_in(response)
+}
+
+/// The output of a tool without the keys around it, so that equal results compare equal.
+pub(crate) fn output_in(response: &Value) -> String {
     let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());
     said.map_or_else(|| response.to_string(), str::to_owned)
 }

@@ -128,7 +128,8 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
             Some("step") => self.old_step(&event),
             Some("input") if !is_scorers => {
                 self.close(None);
-                self.run.own().user(time);
+                // It does not tell when the next request is made.
+                self.run.own().push(TimelineEntry::User(time));
             }
             Some("model") if !is_scorers => self.model_event(&event, span.tool.as_deref(), time),
             Some("tool") if !is_scorers => {
@@ -232,12 +233,12 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         (0..turns.unwrap_or(0)).for_each(|_| agent.before(TimelineEntry::User(None)));
         let Some(step) = agent.step() else { return };
         step.answer(replied, reply);
-        let said = if text.is_empty() { Ok(()) } else { step.say(replied, text) };
+        let said = step.say(replied, text);
         let mut calls = message.tool_calls.into_iter().flatten();
         let added = said.and_then(|()| {
             calls.try_for_each(|InspectToolCall { id, function, arguments }| {
                 let (id, tool) = (id.unwrap_or_default(), function.unwrap_or_default());
-                step.call(None, Some(id.into_owned()), tool.into_owned(), compact(arguments))
+                step.call(None, Some(id), tool, compact(arguments))
             })
         });
         self.run.check(added);
@@ -252,7 +253,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
                 (Some("assistant"), _) => {
                     self.close(None);
                     self.open(None, None, None, 0);
-                    self.answered(None, None, Reply::unpriced(None), message);
+                    self.answered(None, None, Reply::unpriced(None::<String>), message);
                 }
                 (Some("tool"), _) => {
                     let answer = self.answer_of(&message);

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Number, Value, json};
 
 use crate::builder::RunBuilder;
-use crate::call_charge::{ModelCall, as_anthropic};
+use crate::call_charge::{ModelCall, as_anthropic, with_cost};
 use crate::reading::Reading;
 use crate::step::{Failures, Full, Reply, Step};
 use crate::text::{Text, compact, present, text_or_json, value_of};
@@ -183,7 +183,7 @@ impl<'s> Conversation<'s> {
                 let Some(text) = text else { return Ok(()) };
                 (answer.has_content, answer.last) = (true, ended.or(answer.last));
                 let step = self.step(answer);
-                step.say(ended, text.into_owned())
+                step.say(ended, text)
             }
             Some("tool") => {
                 let state = part.state.as_ref();
@@ -233,14 +233,11 @@ impl<'s> Conversation<'s> {
 
     fn answer(&mut self, answer: &mut Answer, usage: Option<Value>, finish: Option<String>) {
         let time = answer.last.take().or(answer.completed).or(answer.created);
-        let mut reply = Reply::unpriced(answer.model.clone());
-        reply.finish = finish;
-        if let Some(usage) = usage {
-            let providers = &[answer.provider.as_deref(), None];
-            let call =
-                ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
-            self.reading.price(&mut reply, &call, "tokens of a message");
-        }
+        let providers = &[answer.provider.as_deref(), None];
+        let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
+        let call = call.map(|call| call.of(providers).at(time));
+        let reply = self.reading.reply(answer.model.as_deref(), call, "tokens of a message");
+        let reply = Reply { finish, ..reply };
         let mut failures = std::mem::take(&mut self.failures);
         let step = self.step(answer);
         let added = step.fail_as(&mut failures);
@@ -271,7 +268,6 @@ impl<'s> Conversation<'s> {
         match self.open.take() {
             Some(Open::User { created, parts, is_turn }) if is_turn || parts == 0 => {
                 self.timeline.user(created);
-                self.timeline.seen(created);
             }
             Some(Open::Assistant(mut answer)) => {
                 self.settle(&mut answer);
@@ -341,5 +337,5 @@ fn usage_of(
     if let (true, Some(said)) = (is_separate, output.as_u64()) {
         output = json!(said.saturating_add(reasoning));
     }
-    Some(as_anthropic([input, output, read, write], cost))
+    Some(with_cost(as_anthropic([input, output, read, write]), cost))
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::head::Head;
 use crate::limits::{MAX_ELEMENT_BYTES, MAX_NESTING};
+use crate::paths::{documents_in, entries_of, name_of};
 
 const SESSION: &str = "session";
 const MESSAGE: &str = "message";
@@ -60,14 +61,10 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
     let (Some(storage), Some(project)) = (storage_of(path), path.parent()) else {
         return Vec::new();
     };
-    let holder = if project.file_name().is_some_and(|name| name == INFO) {
-        storage.join(SESSION)
-    } else {
-        storage
-    };
+    let holder = if name_of(project) == INFO { storage.join(SESSION) } else { storage };
     let mut sessions = vec![path.to_owned()];
     let others: Vec<(PathBuf, Option<String>)> =
-        files_in(project).into_iter().map(|file| (file.clone(), parent_of(&file))).collect();
+        documents_in(Some(project)).map(|file| (file.clone(), parent_of(&file))).collect();
     for _ in 0..MAX_NESTING {
         let is_child = |parent: &Option<String>| {
             let mut stems = sessions.iter().filter_map(|session| session.file_stem()?.to_str());
@@ -86,7 +83,7 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for session in sessions.iter().filter_map(|session| session.file_stem()) {
         let messages = holder.join(MESSAGE).join(session);
-        for message in files_in(&messages) {
+        for message in documents_in(Some(&messages)) {
             found.extend(message.file_stem().map(|stem| holder.join(PART).join(stem)));
         }
         found.push(messages);
@@ -104,28 +101,21 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 
 /// The directory that holds sessions, messages and parts.
 fn storage_of(path: &Path) -> Option<PathBuf> {
-    let is_kind = |directory: &&Path| {
-        directory
-            .file_name()
-            .is_some_and(|name| [SESSION, MESSAGE, PART].iter().any(|it| name == *it))
-    };
+    let is_kind = |directory: &&Path| [SESSION, MESSAGE, PART].contains(&name_of(directory));
     let kind = path.ancestors().skip(2).take(3).find(is_kind)?;
     let above = kind.parent()?;
-    let is_earlier = above.file_name().is_some_and(|name| name == SESSION);
-    if is_earlier { above.parent().map(Path::to_owned) } else { Some(above.to_owned()) }
+    if name_of(above) == SESSION {
+        above.parent().map(Path::to_owned)
+    } else {
+        Some(above.to_owned())
+    }
 }
 
 /// The file of the session with this id, whichever project it is of.
 fn file_of(storage: &Path, session: &str) -> Option<PathBuf> {
     let name = format!("{session}.json");
-    let projects = storage.join(SESSION).read_dir().ok()?.flatten();
-    projects.map(|project| project.path().join(&name)).find(|file| file.is_file())
-}
-
-fn files_in(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = directory.read_dir() else { return Vec::new() };
-    let paths = entries.flatten().map(|entry| entry.path());
-    paths.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect()
+    let projects = entries_of(Some(&storage.join(SESSION)));
+    projects.map(|project| project.join(&name)).find(|file| file.is_file())
 }
 
 #[derive(Deserialize)]

@@ -158,7 +158,7 @@ impl TraceAgents<'_, '_> {
 }
 
 fn reply_of(model: &ModelSpan, span: &Span, reading: Reading<'_>) -> Reply {
-    let mut reply = Reply::unpriced(model.name.clone());
+    let mut reply = Reply::unpriced(model.name.as_deref());
     reply.finish.clone_from(&model.finish);
     let Some(usage) = &model.usage else { return reply };
     let call = ModelCall {

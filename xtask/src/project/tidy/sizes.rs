@@ -19,6 +19,16 @@ const FEWEST_LINES: usize = 50;
 /// How a small file gives its reason, in its `//!` doc.
 const REASON: &str = "A file of its own because ";
 
+/// A reader of recorded runs is records and a mapping; one with more lines of code, all its files counted, says why.
+const READER_LINES: usize = 250;
+
+/// How a long reader gives its reason, in its `//!` doc.
+const READER_REASON: &str = "More than 250 lines because ";
+
+/// Where the readers are, and what each of them has.
+const READERS: &str = "crates/endstop-transcript/src/";
+const READER: &str = "pub(crate) fn detect(head: ";
+
 /// No file has more code than its limit.
 pub(super) fn check_large(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -46,10 +56,7 @@ pub(super) fn check_small(tree: &Tree, modules: &[Module<'_>]) -> Vec<Finding> {
         let lines = lines_of_code(stream);
         let has_type = module.syntax.items.iter().any(|item| shared_type(item).is_some());
         let is_table = module.syntax.items.iter().all(is_row);
-        let says_why = text
-            .lines()
-            .take_while(|line| line.starts_with("//!"))
-            .any(|line| line.contains(REASON));
+        let says_why = says(text, REASON);
         let has_place = ["/limits.rs", "/main.rs"].iter().any(|end| module.file.ends_with(end));
         if lines < FEWEST_LINES && !has_type && !is_table && !says_why && !has_place {
             let what = format!(
@@ -60,6 +67,34 @@ pub(super) fn check_small(tree: &Tree, modules: &[Module<'_>]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Readers are short, or say why they are not.
+pub(super) fn check_readers(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let code = || tree.ending_in(".rs").filter(|(path, _)| path.starts_with(READERS));
+    for (path, text) in code().filter(|(_, text)| text.contains(READER)) {
+        let parts = path.replace(".rs", "/");
+        let of_reader = code()
+            .filter(|(other, _)| (*other == path || other.starts_with(&parts)) && !is_test(other));
+        let streams = of_reader.filter_map(|(_, text)| text.parse::<TokenStream>().ok());
+        let lines: usize = streams.map(lines_of_code).sum();
+        let what = match (lines > READER_LINES, says(text, READER_REASON)) {
+            (true, false) => format!(
+                "a reader of {lines} lines of code; use what other readers share, \
+                 or say `{READER_REASON}..` in its `//!` doc"
+            ),
+            (false, true) => format!("a reader of {lines} lines of code needs no reason"),
+            _ => continue,
+        };
+        findings.push(Finding::new(path, 1, what));
+    }
+    findings
+}
+
+/// Whether a line of a file's `//!` doc has these words.
+fn says(text: &str, words: &str) -> bool {
+    text.lines().take_while(|line| line.starts_with("//!")).any(|line| line.contains(words))
 }
 
 /// Whether an item only says where others are.

@@ -35,3 +35,28 @@ fn small_files_need_a_reason() {
         assert_eq!(check_small(&tree, &modules(&tree)).len(), count, "{text}");
     }
 }
+
+#[test]
+fn long_readers_need_a_reason() {
+    let reader = |doc: &str, lines: usize| {
+        let code = "const A: u8 = 1;\n".repeat(lines);
+        format!("//! {doc}\npub(crate) fn detect(head: &Head<'_>) -> bool {{ true }}\n{code}")
+    };
+    let part = "const A: u8 = 1;\n".repeat(100);
+    let why = "More than 250 lines because it has two layouts.";
+    for (doc, lines, count) in [
+        ("Doc.", 149, 0),
+        ("Doc.", 150, 1),
+        (why, 150, 0),
+        // A reason that is no longer needed.
+        (why, 149, 1),
+    ] {
+        let tree = tree(&[
+            ("crates/endstop-transcript/src/b.rs", &reader(doc, lines)),
+            ("crates/endstop-transcript/src/b/record.rs", &part),
+            ("crates/endstop-transcript/src/b/tests.rs", &part),
+            ("crates/endstop-transcript/src/c.rs", &part.repeat(3)),
+        ]);
+        assert_eq!(check_readers(&tree).len(), count, "{doc} {lines}");
+    }
+}
