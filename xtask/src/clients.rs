@@ -13,6 +13,7 @@ mod programs;
 mod run;
 mod table;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,6 +48,9 @@ struct Chosen<'a> {
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let chosen = chosen(words)?;
     let endstop = build(root)?;
+    if chosen.installs_at_once() {
+        install::all(root, &chosen.groups());
+    }
     let clients = run_clients(root, &endstop, &chosen);
     let http = run_http(root, &endstop, &chosen);
     let programs = run_programs(root, &endstop, &chosen);
@@ -190,6 +194,18 @@ impl Chosen<'_> {
         }
         let old = page::read(root, PAGE, task);
         page::write(root, PAGE, task, &table::merged(&old, page, names))
+    }
+
+    /// Whether the packages of all are installed at the same time. Together they need the most room.
+    const fn installs_at_once(&self) -> bool {
+        !self.is_all && !self.is_swept
+    }
+
+    /// The groups of packages of the clients and programs.
+    fn groups(&self) -> BTreeSet<String> {
+        let clients = CLIENTS.iter().filter(|client| self.has(client));
+        let programs = PROGRAMS.iter().filter(|program| self.has_program(program));
+        clients.map(|it| it.group.to_owned()).chain(programs.map(Program::packages)).collect()
     }
 
     fn sweep(&self, root: &Path, group: &str) {

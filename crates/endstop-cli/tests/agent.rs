@@ -352,14 +352,14 @@ mod signals {
         let place = Place::new("interrupt");
         let (child, mut stderr) = slow(&place);
         send("-INT", &child);
-        read_to(&mut stderr, "stopping after what is in flight");
+        read_to(&mut stderr, "stopping after the calls in flight");
         let (code, answer, said) = rest(child, stderr);
         assert_eq!((code, answer.as_str()), (Some(130), SENTENCE), "{said}");
         assert!(said.contains("stopped: user_requested"), "{said}");
 
         let (child, mut stderr) = slow(&place);
         send("-INT", &child);
-        read_to(&mut stderr, "stopping after what is in flight");
+        read_to(&mut stderr, "stopping after the calls in flight");
         send("-INT", &child);
         let (code, answer, said) = rest(child, stderr);
         assert_eq!(code, Some(130), "{said}");

@@ -276,7 +276,7 @@ fn explain_shows_the_leaf_the_value_and_the_margins() {
     assert_eq!(record["verdict"]["terminated_by"], "cost >= $0.10");
     let unknown = endstop(&["explain", sample, "--run", "nobody"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(stderr(&unknown).contains("there is no run `nobody`"));
+    assert!(stderr(&unknown).contains("no run `nobody`"));
 }
 
 #[test]

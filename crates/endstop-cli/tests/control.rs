@@ -146,7 +146,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     };
     let shared = (1..id.len()).rev().find(|length| of_all(*length)).unwrap();
     let (code, _, error) = user.run(&["cancel", &id[..shared]]);
-    assert!(code == Some(2) && error.contains("is the beginning of 3 runs"), "{error}");
+    assert!(code == Some(2) && error.contains("matches 3 runs"), "{error}");
     // A variable that a script left empty is the beginning of every name.
     for short in ["", &id[..3]] {
         let (code, _, error) = user.run(&["kill", short]);

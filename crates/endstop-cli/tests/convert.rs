@@ -125,7 +125,7 @@ fn what_cannot_be_read_or_written_is_an_error() {
             "warning: nothing: no transcript is in this directory\nerror: no run in `nothing`\n",
         ),
         (&["convert", "absent", "--to", "atif"], "warning: absent: cannot be read: "),
-        (&["convert", "nothing", "--to", "csv"], "error: invalid value 'csv' for '--to <FORMAT>'"),
+        (&["convert", "nothing", "--to", "csv"], "error: invalid value `csv` for `--to <FORMAT>`"),
         (&["convert", "--to", "atif"], "error: the following required arguments were not provided"),
     ] {
         let output = endstop(arguments);

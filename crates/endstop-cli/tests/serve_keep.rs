@@ -293,7 +293,7 @@ fn goes_on_with_a_raised_total(sim: &Listening, gateway: &Listening) {
     let (_, told) = gateway.ask("GET", total, "").unwrap();
     assert_eq!(told["limit_usd"], "0.0002", "{told}");
     let (_, told) = gateway.ask("POST", total, "{\"limit\":\"much\"}").unwrap();
-    assert!(told["error"].as_str().unwrap().contains("no amount"), "{told}");
+    assert!(told["error"].as_str().unwrap().contains("not an amount"), "{told}");
     let (_, told) = gateway.ask("POST", total, "{\"limit\":\"1.00\"}").unwrap();
     assert_eq!(told["limit_usd"], "1", "{told}");
     assert_eq!(gateway.chat("a"), Some(Ok(())));

@@ -68,7 +68,7 @@ fn a_kill_file_without_a_message_names_itself() {
     for (index, bytes) in [b"".as_slice(), b"\n\nlater", b" \t\r\n"].iter().enumerate() {
         let message = message_of(&format!("empty{index}"), bytes);
         assert!(
-            message.starts_with("the file `") && message.ends_with("kill` is there"),
+            message.starts_with("the file `") && message.ends_with("kill` exists"),
             "{message}"
         );
     }

@@ -1,5 +1,6 @@
 //! Packages of the clients, installed once below `target/clients`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,16 @@ pub(super) struct Installed {
     pub(super) programs: PathBuf,
     /// The directory of the packages.
     pub(super) directory: PathBuf,
+}
+
+/// Installs groups at the same time, because most of an installation waits for the network. [`install`] reports those that
+/// fail.
+pub(super) fn all(root: &Path, groups: &BTreeSet<String>) {
+    std::thread::scope(|scope| {
+        for group in groups {
+            scope.spawn(move || install(root, group).ok());
+        }
+    });
 }
 
 /// Installs a group, unless what is there is what is asked for.

@@ -45,7 +45,9 @@ enum Act {
     List(ListArgs),
     /// Refuse a key from the next call on
     Revoke(NamedArgs),
-    /// Replace a key by a new one with the same name, runs and limits, and print it once
+    /// Replace a key by a new one, and print it once
+    ///
+    /// The new key has the same name, runs and limits.
     Rotate(NamedArgs),
 }
 

@@ -39,7 +39,7 @@ fn what_is_no_sweep_says_what_to_write() {
         ("steps=9..3:1", "ends before it begins"),
         ("steps=1..9:0", "a step of 0"),
         ("steps=1..1000000:1", "more than 1000 policies"),
-        ("x=a..b:c", "`a` is no amount"),
+        ("x=a..b:c", "`a` is not an amount"),
     ] {
         assert!(message(text).contains(said), "{text}: {}", message(text));
     }

@@ -49,8 +49,8 @@ fn each_outcome_says_what_happened_and_why() {
         ),
         (
             answers::cut_off("read", &signal, Duration::from_millis(20)),
-            "`read` was cut off after 20 ms because the run was stopped: steps_limit. What it did until \
-             then may be in effect.",
+            "`read` was cut off after 20 ms because the run was stopped: steps_limit. Its effects until \
+             then may remain.",
         ),
         (
             answers::still_running("read", &signal, Duration::from_secs(61)),

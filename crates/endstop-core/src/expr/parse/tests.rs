@@ -110,7 +110,12 @@ fn errors_say_where_why_and_what_to_do() {
         ("steps >= 1)", ")", "should end here", "closes nothing"),
         ("said()", "()", "`text`", ""),
         ("said(\"\")", "(\"\")", "always found", ""),
-        ("said(\"x\", form=\"y\")", "form=\"y\"", "no argument `form`", "did you mean `from`?"),
+        (
+            "said(\"x\", form=\"y\")",
+            "form=\"y\"",
+            "unknown argument `form`",
+            "did you mean `from`?",
+        ),
         ("cost >= $9000001", "$9000001", "more than $9,000,000", ""),
         ("steps >= 1e9", "1e9", "not a unit", ""),
         ("steps >= 99999999999999999999999", "99999999999999999999999", "too large", ""),

@@ -356,19 +356,11 @@ impl StreamRelay {
                 }
             };
             let event = frame.event();
-            let (mut brought, mut has_only_words) = (EventContent::default(), false);
-            if let Some(event) = &event {
-                if let Some(words) = self.reader.words(event) {
-                    text.push_str(words);
-                    has_only_words = true;
-                } else {
-                    brought = self.reader.event(event);
-                    text.push_str(&brought.text);
-                    if let Some(call) = self.phase.call() {
-                        brought.windows.iter().for_each(|it| call.entry().report_quota(it));
-                    }
-                }
-            }
+            let content = event
+                .as_ref()
+                .map(|event| read_event(&mut *self.reader, self.phase.call(), event, &mut text));
+            let has_only_words = matches!(content, Some(None));
+            let brought = content.flatten().unwrap_or_default();
             has_end |= match self.end_mark {
                 EndMark::Done => event.is_some_and(|event| is_done(event.data)),
                 EndMark::LastEvent => self.reader.response().is_whole,
@@ -528,6 +520,25 @@ impl Drop for StreamRelay {
             call.abandoned(&seen);
         }
     }
+}
+
+/// Returns the content of an event, and adds its text to `text`. `None` if it has only words.
+fn read_event(
+    reader: &mut dyn StreamReader,
+    call: Option<&InFlightCall>,
+    event: &SseEvent<'_>,
+    text: &mut String,
+) -> Option<EventContent> {
+    if let Some(words) = reader.words(event) {
+        text.push_str(words);
+        return None;
+    }
+    let content = reader.event(event);
+    text.push_str(&content.text);
+    if let Some(call) = call {
+        content.windows.iter().for_each(|it| call.entry().report_quota(it));
+    }
+    Some(content)
 }
 
 /// Checks the tool calls that begin with an event, before it is passed on. `passed` counts those that are.

@@ -133,6 +133,23 @@ fn a_policy_that_stops_says_so_once_at_the_end() {
     assert!(text.starts_with("14:00:10.000"), "{text}");
 }
 
+/// What the console prints of failures and refusals.
+const FAILURES: [&str; 13] = [
+    "[ERR ] 'm' failed: rate limited: slow\\u{1b}[2J down\\n [status=429, retry after=2s, 5ms]",
+    "[WARN] soon: errors is 1 (limit 1)",
+    "[RETRY] Attempt 2 of step 1",
+    "[LLM ] 'm' answered [tokens=unknown, cost=unpriced, 1ms]",
+    "[TEXT] two\\nlines",
+    "[WARN] rm -> not run: blocked",
+    "[HAND] Handed over to writer",
+    "[FACT] score = 7",
+    "[PAUSE] A person decides: ask (steps >= 2 is 2)",
+    "[EXEC] ask approved up to $2.00",
+    "[KILL] The kill switch is on",
+    "[STOP] user_requested: the kill switch is on (source: kill switch)",
+    "cost=unknown",
+];
+
 #[test]
 fn failures_and_refusals_have_kinds_of_their_own() {
     let (observer, shared) = console();
@@ -180,21 +197,7 @@ fn failures_and_refusals_have_kinds_of_their_own() {
     play.tell(0, EventKind::Kill { message: "" }, Detail::None);
     play.end();
     let text = shared.text();
-    for expected in [
-        "[ERR ] 'm' failed: rate limited: slow\\u{1b}[2J down\\n [status=429, retry after=2s, 5ms]",
-        "[WARN] soon: errors is 1 (limit 1)",
-        "[RETRY] Attempt 2 of step 1",
-        "[LLM ] 'm' answered [tokens=unknown, cost=unpriced, 1ms]",
-        "[TEXT] two\\nlines",
-        "[WARN] rm -> not run: blocked",
-        "[HAND] Handed over to writer",
-        "[FACT] score = 7",
-        "[PAUSE] A person decides: ask (steps >= 2 is 2)",
-        "[EXEC] ask approved up to $2.00",
-        "[KILL] The kill switch is on",
-        "[STOP] user_requested: the kill switch is on (source: kill switch)",
-        "cost=unknown",
-    ] {
+    for expected in FAILURES {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
     assert!(!text.contains('\u{1b}'), "{text}");

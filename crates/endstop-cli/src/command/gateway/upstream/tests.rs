@@ -19,7 +19,7 @@ fn upstreams_are_one_address_or_one_for_each_interface() {
 #[test]
 fn what_cannot_be_used_is_told_as_it_was_written() {
     for (text, says) in [
-        ("", "there is no address"),
+        ("", "empty address"),
         ("simm", "`simm` does not begin with http:// or https://; did you mean `sim`?"),
         ("127.0.0.1:9999", "`127.0.0.1:9999` does not begin with http:// or https://"),
         ("ftp://x", "`ftp://x` does not begin with"),
