@@ -9,13 +9,10 @@ use endstop::account::{
 };
 use endstop::core::policy::{BudgetTable, Policy};
 
-use crate::defaults::file_of;
+use crate::defaults::{DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
-
-/// The variable that lists for a command of `endstop run` the budgets that count its calls.
-pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 
 /// The budgets that are defined, and those that runs draw on.
 #[derive(Debug)]

@@ -24,9 +24,10 @@ use crate::limits::MAX_CONFIG_BYTES;
 const PREFIX: &str = "ENDSTOP_";
 /// The variable that names another file; empty for none.
 const FILE_VARIABLE: &str = "ENDSTOP_CONFIG";
+/// The variable that tells a command of `endstop run` which budgets count its calls.
+pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 /// Variables that Endstop sets for the commands that it runs. They are defaults of nothing.
-const RESERVED: [&str; 4] =
-    ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", crate::budgets::DRAWN_VARIABLE, FILE_VARIABLE];
+const RESERVED: [&str; 4] = ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
 const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
 /// Tables of the file that are no defaults of options.

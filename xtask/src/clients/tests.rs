@@ -25,7 +25,7 @@ fn a_change_is_tried_on_the_sdks_and_four_frameworks_and_all_on_demand() {
 fn clients_are_chosen_by_name() {
     assert_eq!(names(&["vercel-ai"]), ["vercel-ai"]);
     assert!(chosen(&["nobody"]).unwrap_err().contains("crewai"));
-    let chosen = chosen(&["--write", "--sweep", "agno"]).unwrap();
+    let chosen = chosen(&["--write", "--sweep", "crewai"]).unwrap();
     assert!(chosen.is_written && chosen.is_swept);
 }
 

@@ -106,7 +106,9 @@ pub struct KillArgs {
     /// They start no further run.
     #[arg(long)]
     all: bool,
-    /// Stop every run of the key of this name, and admit no further one in the live processes
+    /// Stop every run of this key, now and later
+    ///
+    /// The live processes admit no further one.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
     key: Option<String>,
     /// The same for every run that draws on this budget

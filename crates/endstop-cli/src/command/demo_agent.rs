@@ -44,7 +44,7 @@ pub struct DemoAgentArgs {
     /// Searches after which a sub-agent stops
     #[arg(long, value_name = "N", default_value_t = 22)]
     searches: u64,
-    /// Time before each call, which is then printed, for people to watch
+    /// Wait before each call, and print it
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s")]
     pause: Duration,
 }

@@ -53,7 +53,9 @@ enum Act {
 
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// The file of keys [default: keys.jsonl in the state directory, which `serve --keys` reads]
+    /// File of keys
+    ///
+    /// The default is keys.jsonl in the state directory, which `serve --keys` reads.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 }
@@ -63,16 +65,22 @@ struct NewArgs {
     /// The name of the key, and the beginning of the names of its runs
     #[arg(value_name = "NAME")]
     name: String,
-    /// A budget that its calls draw on, by name, or its own limit such as `$5 per day` (repeatable)
+    /// Draw on a budget, or on `$5 per day`
+    ///
+    /// The name of a budget, or a limit of the key itself. It can be repeated.
     #[arg(long, value_name = "NAME|LIMIT")]
     budget: Vec<String>,
-    /// At most this many US dollars with this key, in all
+    /// Stop at this many US dollars in all
     #[arg(long, value_name = "USD", value_parser = usd)]
     usd: Option<Money>,
-    /// Its runs: all whose names begin with NAME-, or the one that is called NAME
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Runs::Many)]
+    /// Runs: many (default) or one
+    ///
+    /// All runs whose names begin with NAME-, or the one that is called NAME.
+    #[arg(hide_possible_values = true, hide_default_value = true, long, value_name = "WHICH", value_enum, default_value_t = Runs::Many)]
     runs: Runs,
-    /// The models that it may call, with commas between; `*` stands for any text
+    /// Models that it may call: `gpt-*,o3`
+    ///
+    /// Names with commas between. `*` stands for any text.
     #[arg(long, value_name = "MODELS", value_delimiter = ',')]
     models: Vec<String>,
     /// How long it is valid, such as 90d

@@ -28,10 +28,12 @@ file is removed has its full budget again.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct PruneArgs {
-    /// Remove runs that were saved before this time, such as 90d
+    /// Remove runs saved longer ago than `90d`
     #[arg(long, value_name = "TIME", value_parser = span)]
     older_than: Duration,
-    /// The directory of stored runs [default: that of `endstop agent`]
+    /// Directory of stored runs
+    ///
+    /// The default is that of `endstop agent`.
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// List them, and remove nothing

@@ -210,9 +210,8 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
     }
     let id = RunId::new();
-    let is_sim = args.gateway.is_sim();
-    let mut adapted = AdaptedCommand::of(&args.command, args.has_adapter(), is_sim, &id)
-        .drawing_on(environment.accounts.as_ref());
+    let adapted = AdaptedCommand::of(&args.command, args.has_adapter(), args.gateway.is_sim(), &id);
+    let mut adapted = adapted.drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
     let open = args.gateway.open(GatewaySetup { epoch: epoch.clone(), ..setup }).await?;

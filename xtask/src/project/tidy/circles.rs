@@ -28,6 +28,11 @@ const PAIRS: &[Pair] = &[
         reason: "an alternative of a schema is checked by the whole schema, and its problem is one of the whole",
     },
     Pair {
+        within: "endstop::tool::schema",
+        files: ["check", "problem"],
+        reason: "a check of a value returns its problem, which names the schema that was checked",
+    },
+    Pair {
         within: "endstop-core::run",
         files: ["judge", "state"],
         reason: "a decision reads the state, and the state keeps the part of a decision that lasts",

@@ -12,7 +12,7 @@ use endstop_gateway::Gateway;
 use super::bundle::{self, Bundle};
 use super::environment;
 use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
-use crate::budgets::DRAWN_VARIABLE;
+use crate::defaults::DRAWN_VARIABLE;
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 
