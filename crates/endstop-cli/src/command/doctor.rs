@@ -46,7 +46,9 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The upstream that `endstop run` would get; `sim` needs no account
+    /// The upstream of `endstop run`
+    ///
+    /// `sim` needs no account.
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
     /// The command and its arguments, as for `endstop run`
