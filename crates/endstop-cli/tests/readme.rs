@@ -36,8 +36,10 @@ fn the_picture_shows_what_its_command_prints() {
 
 /// The words without times, sorted: lines of the agent and of Endstop come in any order.
 fn words(text: &str) -> Vec<&str> {
-    let is_time =
-        |word: &str| word.strip_suffix('s').is_some_and(|number| number.parse::<f64>().is_ok());
+    let is_time = |word: &str| {
+        let number = word.strip_suffix("ms").or_else(|| word.strip_suffix('s'));
+        number.is_some_and(|number| number.parse::<f64>().is_ok())
+    };
     let mut words: Vec<&str> = text.split_whitespace().filter(|word| !is_time(word)).collect();
     words.sort_unstable();
     words
