@@ -41,7 +41,7 @@ struct Chosen<'a> {
 }
 
 /// Runs clients and programs: all with `--all`, the programs with `--programs`, HTTP clients with `--intercept`, those named,
-/// else those that are run for each change (`--ci`). With `--write` puts the rows into their page.
+/// and otherwise those that run for each change (`--ci`). With `--write` puts the rows into their page.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
@@ -187,7 +187,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// Puts the rows of a task into its table, if they are to be written; those of other names stay.
+    /// Puts the rows of a task into its table, if `--write` asks for that. Rows of other names stay.
     fn write(&self, root: &Path, task: &str, page: &str, names: &[&str]) -> Result<(), String> {
         if !self.is_written {
             return Ok(());

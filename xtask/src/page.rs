@@ -1,6 +1,6 @@
 //! Tables that a task writes into a page of the documentation.
 //!
-//! A file of its own because every task that measures writes one.
+//! A separate file because every task that measures writes one.
 
 use std::fs;
 use std::path::Path;

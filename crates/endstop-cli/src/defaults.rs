@@ -24,7 +24,7 @@ use crate::limits::MAX_CONFIG_BYTES;
 const PREFIX: &str = "ENDSTOP_";
 /// The variable that names another file; empty for none.
 const FILE_VARIABLE: &str = "ENDSTOP_CONFIG";
-/// The variable that tells a command of `endstop run` which budgets count its calls.
+/// The variable that names, for a command of `endstop run`, the budgets that count its calls.
 pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
 /// Variables that Endstop sets for the commands that it runs. They are defaults of nothing.
 const RESERVED: [&str; 4] = ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, FILE_VARIABLE];

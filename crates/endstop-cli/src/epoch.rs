@@ -76,7 +76,7 @@ impl KillEpoch {
         Ok(Some(Arc::new(Self { file, epoch, stamp })))
     }
 
-    /// Refuses to go on if everything was killed since the start.
+    /// Refuses to continue if everything was killed since the start.
     ///
     /// # Errors
     /// Why.
@@ -93,7 +93,7 @@ impl KillSwitch for KillEpoch {
     fn on(&self) -> Option<String> {
         match FileStamp::of(&self.file) {
             Ok(stamp) if stamp == self.stamp => return None,
-            // It was removed: nobody has killed anything by that.
+            // Removing the file kills nothing.
             Ok(None) => return None,
             Ok(Some(_)) => {}
             Err(error) => {
@@ -128,7 +128,7 @@ fn not_written(directory: &Path, error: &io::Error) -> CliError {
 }
 
 impl EpochLock {
-    /// Begins the next epoch: no process that has started before admits a call any more.
+    /// Begins the next epoch: processes that started before it admit no further call.
     ///
     /// # Errors
     /// If the state directory cannot be written.
@@ -163,7 +163,7 @@ fn is_locked(path: &Path) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// The epoch of a file, and why it was begun.
+/// The epoch of a file, and the reason for it.
 fn read(path: &Path) -> Result<(u64, String), CliError> {
     let text = read_text(path, "kill epoch", MAX_EPOCH_BYTES)?;
     let value: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Files and streams that the command line names, read up to a limit.
 //!
-//! A file of its own because every subcommand that is given a file reads it this way. A limit is checked while
+//! A separate file because every subcommand that is given a file reads it this way. A limit is checked while
 //! reading, because `/dev/zero` and a pipe have no length to ask for before.
 
 use std::fs::File;

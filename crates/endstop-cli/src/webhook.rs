@@ -64,7 +64,7 @@ impl Hook {
             let word = table.get(key).and_then(toml::Value::as_str);
             word.ok_or_else(|| failed(&format!("`{key}` is missing")))
         };
-        // Beside the configuration file, if its path is relative.
+        // Next to the configuration file, if its path is relative.
         let directory = file.parent().unwrap_or(Path::new(""));
         let secret = directory.join(word("secret_file")?);
         let secret = read_text(&secret, "secret", MAX_SECRET_BYTES)?;

@@ -294,7 +294,7 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.contains("bill (killed by "), "{trace}");
 
-    // What `kill --all` holds while it works.
+    // `kill --all` has this lock while it works.
     let lock = std::fs::File::open(user.0.join("state/endstop/kill-epoch.lock")).unwrap();
     lock.lock().unwrap();
     for start in [&["run", "--", "true"][..], &["serve", "--steps", "1"], &["agent", "hello"]] {
@@ -302,7 +302,7 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
         assert!(code != Some(0) && error.contains("`endstop kill --all` is at work"), "{error}");
     }
     lock.unlock().unwrap();
-    // It was begun before this process.
+    // The epoch began before this process.
     assert_eq!(user.run(&["run", "--upstream", "sim", "--no-guard", "--", "true"]).0, Some(0));
 }
 

@@ -252,7 +252,7 @@ fn a_screen_is_told_again_when_the_grace_is_over() {
     let screen = told.split_once("drawn").unwrap().1;
     let (stop, end) = screen.split_once("command has 1s to end\r\n").unwrap();
     assert!(stop.contains("stopped: time_limit"), "{seen:?}");
-    assert!(end.contains("the command has not ended by itself and is ended now\r\n"), "{seen:?}");
+    assert!(end.contains("the command has not exited, and Endstop ends it now\r\n"), "{seen:?}");
 }
 
 #[test]

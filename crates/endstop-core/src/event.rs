@@ -234,7 +234,7 @@ pub enum EventKind<'a> {
         /// Who asks.
         by: &'a str,
     },
-    /// A person approved a run that a pause rule holds, or raised a limit ([`Run::raised`](crate::Run::raised)).
+    /// A person approved a run that a pause rule has paused, or raised a limit ([`Run::raised`](crate::Run::raised)).
     Approved {
         /// The rule.
         rule: &'a str,

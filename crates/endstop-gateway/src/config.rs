@@ -72,8 +72,8 @@ pub struct Config {
     /// other ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A call is repeated once without a share
     /// if a share cuts its response off, unless that is streamed.
     pub fair_shares: bool,
-    /// Percentages of the budget at which the model is told how much is left: with the next request of the run, as one line
-    /// after the last words of the user. Each is told once. Nothing else of the request changes.
+    /// Percentages of the budget. When a run reaches one, its next request has one more line, after the last words of the
+    /// user, that tells the model how much is left: once for each percentage. Nothing else in the request changes.
     pub tell_model: Vec<u64>,
     /// The price table.
     pub prices: &'static PriceTable,

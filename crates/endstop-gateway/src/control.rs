@@ -170,7 +170,7 @@ impl ControlService {
         self.kill.turn_on(message);
         let mut killed = 0u64;
         for run in self.registry.all() {
-            // One that ended by itself could go on.
+            // A run that ended naturally could continue.
             let is_live = !matches!(run.handle().status(), Status::Stopped | Status::Failed);
             killed = killed.saturating_add(u64::from(is_live));
             run.kill(kill_signal(message));

@@ -1,6 +1,6 @@
 //! Secrets: random ones, and their comparison.
 //!
-//! A file of its own because keys of clients, the password of tunnels and the token of the control API all need it.
+//! A separate file because keys of clients, the password of tunnels and the token of the control API all need it.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
 //! The model APIs by name.
 //!
-//! A file of its own because the tables of kinds and fields name an API, and what reads and writes it uses these tables.
+//! A separate file because the tables of kinds and fields name an API, and what reads and writes it uses these tables.
 
 /// A model API.
 ///

@@ -1,6 +1,6 @@
 //! How each model API is read and written.
 //!
-//! A file of its own because it is the one that knows every API's module.
+//! A separate file because it is the one that knows every API's module.
 
 use crate::api::Api;
 use crate::dialect::Dialect;

@@ -1,6 +1,6 @@
 //! The usage of one response, as its provider reported it.
 //!
-//! A file of its own because every driver settles by it.
+//! A separate file because every driver settles by it.
 
 use endstop_core::units::{Money, TokenUsage};
 

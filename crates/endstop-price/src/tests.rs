@@ -1,4 +1,4 @@
-//! Prices, usage shapes and their oracle. A file of its own because it holds the parts together.
+//! Prices, usage shapes and their oracle. A separate file because it holds the parts together.
 
 mod oracle;
 mod prices;

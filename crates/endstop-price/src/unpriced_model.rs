@@ -1,6 +1,6 @@
 //! The model whose prices calls without a price have: `max_usd(2.00, model="gpt-4o")`.
 //!
-//! A file of its own because the core knows no price table, and every driver does the same with one.
+//! A separate file because the core knows no price table, and every driver does the same with one.
 
 use endstop_core::Policy;
 use endstop_core::policy::{FallbackRates, OnUnpriced};

@@ -50,7 +50,7 @@ pub struct ModelProvider {
 pub struct ProviderApi {
     /// The provider, as prices name it.
     pub provider: &'static str,
-    /// Hosts, and the ends of other hosts after a dot; none if it is on the user's own machine.
+    /// Hosts, and the ends of other hosts after a dot. Empty for a provider on the user's machine.
     pub domains: &'static [&'static str],
     /// The address of its server, up to where the paths of the API begin. `None` if each customer has another one.
     pub server: Option<&'static str>,

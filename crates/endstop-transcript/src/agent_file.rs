@@ -1,5 +1,5 @@
 //! Sessions with a file for the run and one for each of its sub-agents.
-//! A file of its own because tools that are made from each other keep their sessions like this.
+//! A separate file because tools that are made from each other keep their sessions like this.
 
 use super::RunSink;
 use super::builder::RunBuilder;

@@ -24,7 +24,7 @@ use super::{Head, RunSink};
 
 const STARTED: &str = "# aider chat started at ";
 
-/// What Markdown ends a line with that it is not to join with the next.
+/// The end of a line that Markdown does not join with the next.
 const BREAK: &str = "  ";
 
 /// Commands of the user that ask the model. Others are for aider itself.
@@ -67,7 +67,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     }
 }
 
-/// The next line that is not blank, as it is written but for its end of line.
+/// The next line that is not blank, as written, without its end of line.
 fn next(lines: &mut JsonLines<'_>) -> Option<String> {
     lines.advance().then(|| {
         if !lines.is_whole() {

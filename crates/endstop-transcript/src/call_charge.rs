@@ -54,7 +54,7 @@ pub(super) fn as_anthropic([input, output, read, written]: [Value; 4]) -> Value 
     })
 }
 
-/// Like [`as_anthropic`], but for an input that includes cache reads and writes. A smaller input excludes them.
+/// Like [`as_anthropic`], with an input that includes cache reads and writes. A smaller input excludes them.
 pub(super) fn as_anthropic_without_cached([mut input, output, read, written]: [Value; 4]) -> Value {
     if let (Some(all), Some(cached), Some(more)) = (input.as_u64(), read.as_u64(), written.as_u64())
         && let Some(rest) = all.checked_sub(cached.saturating_add(more))

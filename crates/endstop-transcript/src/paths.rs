@@ -1,5 +1,5 @@
 //! Where the files of one run lie: in a directory of a known name, next to each other, or in one that the run is named by.
-//! A file of its own because most tools that keep a run in several files are read by these few functions.
+//! A separate file because most tools that keep a run in several files are read by these few functions.
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A text of a record, borrowed from its file where it has no escapes. A `Cow` within an `Option` is never borrowed.
+/// A text of a record, borrowed from its file if it has no escapes. A `Cow` within an `Option` is never borrowed.
 ///
 /// Records that borrow say so for all of their fields at once, by `bound(deserialize = "'de: 'a")`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -1,4 +1,4 @@
-//! What `endstop doctor` says of a program before it runs, compared with how it then runs.
+//! The verdict of `endstop doctor` on a program, compared with its run.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::run;
 
-/// What doctor says, as far as it is compared.
+/// The compared parts of doctor's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Diagnosis {
     is_limited: bool,

@@ -1,7 +1,7 @@
 //! HTTP clients at their provider's own address, under `endstop run --intercept --steps 3`.
 //!
-//! Each is a loop on chat completions in `tests/clients`, in Python, Node, Go and Rust. One of them has roots of its own, so
-//! nothing can be read of it: it has to be refused, and that has to be said.
+//! Each is a loop on chat completions in `tests/clients`, in Python, Node, Go and Rust. One of them has its own roots, so
+//! Endstop cannot read its calls: it has to refuse them and report that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) struct HttpClient {
     pub(super) name: &'static str,
     /// Its program in the directory of the clients, and what follows it.
     program: &'static [&'static str],
-    /// What runs it.
+    /// The language that it is written in.
     language: Language,
     /// The package whose version the table has.
     package: &'static str,
@@ -35,7 +35,7 @@ enum Language {
 }
 
 impl Language {
-    /// The group of its packages. Those of Rust are fetched by Cargo.
+    /// The group of its packages. Cargo fetches the packages of Rust.
     const fn group(self) -> Option<&'static str> {
         match self {
             Self::Python => Some("http-python"),
@@ -185,7 +185,9 @@ pub(super) fn page(rows: &[Ended]) -> String {
         let how = match (&row.fault, row.connections.untrusted) {
             (Some(fault), _) => fault.replace('|', "/"),
             (None, 0) => "returns".to_owned(),
-            (None, _) => "refused: it does not trust the certificate, and that is said".to_owned(),
+            (None, _) => {
+                "refused: it does not trust the certificate, and Endstop reports that".to_owned()
+            }
         };
         let Ended { client, version, is_stream, connections, .. } = row;
         let stream = if *is_stream { "yes" } else { "no" };

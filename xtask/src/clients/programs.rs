@@ -1,8 +1,8 @@
 //! Agent programs as people install them, under `endstop run --steps 3 --upstream sim -- CMD`.
 //!
 //! They have no key and no login, and each has its own home directory. Each has to end without help, after exactly three
-//! calls, with the reason on the screen and no other connection to a model provider. `endstop doctor` is asked before
-//! what would happen, and has to be right.
+//! calls, with the reason on the screen and no other connection to a model provider. The verdict of `endstop doctor`
+//! before the run has to be right.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) struct Program {
     stops: u64,
     /// Whether the text of the stop is in its output.
     shows_reason: bool,
-    /// Whether it also opens connections to its provider that are no model calls. They are refused.
+    /// Whether it also opens connections to its provider for other things than model calls. They are refused.
     calls_home: bool,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
@@ -71,7 +71,7 @@ const PROMPT: &str = "Count forever.";
 /// Exit code of `endstop run` if it does not start a command.
 const NOT_STARTED: i32 = 125;
 
-/// What most programs have.
+/// The fields that most programs share.
 const PROGRAM: Program = Program {
     name: "",
     group: "",
@@ -306,7 +306,7 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun 
     ended
 }
 
-/// What only interception limits is not started without it.
+/// A program that only interception limits does not start without it.
 fn is_refused_otherwise(commands: &Commands<'_>) -> Result<(), String> {
     let (mut command, _) = commands.under_run(&[])?;
     let (status, _, errors) = run::finished(&mut command)?;

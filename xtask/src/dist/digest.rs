@@ -1,6 +1,6 @@
 //! SHA-256, and the list of the release's checksums.
 //!
-//! A file of its own because packages, images and the list use the same digest.
+//! A separate file because packages, images and the list use the same digest.
 
 use std::fs;
 

@@ -23,7 +23,7 @@ const SITE: &str = "target/book";
 /// Page of the book that lists the documentation of the crates, and its directory.
 const API_PAGE: &str = "api.md";
 const API: &str = "api";
-/// What mdBook is told.
+/// The configuration of mdBook.
 const CONFIG: &str = r#"
 [book]
 title = "Endstop"
@@ -149,13 +149,13 @@ fn write_api(root: &Path, site: &Path, crates: &[String]) -> Result<(), String> 
         cargo.args(["--package", name]);
     }
     command(&mut cargo)?;
-    // This program lies in a directory of the profile, and the documentation beside it.
+    // This program is in a directory of the profile, next to the documentation.
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).unwrap_or(root);
     copy(&target.join("doc"), &site.join(API))
 }
 
-/// mdBook, installed if this version is not there. A debug build: it is built sooner, and has few pages to make.
+/// mdBook, installed if this version is missing. A debug build: it is built sooner, and has few pages to make.
 fn installed(root: &Path) -> Result<PathBuf, String> {
     let place = root.join("target/tools");
     let program = place.join("bin/mdbook");
@@ -188,7 +188,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(failed)
 }
 
-/// Copies a directory with all below it.
+/// Copies a directory with everything in it.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error| format!("`{}`: {error}", from.display());
     fs::create_dir_all(to).map_err(failed)?;

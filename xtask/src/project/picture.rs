@@ -59,7 +59,7 @@ fn record(root: &Path, endstop: &Path) -> Result<String, String> {
     let failed = |error: pty_process::Error| format!("cannot run under a terminal: {error}");
     let place = endstop.parent().unwrap_or(root).to_string_lossy();
     let path = format!("{place}:{}", std::env::var("PATH").unwrap_or_default());
-    // Settings of the user would change what is printed.
+    // Settings of the user would change the output.
     let home = root.join("target/picture");
     fs::create_dir_all(&home).map_err(|error| error.to_string())?;
     let (mut pty, pts) = open().map_err(failed)?;
@@ -74,7 +74,7 @@ fn record(root: &Path, endstop: &Path) -> Result<String, String> {
     let mut child = command.spawn(pts).map_err(failed)?;
     let mut bytes = Vec::new();
     let mut part = [0; 4_096];
-    // A terminal that no process has open any more is an error.
+    // Reading fails once no process has the terminal open.
     while let Ok(length @ 1..) = pty.read(&mut part) {
         bytes.extend_from_slice(part.get(..length).unwrap_or_default());
     }

@@ -160,7 +160,7 @@ fn licenses(_: &Path) -> Plan {
 }
 
 /// Every target for some seconds, built at once by the toolchain of the project: no other is needed, and no
-/// address sanitizer, for there is no `unsafe` in what is fuzzed. Optimized little: full optimization takes minutes, which
+/// address sanitizer, because the fuzzed code has no `unsafe`. Optimized little: full optimization takes minutes, which
 /// seconds of fuzzing do not repay.
 fn short_fuzz(root: &Path) -> Plan {
     let targets = fuzz_targets(root);

@@ -1,6 +1,6 @@
 //! Continue's `cn` reads base URLs from its configuration. Without one it gets one; the user's configuration stays as it is.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use serde_json::json;
 

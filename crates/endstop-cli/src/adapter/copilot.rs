@@ -1,6 +1,6 @@
 //! GitHub Copilot CLI sends its calls to GitHub, unless variables set the user's own provider.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use super::{Account, Adaptation, OPENAI_BASE, Situation};
 

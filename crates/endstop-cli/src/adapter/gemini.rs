@@ -1,7 +1,7 @@
 //! Gemini CLI takes `GOOGLE_GEMINI_BASE_URL` for a way to log in that its own check rejects (exit code 41), unless its
 //! settings name another. The lowest layer of its settings does, so that the user's own settings still win.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use serde_json::{Value, json};
 

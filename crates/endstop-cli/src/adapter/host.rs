@@ -1,6 +1,6 @@
 //! The machine as adapters see it: variables and files of the user, to read only.
 //!
-//! A file of its own because tests put another machine in its place, and `endstop run` looks for programs here too.
+//! A separate file because tests put another machine in its place, and `endstop run` looks for programs here too.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! `llm` reads `OPENAI_BASE_URL`; its plugin for Google has the address in its code.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use super::{Adaptation, Situation};
 
-/// What the names of the plugin's models begin with.
+/// The prefixes of the names of the plugin's models.
 const GOOGLE: [&str; 2] = ["gemini/", "gemini-"];
 
 pub(super) fn adapt(_: &Situation<'_>, adaptation: &mut Adaptation) {

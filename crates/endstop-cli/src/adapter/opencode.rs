@@ -1,6 +1,6 @@
 //! OpenCode reads the variables of OpenAI and Anthropic; Google's base URL is an option of its configuration.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use serde_json::{Value, json};
 

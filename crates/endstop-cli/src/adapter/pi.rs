@@ -1,7 +1,7 @@
 //! pi reads base URLs from `models.json` in its directory: it gets another directory, with links to everything else in
 //! its own one.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use serde_json::{Value, json};
 

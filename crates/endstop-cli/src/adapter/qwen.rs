@@ -1,6 +1,6 @@
 //! Qwen Code reads `OPENAI_BASE_URL`, once it is to log in with a key.
 //!
-//! A file of its own because each program has one: it changes with that program.
+//! A separate file because each program has one: it changes with that program.
 
 use serde_json::Value;
 

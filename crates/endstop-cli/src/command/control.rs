@@ -35,7 +35,7 @@ Examples:
 
 It ends the pause of `endstop pause`. With --usd or --steps it raises limits of the run first, whether it is paused or not; \
 a run that such a limit stopped continues. A stop rule can be raised by what its overrides grant (`overrides` and `grant` \
-in the policy; `endstop check` prints the sum). A limit in dollars is hard unless the policy says `hard = false`.";
+in the policy; `endstop check` prints the sum). A cost limit is hard unless the policy says `hard = false`.";
 
 fn more_usd(text: &str) -> Result<Money, String> {
     usd(text.strip_prefix('+').unwrap_or(text))
@@ -412,7 +412,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
     }
-    // Nothing starts meanwhile. The epoch comes last: processes that see it before they are asked would not be counted.
+    // The lock keeps new processes from starting. The epoch comes last: processes that see it before they are asked would not be counted.
     let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
     if let Value::Object(body) = &mut body {
         body.insert("key".to_owned(), json!(args.key));

@@ -71,7 +71,7 @@ tunnels connections to all other hosts. With --intercept the gateway answers con
 providers itself, with a certificate made for this run, and limits the calls in them.
 
 At a limit, model calls get a stop response, which costs nothing. The command has --grace to exit. Then \
-the command and its descendants get SIGTERM, and SIGKILL 5 seconds later. A pause rule holds calls until \
+the command and its descendants get SIGTERM, and SIGKILL 5 seconds later. A pause rule keeps calls waiting until \
 `endstop approve`, at most for --pause-limit.
 
 Exit codes: 124 if a limit stopped the run, or a pause was not approved, for any exit code of the command \

@@ -1,6 +1,6 @@
 //! A trip record, in few words.
 //!
-//! A file of its own because `run`, `serve` and `agent` say it alike.
+//! A separate file because `run`, `serve` and `agent` say it alike.
 
 use endstop::core::Truth;
 use endstop::core::condition::gauge::Unit;

@@ -23,7 +23,7 @@ pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
         environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let upstreams = Upstreams::all(&format!("http://{}", provider.addr)).unwrap();
-    // What the model is told changes no decision.
+    // Notes to the model change no decision.
     let (program, tell_model) = (case.program(), vec![50, 80]);
     let config = Config {
         environment,

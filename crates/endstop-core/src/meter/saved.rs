@@ -1,6 +1,6 @@
 //! Saving and restoring a meter: what follows from the rest is left out, and worked out again.
 //!
-//! A file of its own because no event does either.
+//! A separate file because no event does either.
 
 use super::tally::ToolTally;
 use super::{Frame, Meter};

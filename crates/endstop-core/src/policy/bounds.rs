@@ -144,7 +144,7 @@ pub(crate) fn step_grant(rule: &Rule) -> Option<u64> {
     bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))
 }
 
-/// All that the overrides of a rule may add to its limit on a gauge.
+/// The sum of the amounts that the overrides of a rule may add to its limit on a gauge.
 pub(crate) fn granted(rule: &Rule, gauge: GaugeId) -> u64 {
     let dimension = match gauge {
         GaugeId::Steps => STEPS,

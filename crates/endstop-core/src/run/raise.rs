@@ -49,7 +49,7 @@ pub enum RaiseError {
         rule: String,
         /// The gauge.
         gauge: &'static str,
-        /// What can be added.
+        /// The most that can be added.
         most: u64,
     },
 }
@@ -60,7 +60,7 @@ impl Run {
     /// each, and [`Reopened`](crate::EventKind::Reopened) if the run has stopped.
     ///
     /// A stop rule grants at most its overrides, each with its grant: [`Policy::bounds`](crate::Policy::bounds) names that
-    /// sum. Hard limits cannot be raised. Those of pause rules can, to any amount.
+    /// sum. Hard limits cannot be raised. Limits of pause rules can be raised to any amount.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// If a rule stands in the way.
+    /// If a rule does not admit the new limit.
     pub fn raised(&self, gauge: GaugeId, by: u64) -> Result<Vec<RaisedLimit>, RaiseError> {
         let name = gauge.row().name;
         let now = self.state.meter.compares();

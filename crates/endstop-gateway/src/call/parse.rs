@@ -28,7 +28,7 @@ pub(super) struct ParsedCall {
     request: CallRequest,
     digests: MessageDigests,
     body_digest: u64,
-    /// What its model is told with it, once it is admitted.
+    /// The note to its model, once the call is admitted.
     note: OnceLock<String>,
 }
 

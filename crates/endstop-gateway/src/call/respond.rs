@@ -52,7 +52,7 @@ pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     }
 }
 
-/// What can be done about a stop, as sentences that begin with a space. Other signals say it themselves.
+/// Sentences, each after a space, that say how to continue after a stop. Empty for other reasons.
 const fn next_step(reason: StopReason) -> &'static str {
     use StopReason as Reason;
     match reason {

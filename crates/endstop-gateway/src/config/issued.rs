@@ -130,7 +130,7 @@ impl IssuedKey {
     }
 }
 
-/// What a [`KeySource`] has found.
+/// The finding of a [`KeySource`].
 #[derive(Debug)]
 pub enum KeyChange {
     /// The keys are those of the last call.
@@ -145,7 +145,7 @@ pub enum KeyChange {
 ///
 /// See the example of [`IssuedKeys`].
 pub trait KeySource: fmt::Debug + Send + Sync {
-    /// What has changed since the last call. The gateway calls it before each call of a client, so it has to be quick.
+    /// Returns the change since the last call. The gateway calls it before each call of a client, so it has to be quick.
     fn look(&self) -> KeyChange;
 }
 

@@ -1,4 +1,4 @@
-//! What the model of a run is told of the remaining budget ([`Config::tell_model`](crate::Config::tell_model)).
+//! Notes on the remaining budget to the model of a run ([`Config::tell_model`](crate::Config::tell_model)).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ pub(crate) struct BudgetNotes(Mutex<ToldNotes>);
 
 #[derive(Debug, Default)]
 struct ToldNotes {
-    /// The percentage up to which the model was told.
+    /// The highest percentage whose note the model has.
     percent: u64,
     /// The last note.
     last: Option<BudgetNote>,
@@ -28,7 +28,7 @@ pub(crate) struct BudgetNote {
 impl BudgetNote {
     /// The most tokens that it can be.
     pub(crate) fn tokens(&self) -> u64 {
-        /// What an API writes around a message of its own.
+        /// The most that an API adds around a message.
         const AROUND: u64 = 64;
         u64::try_from(self.text.len()).unwrap_or(u64::MAX).saturating_add(AROUND)
     }
@@ -42,8 +42,8 @@ impl BudgetNotes {
         Self(Mutex::new(ToldNotes { percent, last: None }))
     }
 
-    /// The note for a request with this digest: of the highest of `percents` that the run has reached and its model was
-    /// not told. A further attempt of the same step has the note of the first.
+    /// The note for a request with this digest: of the highest of `percents` that the run has reached and whose note its
+    /// model does not have. A further attempt of the same step has the note of the first.
     pub(crate) fn next(
         &self,
         run: &RunHandle,
@@ -64,7 +64,7 @@ impl BudgetNotes {
         Some(BudgetNote { percent, digest, text: format!("[Endstop] {used}") })
     }
 
-    /// The model is told.
+    /// Remembers that the model gets the note.
     pub(crate) fn told(&self, note: &BudgetNote) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.percent = told.percent.max(note.percent);

@@ -42,7 +42,7 @@ impl CallTraffic {
 #[derive(Debug)]
 pub(crate) struct WaitingCall {
     traffic: Arc<CallTraffic>,
-    /// Of how often clients have read on.
+    /// Of the number of reads by clients.
     standstill: Standstill,
 }
 

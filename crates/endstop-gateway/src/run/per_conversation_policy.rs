@@ -1,7 +1,7 @@
 //! The part of a policy that is about one conversation, and applies to each: its stop rules on text, results and loops.
 //! Amounts are counted for the whole run.
 //!
-//! A file of its own because it changes with the conditions of policies, not with conversations.
+//! A separate file because it changes with the conditions of policies, not with conversations.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Fields of the requests of a run that no table has.
 //!
-//! A file of its own because the lock stays private to it.
+//! A separate file because the lock stays private to it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

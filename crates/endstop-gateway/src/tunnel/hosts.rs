@@ -1,6 +1,6 @@
 //! The hosts of model providers, as tunnels know them: those of [`MODEL_PROVIDERS`].
 //!
-//! A file of its own because several parts of tunnels ask for them.
+//! A separate file because several parts of tunnels ask for them.
 
 use std::net::IpAddr;
 

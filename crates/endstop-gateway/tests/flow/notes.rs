@@ -1,4 +1,4 @@
-//! The remaining budget, as the model is told of it: one line, and no other byte of the request changes.
+//! Notes on the remaining budget to the model: one line, and no other byte of the request changes.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn answer(path: &str) -> String {
     body.to_string()
 }
 
-/// What stands where the note is put, in each API, in a body that no program would write like that.
+/// The bytes before and after the note, for each API, in a body with odd spaces and fields.
 const CASES: [(&str, &str, &str, &str); 5] = [
     (
         "/v1/chat/completions",

@@ -26,7 +26,7 @@ fn request() -> Value {
         "messages": [{ "role": "user", "content": "Go." }] })
 }
 
-/// The second at which the five hours begin anew.
+/// The second at which the five hours start over.
 const RESET: u64 = 1_795_000_000;
 
 /// An upstream whose n-th response reports so many percent of the five hours.

@@ -1,6 +1,6 @@
 //! Changes of a request.
 //!
-//! A file of its own because each API has the same files.
+//! A separate file because each API has the same files.
 
 use crate::json::{Changes, Object};
 use crate::parts::{self, Kind};

@@ -1,6 +1,6 @@
 //! Non-streaming responses.
 //!
-//! A file of its own because each API has the same files.
+//! A separate file because each API has the same files.
 
 use super::stream::MessagesStream;
 use crate::json::{List, Raw, fields};

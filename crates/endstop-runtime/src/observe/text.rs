@@ -1,6 +1,6 @@
 //! Texts for terminals: control characters made visible.
 //!
-//! A file of its own because everything that prints uses it, and it needs nothing of observers.
+//! A separate file because everything that prints uses it, and it needs nothing of observers.
 
 use std::fmt::Write as _;
 

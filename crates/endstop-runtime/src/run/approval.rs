@@ -1,6 +1,6 @@
 //! A person's approval of a pause rule, and limits that a person raises.
 //!
-//! A file of its own because it needs none of the private fields of [`RunHandle`], which are seen by one file.
+//! A separate file because it needs none of the private fields of [`RunHandle`], which are seen by one file.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use endstop_core::units::{Millis, Money};
 
 use super::handle::RunHandle;
 
-/// The used part of a run's limits, and what is left of each.
+/// The used part of a run's limits, and the rest of each.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -39,7 +39,7 @@ use super::handle::RunHandle;
 pub struct BudgetUse {
     /// The used part of the limit of which most is used, in percent, rounded down; at most 100.
     pub percent: u64,
-    /// What is left of each limit, such as `$0.40` and `10 steps`.
+    /// The rest of each limit, such as `$0.40` and `10 steps`.
     left: Vec<String>,
     /// Whether that is one thing: `1 step`, `$0.40`.
     is_one: bool,
@@ -58,15 +58,15 @@ impl fmt::Display for BudgetUse {
     }
 }
 
-/// What is used of a limit along one resource, and what is left.
+/// The used part of a limit on one resource, and the rest.
 struct UsedLimit {
     percent: u64,
     left: u64,
 }
 
 impl RunHandle {
-    /// The used part of the limits of steps, tokens, money and time that stop or finish the run, or `None` if it has none.
-    /// What is held for calls in flight does not count. Takes O(leaves²) of the policy.
+    /// Returns the used part of the step, token, cost and time limits that stop or finish the run, or `None` if it has none.
+    /// Holds of calls in flight do not count. Takes O(leaves²) of the policy.
     #[must_use]
     pub fn budget_use(&self) -> Option<BudgetUse> {
         let core = self.node().core();

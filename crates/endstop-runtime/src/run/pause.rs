@@ -1,6 +1,6 @@
 //! Pausing a run from outside, with its descendants.
 //!
-//! A file of its own because it needs none of the private fields of [`RunHandle`], which are seen by one file.
+//! A separate file because it needs none of the private fields of [`RunHandle`], which are seen by one file.
 
 use endstop_core::event::EventKind;
 use endstop_core::run::{Run, Status};

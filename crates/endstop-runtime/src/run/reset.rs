@@ -1,6 +1,6 @@
 //! The windows of a subscription: what providers report of them, and waiting for their reset.
 //!
-//! A file of its own because it needs none of the private fields of [`RunHandle`], which are seen by one file.
+//! A separate file because it needs none of the private fields of [`RunHandle`], which are seen by one file.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The label of a run in a list, taken from its state.
 //!
-//! A file of its own because every store uses it, and none of them reads anything else of a state.
+//! A separate file because every store uses it, and none of them reads anything else of a state.
 
 use std::borrow::Cow;
 use std::fmt;

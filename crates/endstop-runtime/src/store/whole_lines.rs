@@ -1,6 +1,6 @@
 //! Lines of a file that a process may have died while writing.
 //!
-//! A file of its own because stores and the reader of trace files both read this way.
+//! A separate file because stores and the reader of trace files both read this way.
 
 use std::io::{self, BufRead};
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ureq::tls::{RootCerts, TlsConfig};
 
 const URL: &str = "https://api.openai.com/v1/chat/completions";
-const PROMPT: &str = "Count for ever: call the tool `counter` again and again.";
+const PROMPT: &str = "Count forever: call the tool `counter` again and again.";
 
 /// The message of a stream.
 fn joined(events: &str) -> Result<Value, serde_json::Error> {

@@ -4,7 +4,7 @@ use super::*;
 
 fn tallies() -> Option<Vec<(&'static str, Kind, Tally)>> {
     let Some(sets) = data::read(&crate::root::root()).unwrap() else {
-        println!("skipped: the recorded runs are not there");
+        println!("skipped: the recorded runs are missing");
         return None;
     };
     let form = default_form().unwrap();
@@ -12,7 +12,7 @@ fn tallies() -> Option<Vec<(&'static str, Kind, Tally)>> {
     Some(sets.iter().map(|set| (set.name, set.kind, of(set))).collect())
 }
 
-/// What is promised: of each set of InterCode at most one success in 200 is lost, of coding agents and tools none, at
+/// The promise: of each set of InterCode at most one success in 200 is lost, of coding agents and tools none, at
 /// most one session is stopped, and 40% of InterCode's failures are caught.
 #[test]
 fn the_default_loses_next_to_no_success_and_catches_what_it_should() {

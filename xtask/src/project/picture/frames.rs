@@ -1,4 +1,4 @@
-//! What a terminal showed, step by step.
+//! The screens of a terminal, step by step.
 
 use avt::Terminal;
 
@@ -15,7 +15,7 @@ const PUT_BACK: &str = "\u{1b}8";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frames {
     pub(super) screens: Vec<Vec<String>>,
-    /// The command and all that it printed, without the status line.
+    /// The command and its whole output, without the status line.
     pub(super) transcript: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ fn transcript(command: &str, written: &str) -> Vec<String> {
         plain.push_str(part.split("\u{1b}7").next().unwrap_or_default());
     }
     let plain = plain.replace("\u{1b}D\u{1b}[1A", "");
-    // What begins a line again replaces it; blanks ended an unfinished one.
+    // Text after a carriage return replaces the line; blanks end an unfinished one.
     let lines = plain.split('\n').map(|line| {
         let line = line.trim_end_matches('\r');
         line.rsplit('\r').next().unwrap_or_default().trim_end().to_owned()

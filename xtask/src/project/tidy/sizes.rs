@@ -17,7 +17,7 @@ const MOST_LINES: usize = 600;
 const FEWEST_LINES: usize = 50;
 
 /// How a small file gives its reason, in its `//!` doc.
-const REASON: &str = "A file of its own because ";
+const REASON: &str = "A separate file because ";
 
 /// A reader of recorded runs is records and a mapping; one with more lines of code, all its files counted, says why.
 const READER_LINES: usize = 250;

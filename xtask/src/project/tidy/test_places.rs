@@ -1,6 +1,6 @@
 //! Unit tests of `foo.rs` are in `foo/tests.rs`.
 //!
-//! A file of its own because it is one check of the list.
+//! A separate file because it is one check of the list.
 
 use syn::visit::{self, Visit};
 

@@ -1,6 +1,6 @@
 //! Rules that do less through a gateway than in a program that runs the loop itself.
 //!
-//! A file of its own because it changes with what the gateway can see, not with its flags.
+//! A separate file because it changes with what the gateway can see, not with its flags.
 
 use endstop::core::policy::{Action, Policy};
 

@@ -1,6 +1,6 @@
 //! The environment of the command: the address of models, and the run's id.
 //!
-//! A file of its own because its table of variables changes with the clients, and nothing else does.
+//! A separate file because its table of variables changes with the clients, and nothing else does.
 
 use std::collections::BTreeMap;
 

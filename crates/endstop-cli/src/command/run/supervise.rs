@@ -79,7 +79,7 @@ pub(super) struct State {
 struct Said {
     warnings: usize,
     stopped: bool,
-    /// The stop gave the command time to end by itself.
+    /// The stop gave the command time to exit.
     grace: bool,
     killed: bool,
     paused: bool,
@@ -275,7 +275,7 @@ impl Supervisor<'_> {
                     // Before the signal: a command that it ends may leave no screen to write to.
                     let who = self.who();
                     self.announce(&format!(
-                        "endstop: {who} has not ended by itself and is ended now"
+                        "endstop: {who} has not exited, and Endstop ends it now"
                     ));
                 }
                 tell_all(self.main, Signal::SIGTERM);
@@ -342,7 +342,7 @@ impl Supervisor<'_> {
         self.announce(&text);
     }
 
-    /// What a stop ends.
+    /// The name of the process that a stop ends.
     const fn who(&self) -> &'static str {
         if self.state.ended.is_none() { "the command" } else { "what it left behind" }
     }

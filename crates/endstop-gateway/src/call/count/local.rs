@@ -3,7 +3,7 @@
 //! The JSON of the messages is counted as it is: its keys, quotes and escapes are more tokens than what the provider adds
 //! for each message. Tools and all other fields stay bounded by their bytes.
 //!
-//! A file of its own because nothing else knows the tokenizers, and no call of a provider is in it.
+//! A separate file because nothing else knows the tokenizers, and no call of a provider is in it.
 
 use tokio::sync::Semaphore;
 

@@ -133,7 +133,7 @@ fn a_policy_that_stops_says_so_once_at_the_end() {
     assert!(text.starts_with("14:00:10.000"), "{text}");
 }
 
-/// What the console prints of failures and refusals.
+/// Lines of the console on failures and refusals.
 const FAILURES: [&str; 13] = [
     "[ERR ] 'm' failed: rate limited: slow\\u{1b}[2J down\\n [status=429, retry after=2s, 5ms]",
     "[WARN] soon: errors is 1 (limit 1)",

@@ -27,7 +27,7 @@ fn large_files_are_found() {
 fn small_files_need_a_reason() {
     for (text, count) in [
         ("//! Doc.\nfn f() {}", 1),
-        ("//! A file of its own because two others use it.\nfn f() {}", 0),
+        ("//! A separate file because two others use it.\nfn f() {}", 0),
         ("//! Doc.\npub(crate) struct S;", 0),
         ("//! Doc.\nmod a;\npub use a::B;", 0),
     ] {

@@ -1,6 +1,6 @@
 //! The drawing in a page, with its numbers as a table: no script, nothing fetched.
 //!
-//! A file of its own because it is the second form of a chart after `svg`.
+//! A separate file because it is the second form of a chart after `svg`.
 
 use std::fmt::Write as _;
 
