@@ -37,7 +37,6 @@ impl Budgets {
             let account = Account::from_table(name, table);
             accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
         }
-        let is_name = |text: &str| !text.contains(' ') && !text.starts_with('$');
         let (named, limits): (Vec<&String>, Vec<&String>) =
             flags.iter().partition(|text| is_name(text));
         if !limits.is_empty() {
@@ -89,12 +88,7 @@ impl Budgets {
             return Ok(None);
         }
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let owner = format!("process {}", std::process::id());
-        let accounts = RunAccounts::new(store()?, self.set.clone(), &names, &owner)
-            .map_err(|error| CliError::new(error.to_string()))?;
-        let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested).unwrap_or_default();
-        let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
-        Ok(Some(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer)))
+        draw(store()?, self.set.clone(), &names, is_nested, &warn).map(Some)
     }
 
     /// The budgets in few words: `me ($5.00 per day)`.
@@ -104,6 +98,31 @@ impl Budgets {
         let words: Vec<String> = all.map(in_words).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
+}
+
+/// The accounts of a set that calls of this process draw on; see [`Budgets::open`].
+///
+/// # Errors
+/// If a name is not one of the set.
+pub(crate) fn draw(
+    store: Arc<dyn BudgetStore>,
+    set: AccountSet,
+    names: &[&str],
+    is_nested: bool,
+    warn: &Arc<dyn Fn(&str) + Send + Sync>,
+) -> Result<RunAccounts, CliError> {
+    let owner = format!("process {}", std::process::id());
+    let accounts = RunAccounts::new(store, set, names, &owner)
+        .map_err(|error| CliError::new(error.to_string()))?;
+    let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested).unwrap_or_default();
+    let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
+    let warn = Arc::clone(warn);
+    Ok(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer))
+}
+
+/// Whether a value of `--budget` is the name of a budget, and not a limit.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.contains(' ') && !text.starts_with('$')
 }
 
 /// A budget in few words.

@@ -134,11 +134,9 @@ impl EpochLock {
     /// If the state directory cannot be written.
     pub(crate) fn begin_next(&self, why: &str) -> Result<(), CliError> {
         let file = self.directory.join(NAME);
-        // One that cannot be read is replaced, by an epoch that no process has seen.
-        let epoch = match file.exists() {
-            true => read(&file).map_or_else(|_| seconds(), |(epoch, _)| epoch.saturating_add(1)),
-            false => 1,
-        };
+        // One that was removed or cannot be read is replaced by an epoch that no process has seen.
+        let after = read(&file).map_or(0, |(epoch, _)| epoch.saturating_add(1));
+        let epoch = after.max(seconds());
         let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
         let draft = self.directory.join(format!("{NAME}.draft"));
         private_file()

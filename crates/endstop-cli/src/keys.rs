@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use endstop::account::{Account, AccountSet, BudgetStore, RunAccounts};
 use endstop::core::units::WallTime;
@@ -18,10 +19,10 @@ use endstop_gateway::{IssuedKey, Key, KeyChange, KeyHash, KeyRuns, KeySource};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budgets::{Budgets, state_directory, store};
+use crate::budgets::{self, Budgets, state_directory, store};
 use crate::error::CliError;
 use crate::input::{FileStamp, read_text};
-use crate::limits::MAX_KEYS_BYTES;
+use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
 use crate::output;
 
 /// The name of the file in the state directory.
@@ -118,26 +119,37 @@ impl StoredKey {
         if let Some(unknown) = object.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             return Err(format!("`{unknown}` is not known here; a later version wrote it"));
         }
-        let word = |key: &str| object.get(key).and_then(Value::as_str);
-        let words = |key: &str| -> Vec<String> {
-            let all = object.get(key).and_then(Value::as_array).into_iter().flatten();
-            all.filter_map(Value::as_str).map(str::to_owned).collect()
+        if object.get("version").and_then(Value::as_u64) != Some(1) {
+            return Err("`version` is not 1".to_owned());
+        }
+        // A value of another type is an error: read as a missing one, it would lift a limit.
+        let word = |key: &str| match object.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(word)) => Ok(Some(word.as_str())),
+            Some(_) => Err(format!("`{key}` is not a text")),
+        };
+        let words = |key: &str| -> Result<Vec<String>, String> {
+            let words: Option<Vec<String>> = match object.get(key) {
+                None => Some(Vec::new()),
+                Some(Value::Array(all)) => {
+                    all.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+                }
+                Some(_) => None,
+            };
+            words.ok_or_else(|| format!("`{key}` is not a list of texts"))
         };
         let time = |key: &str| {
-            let time = word(key).map(str::parse::<Timestamp>).transpose();
+            let time = word(key)?.map(str::parse::<Timestamp>).transpose();
             time.map_err(|error| format!("`{key}`: {error}"))
         };
-        let missing = |key: &str| format!("`{key}` is missing");
+        let needed = |key: &str| word(key)?.ok_or_else(|| format!("`{key}` is missing"));
         Ok(Self {
-            name: word("name").ok_or_else(|| missing("name"))?.to_owned(),
-            hash: word("sha256").and_then(KeyHash::from_hex).ok_or_else(|| missing("sha256"))?,
-            runs: word("runs")
-                .ok_or_else(|| missing("runs"))?
-                .parse()
-                .map_err(|error| format!("`runs`: {error}"))?,
-            budgets: words("budgets"),
-            limits: words("limits"),
-            models: words("models"),
+            name: needed("name")?.to_owned(),
+            hash: KeyHash::from_hex(needed("sha256")?).ok_or("`sha256` is not a hash")?,
+            runs: needed("runs")?.parse().map_err(|error| format!("`runs`: {error}"))?,
+            budgets: words("budgets")?,
+            limits: words("limits")?,
+            models: words("models")?,
             created: time("created")?.unwrap_or_default(),
             expires: time("expires")?,
             revoked: time("revoked")?,
@@ -296,15 +308,24 @@ fn is_open_to_others(_: &Path) -> bool {
     false
 }
 
-/// The keys of a gateway: those of the file, as it is now.
+/// The keys of a gateway: those of the file, as it is now. Budgets are those of its start.
 pub(crate) struct FileKeys {
     path: PathBuf,
     budgets: Budgets,
+    /// See [`Budgets::open`].
+    is_nested: bool,
     /// Takes the warnings of thresholds.
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     store: Mutex<Option<Arc<dyn BudgetStore>>>,
-    /// The file at the last look.
-    seen: Mutex<Option<FileStamp>>,
+    seen: Mutex<Seen>,
+}
+
+/// The last look at the file.
+#[derive(Debug, Default)]
+struct Seen {
+    stamp: Option<FileStamp>,
+    /// When the budgets of a key could not be counted: they are tried again some time later.
+    uncounted: Option<Instant>,
 }
 
 impl FileKeys {
@@ -315,6 +336,7 @@ impl FileKeys {
     pub(crate) fn open(
         path: &Path,
         budgets: Budgets,
+        is_nested: bool,
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Self, CliError> {
         KeyFile::read(path)?;
@@ -323,17 +345,20 @@ impl FileKeys {
             output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
         }
         let (store, seen) = (Mutex::default(), Mutex::default());
-        Ok(Self { path: path.to_owned(), budgets, warn, store, seen })
+        Ok(Self { path: path.to_owned(), budgets, is_nested, warn, store, seen })
     }
 
     fn read(&self) -> Result<Vec<IssuedKey>, CliError> {
         let file = KeyFile::read(&self.path)?;
+        // No store is opened for keys without budgets.
+        let draws = file.stored().any(|key| !(key.budgets.is_empty() && key.limits.is_empty()));
+        let accounts = draws.then(|| self.accounts(&file));
         let mut keys = Vec::new();
         for (place, line) in
             (1u64..).zip(file.lines.iter().filter(|line| !matches!(line, Line::Other(_))))
         {
             match line {
-                Line::Stored(key) => keys.push(self.issued(key)),
+                Line::Stored(key) => keys.push(self.issued(key, accounts.as_ref())),
                 Line::Plain(key, runs, _) => {
                     keys.push(IssuedKey::new(place.to_string(), KeyHash::of(key), runs.clone()));
                 }
@@ -343,39 +368,49 @@ impl FileKeys {
         Ok(keys)
     }
 
-    /// A key as the gateway takes it. One whose budgets cannot be counted is refused.
-    fn issued(&self, key: &StoredKey) -> IssuedKey {
+    /// A key as the gateway takes it.
+    fn issued(
+        &self,
+        key: &StoredKey,
+        accounts: Option<&Result<RunAccounts, CliError>>,
+    ) -> IssuedKey {
         let wall = |time: Timestamp| WallTime(u64::try_from(time.as_millisecond()).unwrap_or(0));
-        let accounts = self.accounts(key);
-        if let Err(error) = &accounts {
-            output::warn(&format!(
-                "calls with the key `{}` are refused: {}",
-                key.name, error.message
-            ));
-        }
-        let is_countable = accounts.is_ok();
         let mut issued = IssuedKey::new(key.name.as_str(), key.hash, key.runs.clone());
         issued.models.clone_from(&key.models);
         issued.expires = key.expires.map(wall);
-        issued.is_revoked = key.revoked.is_some() || !is_countable;
-        issued.accounts = accounts.unwrap_or_default();
+        issued.is_revoked = key.revoked.is_some();
+        match self.accounts_of(key, accounts) {
+            Ok(accounts) => issued.accounts = accounts,
+            Err(why) => issued.uncounted = Some(why),
+        }
         issued
     }
 
-    fn accounts(&self, key: &StoredKey) -> Result<Option<RunAccounts>, CliError> {
-        let Some(set) = key.account_set(&self.budgets)? else { return Ok(None) };
-        let store = self.store()?;
+    /// The accounts that a key's calls draw on, out of those of all keys.
+    fn accounts_of(
+        &self,
+        key: &StoredKey,
+        all: Option<&Result<RunAccounts, CliError>>,
+    ) -> Result<Option<RunAccounts>, String> {
+        let own = key.account_set(&self.budgets).map_err(|error| error.message)?;
+        let Some(all) = all.filter(|_| own.is_some()) else { return Ok(None) };
+        let all = all.as_ref().map_err(|error| error.message.clone())?;
         let names = key.account_names(&self.budgets);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let owner = format!("process {}, key {}", std::process::id(), key.name);
-        let accounts = RunAccounts::new(store, set, &names, &owner)
-            .map_err(|error| CliError::new(error.to_string()))?;
-        let warn = Arc::clone(&self.warn);
-        Ok(Some(accounts.with_warnings(move |text| warn(text))))
+        all.named(&names).map(Some).map_err(|error| error.to_string())
     }
-}
 
-impl FileKeys {
+    /// The budgets of the gateway, and the own limits of every key: one set, so that a warning is given once.
+    fn accounts(&self, file: &KeyFile) -> Result<RunAccounts, CliError> {
+        let mut accounts: Vec<Account> = self.budgets.set.iter().cloned().collect();
+        for key in file.stored() {
+            let own = key.account_set(&self.budgets).ok().flatten();
+            accounts.extend(own.iter().filter_map(|set| set.get(&key.own_budget())).cloned());
+        }
+        let set = AccountSet::new(accounts).map_err(|error| CliError::new(error.to_string()))?;
+        budgets::draw(self.store()?, set, &[], self.is_nested, &self.warn)
+    }
+
     /// The store of budgets, opened once, by the first key that has some.
     fn store(&self) -> Result<Arc<dyn BudgetStore>, CliError> {
         let mut known = self.store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -397,14 +432,25 @@ impl KeySource for FileKeys {
     fn look(&self) -> KeyChange {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = FileStamp::of(&self.path).ok().flatten();
-        if now.is_some() && *seen == now {
+        let is_same = now.is_some() && seen.stamp == now;
+        if is_same && seen.uncounted.is_none_or(|since| since.elapsed() < UNCOUNTED_RECHECK) {
             return KeyChange::Same;
         }
-        let was_missing = seen.is_none() && now.is_none();
+        let was_missing = seen.stamp.is_none() && now.is_none();
         // Taken before the file is read: a change in between is seen the next time.
-        *seen = now;
+        *seen = Seen { stamp: now, uncounted: None };
         match self.read() {
-            Ok(keys) => KeyChange::Keys(keys),
+            Ok(keys) => {
+                let uncounted = keys.iter().filter_map(|key| Some((key, key.uncounted.as_ref()?)));
+                for (key, why) in uncounted {
+                    if !is_same {
+                        let name = &key.name;
+                        output::warn(&format!("calls with the key `{name}` are refused: {why}"));
+                    }
+                    seen.uncounted = Some(Instant::now());
+                }
+                KeyChange::Keys(keys)
+            }
             Err(error) => {
                 if !was_missing {
                     output::warn(&format!(

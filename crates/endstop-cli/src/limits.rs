@@ -1,5 +1,7 @@
 //! The limits of the command itself: how much it reads, lists and names.
 
+use std::time::Duration;
+
 /// The longest JSON file that is read whole: outcomes, prices, baselines. The largest price tables in use
 /// have 3 MB.
 pub(crate) const MAX_JSON_BYTES: usize = 64 << 20;
@@ -9,6 +11,9 @@ pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 /// The largest file of keys that is read, in bytes: about ten thousand keys.
 pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
+
+/// How often the budgets of keys are tried again that could not be counted.
+pub(crate) const UNCOUNTED_RECHECK: Duration = Duration::from_secs(1);
 
 /// The longest response that the demo's agent reads, in bytes: the scripted model writes a few hundred, and the
 /// address may belong to any other server.

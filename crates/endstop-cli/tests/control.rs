@@ -259,6 +259,9 @@ fn a_run_that_a_soft_limit_stopped_goes_on_when_it_is_raised_and_a_hard_limit_st
     let raised = &shown["report"]["verdict"]["overrides"][0];
     assert_eq!(raised["what"], "approved up to steps 6: nearly done");
     assert!(raised["by"].as_str().unwrap().contains("(endstop, process "), "{raised}");
+    user.succeeds(&["cancel", "nightly", "--why", "enough"]);
+    let (code, _, error) = user.run(&["resume", "nightly", "--steps", "+1"]);
+    assert!(code == Some(2) && error.contains("was cancelled (enough"), "{error}");
     // An approval by name is of a pause rule: it lifts no limit.
     assert_eq!(user.run(&["approve", "nightly", "usd", "--usd", "100"]).0, Some(2));
     gateway.kill().unwrap();

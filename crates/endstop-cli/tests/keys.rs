@@ -60,8 +60,12 @@ impl User {
 
     /// The address of a gateway of the scripted model that takes keys.
     fn serve(&mut self) -> String {
+        self.serve_with(&[])
+    }
+
+    fn serve_with(&mut self, more: &[&str]) -> String {
         let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
-        let mut serve = self.command(&[&options[..], &["--steps", "100", "--keys"]].concat());
+        let mut serve = self.command(&[&options[..], &["--steps", "100", "--keys"], more].concat());
         let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -205,4 +209,51 @@ fn a_model_that_the_key_is_not_for_is_refused_and_so_is_an_expired_key() {
     assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 503);
     std::fs::rename(user.path.join("away"), user.keys_file()).unwrap();
     assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
+}
+
+#[test]
+fn a_key_cannot_be_named_by_a_pattern_and_an_expired_one_is_not_rotated() {
+    let user = User::new("names");
+    for name in ["*", "a*", "../x"] {
+        for runs in ["one", "many"] {
+            let (code, _, error) = user.run(&["key", "new", name, "--runs", runs]);
+            assert!(code == Some(2) && error.contains("cannot name a key"), "{error}");
+        }
+    }
+    user.key(&["short", "--expires", "0s"]);
+    let (code, _, error) = user.run(&["key", "rotate", "short"]);
+    assert!(code == Some(2) && error.contains("the key `short` has expired"), "{error}");
+}
+
+#[test]
+fn calls_with_a_key_draw_on_the_budget_of_the_gateway_too() {
+    let mut user = User::new("both");
+    let key = user.key(&["ci", "--budget", "$3 per day"]);
+    let gateway = user.serve_with(&["--budget", "team-a"]);
+    assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
+    assert_ne!(user.spent("team-a"), "0");
+}
+
+#[test]
+fn a_key_without_its_budget_is_refused_until_the_budget_can_be_counted() {
+    let mut user = User::new("uncounted");
+    let key = user.key(&["ci", "--usd", "1"]);
+    let other = user.key(&["other"]);
+    // No store can be opened here.
+    let store = user.path.join("state/endstop/budgets.sqlite");
+    let _ = std::fs::remove_file(&store);
+    std::fs::create_dir(&store).unwrap();
+    let gateway = user.serve();
+    let (status, said) = call(&gateway, &key, "ci-1", MODEL);
+    assert!(
+        status == 503 && said.contains("the budgets of the key `ci` cannot be counted"),
+        "{said}"
+    );
+    assert_eq!(call(&gateway, &other, "other-1", MODEL).0, 200);
+    std::fs::remove_dir(&store).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while call(&gateway, &key, "ci-1", MODEL).0 != 200 {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

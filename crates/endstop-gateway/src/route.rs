@@ -169,6 +169,11 @@ pub(crate) enum RouteError {
     /// The key has expired.
     #[error("the key `{0}` has expired")]
     ExpiredKey(String),
+    /// The budgets of the key cannot be counted.
+    #[error(
+        "the budgets of the key `{0}` cannot be counted, so no call with it is taken: the log of the gateway says why"
+    )]
+    UncountedKey(String),
     /// The keys cannot be read.
     #[error("the keys that this gateway has issued cannot be read, so it takes no call")]
     NoKeys,
@@ -202,6 +207,7 @@ impl RouteError {
             Self::UnknownKey | Self::ForgottenKey => ("unknown_key", None),
             Self::RevokedKey(_) => ("revoked_key", None),
             Self::ExpiredKey(_) => ("expired_key", None),
+            Self::UncountedKey(_) => ("uncounted_key", None),
             Self::NoKeys => ("no_keys", None),
             Self::NeedsKey(run) => ("needs_key", Some(run)),
             Self::OtherRun { run, .. } => ("other_run", Some(run)),
@@ -217,7 +223,7 @@ impl RouteError {
             | Self::RevokedKey(_)
             | Self::ExpiredKey(_)
             | Self::NeedsKey(_) => StatusCode::UNAUTHORIZED,
-            Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UncountedKey(_) | Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
             Self::OtherRun { .. } => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::Unnamed | Self::Name { .. } => StatusCode::BAD_REQUEST,
         }
@@ -340,6 +346,9 @@ fn valid_key(
     }
     if issued.key.has_expired() {
         return Err(RouteError::ExpiredKey(name()));
+    }
+    if issued.key.uncounted.is_some() {
+        return Err(RouteError::UncountedKey(name()));
     }
     Ok(Some(issued))
 }

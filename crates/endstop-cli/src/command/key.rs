@@ -8,12 +8,13 @@ use std::time::Duration;
 use endstop::account::AccountLimit;
 use endstop::core::policy::Policy;
 use endstop::core::units::Money;
+use endstop::store::{RunId, RunIdError};
 use endstop_gateway::{Key, KeyHash, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::limits::{span, usd};
-use crate::budgets::Budgets;
+use crate::budgets::{Budgets, is_name};
 use crate::error::{CliError, ExitMeaning};
 use crate::keys::{self, KeyFile, StoredKey};
 use crate::output;
@@ -134,16 +135,16 @@ pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let name = &args.name;
+    let wrong = |error: RunIdError| CliError::new(format!("`{name}` cannot name a key: {error}"));
+    // A `*` in it would stand for any text.
+    let run = RunId::parse(name).map_err(wrong)?;
     let runs = match args.runs {
-        Runs::One => args.name.clone(),
-        Runs::Many => format!("{}-*", args.name),
+        Runs::One => KeyRuns::One(run),
+        Runs::Many => format!("{name}-*").parse().map_err(wrong)?,
     };
-    let runs: KeyRuns = runs
-        .parse()
-        .map_err(|error| CliError::new(format!("`{}` cannot name a key: {error}", args.name)))?;
-    let is_name = |text: &&String| !text.contains(' ') && !text.starts_with('$');
     let (budgets, mut limits): (Vec<String>, Vec<String>) =
-        args.budget.iter().cloned().partition(|text| is_name(&text));
+        args.budget.iter().cloned().partition(|text| is_name(text));
     limits.extend(args.usd.map(|usd| format!("${}", usd.to_decimal())));
     for limit in &limits {
         limit
@@ -209,6 +210,10 @@ fn rotate(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         if key.revoked.is_some() {
             return Err(CliError::new(format!("the key `{}` is revoked", args.name))
                 .with_hint("issue one with another name: endstop key new NAME"));
+        }
+        if status(key, Timestamp::now()) == "expired" {
+            return Err(CliError::new(format!("the key `{}` has expired", args.name))
+                .with_hint("issue one with another name: endstop key new NAME --expires 90d"));
         }
         key.hash = KeyHash::of(&Key::new(new.as_str()));
         key.created = Timestamp::now();

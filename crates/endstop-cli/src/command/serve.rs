@@ -210,7 +210,8 @@ fn issued_keys(args: &ServeArgs, budgets: Budgets, hook: &Hook) -> Result<Issued
         None => return Ok(IssuedKeys::default()),
         Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
     };
-    let opened = FileKeys::open(&path, budgets, hook.budget_warnings());
+    let opened =
+        FileKeys::open(&path, budgets, !args.gateway.has_upstream(), hook.budget_warnings());
     let opened = opened.map_err(|error| match path.exists() {
         true => error,
         false => error.with_hint("`endstop key new NAME` issues the first key"),

@@ -23,7 +23,7 @@ fn keys_are_read_line_by_line_and_no_error_shows_one() {
         "sk-secret a*b",
         "sk-secret a**",
         "sk-secret a\nsk-secret b",
-        "{\"name\":\"a\",\"sha256\":\"secret\"}",
+        "{\"version\":1,\"name\":\"a\",\"sha256\":\"secret\"}",
         "{\"secret\":1}secret",
     ] {
         let error = KeyFile::parse(wrong).unwrap_err();
@@ -53,4 +53,23 @@ fn an_issued_key_is_written_with_its_hash_and_read_as_it_was() {
     assert!(KeyFile::parse(&twice).unwrap_err().contains("repeats the key"));
     let newer = text.replace("\"name\"", "\"shape\":1,\"name\"");
     assert!(KeyFile::parse(&newer).unwrap_err().contains("later version"));
+}
+
+#[test]
+fn a_field_of_another_type_lifts_no_limit() {
+    let hash = "0".repeat(64);
+    let good = format!("{{\"version\":1,\"name\":\"a\",\"sha256\":\"{hash}\",\"runs\":\"a-*\"");
+    assert!(KeyFile::parse(&format!("{good}}}")).is_ok());
+    for (field, problem) in [
+        ("\"revoked\":true", "`revoked` is not a text"),
+        ("\"expires\":1700000000", "`expires` is not a text"),
+        ("\"models\":\"gpt-*\"", "`models` is not a list of texts"),
+        ("\"budgets\":\"team-a\"", "`budgets` is not a list of texts"),
+        ("\"limits\":[5]", "`limits` is not a list of texts"),
+    ] {
+        let error = KeyFile::parse(&format!("{good},{field}}}")).unwrap_err();
+        assert!(error.contains(problem), "{error}");
+    }
+    let newer = good.replace("\"version\":1", "\"version\":2");
+    assert!(KeyFile::parse(&format!("{newer}}}")).unwrap_err().contains("`version` is not 1"));
 }

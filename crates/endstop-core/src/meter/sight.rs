@@ -50,6 +50,13 @@ impl<'s> Sight<'s> {
         }
     }
 
+    /// Whether a person has raised a limit of a rule.
+    pub(crate) fn is_raised(&self, rule: RuleIx) -> bool {
+        let (written, now) = (self.program.compares().rows(), self.meter.compares().rows());
+        let mut pairs = written.iter().zip(now).filter(|(written, _)| written.rule == rule);
+        pairs.any(|(written, now)| written.range.lo < now.range.lo)
+    }
+
     /// Whether the condition of any rule of an action is met.
     #[inline]
     pub(crate) fn any_met(&self, action: Action) -> bool {

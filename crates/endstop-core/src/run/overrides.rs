@@ -103,7 +103,7 @@ impl Overrides {
             Cover::Refused
         } else if known.answered && !used_up {
             Cover::Answered
-        } else if known.in_row >= program.rule(rule).overrides {
+        } else if known.in_row >= program.rule(rule).overrides || sight.is_raised(rule) {
             Cover::Exhausted
         } else {
             Cover::Possible

@@ -9,6 +9,7 @@ use super::Run;
 use crate::condition::GaugeId;
 use crate::policy::{Action, Rule, bounds, gauges_in};
 use crate::program::Compare;
+use crate::signal::StopReason;
 use crate::table::{CompareIx, RuleIx, Table};
 
 /// A limit of a rule as it will be: what [`EventKind::Approved`](crate::EventKind::Approved) takes.
@@ -28,6 +29,9 @@ pub struct RaisedLimit {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RaiseError {
+    /// The run was cancelled or killed, which no limit undoes. The message is that of the cancellation.
+    #[error("the run was cancelled ({0}), and no limit brings it back")]
+    Cancelled(String),
     /// No rule that stops or pauses compares the gauge.
     #[error("no rule limits `{0}`")]
     NoLimit(&'static str),
@@ -82,6 +86,10 @@ impl Run {
     /// # Errors
     /// If a rule does not admit the new limit.
     pub fn raised(&self, gauge: GaugeId, by: u64) -> Result<Vec<RaisedLimit>, RaiseError> {
+        let mut signals = self.state.raised.signals();
+        if let Some(signal) = signals.find(|it| it.reason == StopReason::UserRequested) {
+            return Err(RaiseError::Cancelled(signal.message.clone()));
+        }
         let name = gauge.row().name;
         let now = self.state.meter.compares();
         let rules = self.program.policy_rules().filter(|(index, rule)| match rule.action {

@@ -89,7 +89,9 @@ impl Run {
         let used = rules
             .flat_map(Rule::windows)
             .filter(|window| reported(&quota_fact(window)).is_some_and(|used| used > 0));
-        let resets = used.filter_map(|window| Some((reported(&reset_fact(window))?, window)));
+        // Zero stands for a reset that was waited for already.
+        let reset_of = |window| reported(&reset_fact(window)).filter(|at| *at > 0);
+        let resets = used.filter_map(|window| Some((reset_of(window)?, window)));
         let (at, window) = resets.min()?;
         Some(WindowReset { window: window.to_string(), at: WallTime(at) })
     }

@@ -3,7 +3,7 @@
 use endstop_core::condition::GaugeId;
 use endstop_core::event::NewLimit;
 use endstop_core::run::raise::RaiseError;
-use endstop_core::{Directive, EventKind, Status};
+use endstop_core::{Directive, EventKind, Policy, Status};
 
 use crate::Driver;
 
@@ -66,4 +66,29 @@ fn a_soft_limit_of_money_is_raised_within_its_grant_and_a_pause_before_it_too() 
     ));
     raise(&mut driver, GaugeId::Cost, cents(10)).unwrap();
     assert_eq!([driver.step(), driver.begin()], [Directive::Proceed, Directive::Stop]);
+}
+
+#[test]
+fn a_rule_with_a_raised_limit_grants_no_further_override() {
+    let text = "[stop]\na = \"steps >= 2\"\n[rule.a]\noverrides = 2\ngrant = { steps = 2 }";
+    let mut driver = Driver::toml(text);
+    assert_eq!([driver.step(), driver.step()], [Directive::Proceed, Directive::Stop]);
+    raise(&mut driver, GaugeId::Steps, 4).unwrap();
+    let steps: Vec<_> = (0..4).map(|_| driver.step()).collect();
+    assert_eq!(steps.last(), Some(&Directive::Stop));
+    assert_eq!(driver.ask_to_go_on(), Directive::Stop);
+    let bound = Policy::from_toml(text).unwrap().bounds().steps.unwrap();
+    assert_eq!((driver.run.step_count(), bound.with_overrides), (6, 6));
+}
+
+#[test]
+fn a_cancelled_run_is_not_brought_back_by_a_limit() {
+    let mut driver =
+        Driver::toml("[stop]\na = \"steps >= 2\"\n[rule.a]\noverrides = 2\ngrant = { steps = 2 }");
+    driver.step();
+    driver.see(EventKind::Cancel { message: "enough" });
+    assert_eq!(driver.begin(), Directive::Stop);
+    let refused = raise(&mut driver, GaugeId::Steps, 1);
+    assert_eq!(refused, Err(RaiseError::Cancelled("enough".to_owned())));
+    assert_eq!(driver.run.status(), Status::Stopped);
 }

@@ -235,7 +235,7 @@ fn refuse_unreported(
         return Some(respond::error(dialect, status, kind, text));
     }
     (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
-        let text = "the request runs in the background (`background`), so its cost is not reported here \
+        let text = "the request runs in the background (`background`), so its cost is not reported \
             here: send it without";
         respond::refused(run, dialect, BACKGROUND, text)
     })
@@ -326,7 +326,11 @@ impl Admission<'_> {
         let is_attempt = matches!(state.step(), ConversationStep::AwaitingResponse { .. });
         let percents = &context.config().tell_model;
         let note = entry.budget_notes().next(entry.handle(), percents, digest, is_attempt);
-        let more = note.as_ref().map_or(0, BudgetNote::tokens);
+        // A request that is admitted again carries the note of the first time.
+        let more = match (parsed.note(), &note) {
+            (Some(sent), _) => BudgetNote::tokens_of(sent),
+            (None, note) => note.as_ref().map_or(0, |note| BudgetNote::tokens_of(&note.text)),
+        };
         call.input.tokens = call.input.tokens.saturating_add(more);
         call.tool_input = call.tool_input.saturating_add(request.added_by_more_reads(more));
         let open = begin_call(&mut state, &mut call, digest, &blocked)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use endstop_core::units::WallTime;
 use endstop_runtime::account::{RunAccounts, is_match};
@@ -100,6 +100,8 @@ pub struct IssuedKey {
     pub expires: Option<WallTime>,
     /// Whether it was revoked.
     pub is_revoked: bool,
+    /// Why its budgets cannot be counted. Its calls are refused then.
+    pub uncounted: Option<String>,
     /// The budgets over time that its calls draw on, instead of those of
     /// [`RunEnvironment::accounts`](endstop_runtime::RunEnvironment::accounts).
     pub accounts: Option<RunAccounts>,
@@ -115,6 +117,7 @@ impl IssuedKey {
             models: Vec::new(),
             expires: None,
             is_revoked: false,
+            uncounted: None,
             accounts: None,
         }
     }
@@ -175,6 +178,8 @@ pub trait KeySource: fmt::Debug + Send + Sync {
 #[derive(Clone, Default)]
 pub struct IssuedKeys {
     table: Arc<RwLock<Arc<KeyTable>>>,
+    /// Held from a look at the source until its keys are in the table: otherwise older keys could replace newer ones.
+    looking: Arc<Mutex<()>>,
     source: Option<Arc<dyn KeySource>>,
 }
 
@@ -183,7 +188,7 @@ impl IssuedKeys {
     #[must_use]
     pub fn new(keys: Vec<IssuedKey>) -> Self {
         let table = Arc::new(RwLock::new(Arc::new(KeyTable::new(keys))));
-        Self { table, source: None }
+        Self { table, ..Self::default() }
     }
 
     /// The keys of a source. The gateway checks it before each call of a client.
@@ -196,6 +201,7 @@ impl IssuedKeys {
 
     /// The keys as they are now.
     pub(crate) fn now(&self) -> Arc<KeyTable> {
+        let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let change = self.source.as_ref().map_or(KeyChange::Same, |source| source.look());
         let new = match change {
             KeyChange::Same => {
@@ -307,3 +313,6 @@ impl PartialEq for IssuedTo {
 }
 
 impl Eq for IssuedTo {}
+
+#[cfg(test)]
+mod tests;

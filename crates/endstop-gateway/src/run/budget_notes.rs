@@ -26,11 +26,11 @@ pub(crate) struct BudgetNote {
 }
 
 impl BudgetNote {
-    /// The most tokens that it can be.
-    pub(crate) fn tokens(&self) -> u64 {
+    /// The most tokens that a text can be as a note.
+    pub(crate) fn tokens_of(text: &str) -> u64 {
         /// The most that an API adds around a message.
         const AROUND: u64 = 64;
-        u64::try_from(self.text.len()).unwrap_or(u64::MAX).saturating_add(AROUND)
+        u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(AROUND)
     }
 }
 

@@ -163,7 +163,10 @@ impl RunEntry {
 
     /// Takes a provider's report of a window of the subscription.
     pub(crate) fn report_quota(&self, window: &PlanWindow) {
-        let resets_at = window.resets.map(|resets| WallTime(resets.at(self.handle.wall().0)));
+        let now = self.handle.wall();
+        let resets_at = window.resets.map(|resets| WallTime(resets.at(now.0)));
+        // A time that has passed here announces no reset to wait for: a clock is off, or the window begins late.
+        let resets_at = resets_at.filter(|at| *at > now);
         if self.quotas.take(&window.name, window.used, resets_at) {
             self.handle.report_quota(&window.name, window.used, resets_at);
         }
@@ -171,10 +174,10 @@ impl RunEntry {
 
     /// A window has reset for which the run has waited.
     fn has_reset(&self, window: &str) {
-        if self.quotas.take(window, 0, None) {
-            self.handle.report_quota(window, 0, None);
-            self.flush_log();
-        }
+        // The core is told whatever was reported in the meantime: otherwise the run would wait for a reset that is over.
+        self.quotas.reset(window);
+        self.handle.report_quota(window, 0, Some(WallTime(0)));
+        self.flush_log();
     }
 
     pub(crate) const fn quotas(&self) -> &Quotas {
@@ -316,15 +319,29 @@ impl RunEntry {
         if self.handle.pause_request().is_none() {
             return false;
         }
-        self.pause.resume(&self.handle);
-        let is_resumed = self.handle.resume(by);
-        if self.is_paused() {
-            // A rule pauses it too, and calls wait on.
+        self.end_pause(|| self.handle.resume(by))
+    }
+
+    /// Runs an act that may end the pause. Its clock `active` stands still again if the run is still paused then.
+    fn end_pause<T>(&self, act: impl FnOnce() -> T) -> T {
+        let was_recorded = self.pause.resume(&self.handle);
+        let done = act();
+        if was_recorded && self.is_paused() {
             self.pause.record(&self.handle);
         }
         self.flush_log();
         self.pause.notify();
-        is_resumed
+        done
+    }
+
+    /// The pause rules that are met.
+    fn met_pause_rules(&self) -> Vec<String> {
+        let record = self.handle.look(endstop_core::run::Run::trip_record);
+        let rules = record.rules.into_iter();
+        rules
+            .filter(|rule| rule.action == Action::Pause && rule.trips)
+            .map(|rule| rule.id)
+            .collect()
     }
 
     /// Waits while the run is paused: until it is approved or resumed, the window has reset for which a rule waits, it has
@@ -350,19 +367,13 @@ impl RunEntry {
     /// Approves every pause rule that is met, for someone with a reason. With a `limit`, the rule trips again when the cost
     /// reaches it. Returns whether a rule was approved.
     pub(crate) fn approve(&self, limit: Option<Money>, by: &str, why: &str) -> bool {
-        let rules: Vec<String> = {
-            let record = self.handle.look(endstop_core::run::Run::trip_record);
-            let rules = record.rules.iter();
-            let met = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
-            met.map(|rule| rule.id.clone()).collect()
-        };
         self.is_controlled.store(true, Ordering::Relaxed);
-        self.pause.resume(&self.handle);
+        let rules = self.met_pause_rules();
+        if rules.is_empty() {
+            return false;
+        }
         let approve = |rule: &&String| self.handle.approve_by(rule, limit, by, why);
-        let approved = rules.iter().filter(approve).count();
-        self.flush_log();
-        self.pause.notify();
-        approved > 0
+        self.end_pause(|| rules.iter().filter(approve).count() > 0)
     }
 
     /// Approves one rule by its name.
@@ -374,10 +385,12 @@ impl RunEntry {
         why: &str,
     ) -> bool {
         self.is_controlled.store(true, Ordering::Relaxed);
-        self.pause.resume(&self.handle);
-        let is_approved = self.handle.approve_by(rule, limit, by, why);
+        let approve = || self.handle.approve_by(rule, limit, by, why);
+        if self.met_pause_rules().iter().any(|met| met == rule) {
+            return self.end_pause(approve);
+        }
+        let is_approved = approve();
         self.flush_log();
-        self.pause.notify();
         is_approved
     }
 
@@ -389,13 +402,13 @@ impl RunEntry {
         why: &str,
     ) -> Result<(), RaiseError> {
         self.is_controlled.store(true, Ordering::Relaxed);
-        self.pause.resume(&self.handle);
-        let raised = self.handle.raise_limits(amounts, by, why);
+        self.handle.look(|run| {
+            amounts.iter().try_for_each(|(gauge, by)| run.raised(*gauge, *by).map(drop))
+        })?;
+        let raised = self.end_pause(|| self.handle.raise_limits(amounts, by, why));
         if raised.is_ok() && !self.handle.is_over() && !self.is_driven {
             self.is_end_reported.store(false, Ordering::Release);
         }
-        self.flush_log();
-        self.pause.notify();
         raised
     }
 

@@ -37,6 +37,14 @@ impl Quotas {
         fits
     }
 
+    /// A window has reset: nothing of it is used, and the next reset is unknown.
+    pub(super) fn reset(&self, window: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = known.get_mut(window) {
+            *last = ReportedWindow { used: 0, resets_at: None };
+        }
+    }
+
     /// Every window with its used part, by name.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -118,19 +118,22 @@ async fn a_failed_request_that_comes_again_has_the_same_note() {
     assert!(seen[1].contains("50% of the budget is used: 1 step is left."), "{seen:?}");
 }
 
-/// The tokens that are held while the second call is in flight.
-async fn held(percents: &[u64]) -> u64 {
+/// The tokens that are held while the last of some calls is in flight: the second request of the agent, or a repetition.
+async fn held(percents: &[u64], last: usize) -> u64 {
     let gate = Arc::new(Notify::new());
     let waits = Arc::clone(&gate);
     let upstream = Fake::start(move |_, n| {
-        let mut acts = fake::json("200 OK", &reply_text("Done."));
-        if n == 1 {
+        let is_refused = (1..last).contains(&n);
+        let text = if is_refused { "nonsense" } else { "Done." };
+        let mut acts = fake::json("200 OK", &reply_text(text));
+        if n == last {
             acts.insert(0, Act::Gate(Arc::clone(&waits)));
         }
         acts
     })
     .await;
-    let gateway = telling("[stop]\nlimit = 'tokens >= 1000'", &upstream, percents).await;
+    let policy = "[stop]\nlimit = 'tokens >= 1000'\n[retry]\nbad = 'said(\"nonsense\")'";
+    let gateway = telling(policy, &upstream, percents).await;
     let ask = |n: u32| -> Value {
         json!({ "model": "gpt-4o-mini", "max_completion_tokens": 100,
             "messages": [{ "role": "user", "content": format!("Go {n}.") }] })
@@ -138,7 +141,7 @@ async fn held(percents: &[u64]) -> u64 {
     chat(&gateway, &ask(1)).await;
     let second = ask(2);
     let look = async {
-        until("the second call", || upstream.calls() == 2).await;
+        until("the last call", || upstream.calls() == last + 1).await;
         let held = gateway.run(&id()).unwrap().budget().held().tokens;
         gate.notify_one();
         held
@@ -149,9 +152,11 @@ async fn held(percents: &[u64]) -> u64 {
 }
 
 #[tokio::test]
-async fn the_note_counts_in_the_worst_case_of_its_call() {
+async fn the_note_counts_in_the_worst_case_of_its_call_also_if_that_is_repeated() {
     let note = "[Endstop] 11% of the budget is used: 890 tokens are left.";
-    assert!(held(&[10]).await >= held(&[]).await + note.len() as u64);
+    for last in [1, 2] {
+        assert!(held(&[10], last).await >= held(&[], last).await + note.len() as u64, "{last}");
+    }
 }
 
 #[tokio::test]

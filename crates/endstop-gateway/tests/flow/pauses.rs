@@ -60,6 +60,35 @@ async fn a_call_waits_while_its_run_is_paused_from_outside() {
 }
 
 #[tokio::test]
+async fn refused_commands_leave_a_paused_run_paused_and_its_time_standing() {
+    let upstream = repeating().await;
+    let gateway = gateway_with_limit(&upstream, Duration::from_secs(60)).await;
+    let mut agent = Agent::new("Look.");
+    assert!(agent.take(&chat(&gateway, &agent.request()).await, "nothing"));
+    assert!(gateway.pause(&id(), "ann", "lunch"));
+    let request = agent.request();
+    let commands = async {
+        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        let hard = json!({ "by": "bob", "usd": "1" }).to_string();
+        let unknown = json!({ "by": "bob", "rule": "other" }).to_string();
+        assert_eq!(ask(&gateway, "POST", &command("resume"), TOKEN, &hard).await.status, 409);
+        assert_eq!(ask(&gateway, "POST", &command("approve"), TOKEN, "").await.status, 409);
+        assert_eq!(ask(&gateway, "POST", &command("approve"), TOKEN, &unknown).await.status, 409);
+        let run = gateway.run(&id()).unwrap();
+        let active = || {
+            run.tick();
+            run.look(|run| run.gauge("active").unwrap())
+        };
+        let before = active();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        assert_eq!((active(), status(&gateway), upstream.calls()), (before, Status::Paused, 1));
+        assert!(gateway.resume(&id(), "ann"));
+    };
+    let (got, ()) = join(chat(&gateway, &request), commands).await;
+    assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+}
+
+#[tokio::test]
 async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_again() {
     let gate = Arc::new(Notify::new());
     let opened = Arc::clone(&gate);

@@ -140,6 +140,10 @@ async fn a_use_that_is_still_as_high_after_the_reset_counts_again() {
     assert!(post(&gateway, "/v1/messages", &body).await.text().contains("Done."));
     assert_eq!(gateway.quotas(&id())[0], ("5h".to_owned(), 9_100));
     assert_eq!(gateway.run(&id()).unwrap().look(|run| run.gauge("steps")), Some(2));
+    // The provider repeats a reset that has passed: there is nothing to wait for but a person.
+    let held = post(&gateway, "/v1/messages", &body).await.text();
+    assert!(held.contains("waits for the approval of a person"), "{held}");
+    assert_eq!((upstream.calls(), gateway.run(&id()).unwrap().next_reset()), (2, None));
 }
 
 #[tokio::test]

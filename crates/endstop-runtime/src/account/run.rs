@@ -195,8 +195,9 @@ impl RunAccounts {
     }
 
     fn limits_any(&self, is_meant: impl Fn(Dimension) -> bool) -> bool {
-        let limits = self.shared.set.iter().flat_map(|account| &account.limits);
-        limits.into_iter().any(|limit| is_meant(limit.dimension))
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let accounts = self.shared.set.of_any_call(&names);
+        accounts.iter().flat_map(|it| &it.limits).any(|limit| is_meant(limit.dimension))
     }
 
     /// Whether an account is so full that the least of a call does not fit, and does not wait: then its step does not begin.

@@ -12,7 +12,7 @@ use endstop_core::units::Money;
 
 use super::admission::NotAdmitted;
 use super::fit::Others;
-use crate::account::{AccountBlock, AccountHold};
+use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Budget, Hold};
 use crate::observe::Detail;
 use crate::run::{LockedChain, RunHandle, RunNode};
@@ -37,11 +37,13 @@ impl CostReport {
 }
 
 /// Why a tool call does not begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolNotBegun {
-    /// The cost would fit if calls in flight of the run or of its descendants were settled, or an account has no room now
-    /// and will have. Nothing was recorded: ask again later.
+    /// The cost would fit if calls in flight of the run or of its descendants were settled. Nothing was recorded: ask
+    /// again once one of them is.
     OthersHold,
+    /// An account has no room now, and will have: ask again after [`RunHandle::wait_for_account`].
+    AwaitsAccount(AccountWait),
     /// It is refused, or a person is asked first. If a limit refused it, the run has stopped.
     Refused(Directive),
 }
@@ -124,8 +126,9 @@ impl RunHandle {
 
     fn tool_not_begun(&self, why: &NotAdmitted, tool: &str) -> ToolNotBegun {
         match why {
-            NotAdmitted::OthersHold | NotAdmitted::Account(AccountBlock::Wait(_)) => {
-                ToolNotBegun::OthersHold
+            NotAdmitted::OthersHold => ToolNotBegun::OthersHold,
+            NotAdmitted::Account(AccountBlock::Wait(wait)) => {
+                ToolNotBegun::AwaitsAccount(wait.clone())
             }
             NotAdmitted::Core(directive) => ToolNotBegun::Refused(*directive),
             why => {

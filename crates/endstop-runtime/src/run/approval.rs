@@ -12,7 +12,6 @@ use endstop_core::run::raise::RaiseError;
 use endstop_core::units::Money;
 
 use super::handle::RunHandle;
-use crate::ledger::Limits;
 use crate::observe::Detail;
 
 impl RunHandle {
@@ -31,10 +30,6 @@ impl RunHandle {
         let limits = limits_of(known, limit);
         for limit in &limits {
             self.record(&EventKind::Approved { rule, limit: *limit, by, why }, Detail::None);
-        }
-        if !limits.is_empty() {
-            // From here on the core alone knows the limits.
-            self.budget().set_limits(Limits::unlimited());
         }
         !limits.is_empty()
     }

@@ -391,7 +391,7 @@ fn spent(core: &RunCore) -> Amounts {
 /// more exactly, and sooner.
 ///
 /// Limits that are not bounds, such as `cost >= $2 and steps >= 5`, are judged by the core at every reservation, under
-/// the locks of all runs concerned. After an approval only the core knows the limits.
+/// the locks of all runs concerned. Approvals and raised limits stay within the bounds.
 fn limits_of(program: &Program) -> Limits {
     let bounds = program.policy().bounds_of_tree();
     let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);

@@ -11,7 +11,7 @@ use endstop_core::wire::v1::trace::{Kind, Line};
 
 use super::open_work::OpenWork;
 use crate::call::settled;
-use crate::ledger::{Amounts, Limits};
+use crate::ledger::Amounts;
 use crate::observe::{CostUncertainty, RunInfo, Unconfirmed, UnconfirmedCause};
 use crate::run::{Carried, RunEnvironment, RunHandle};
 use crate::store::sealed_file::TraceLineError;
@@ -54,7 +54,6 @@ pub struct Replay {
     /// Whether the events are all that there is of the run.
     is_whole: bool,
     is_paused: bool,
-    is_approved: bool,
 }
 
 /// A run whose events were replayed, with nothing open.
@@ -65,7 +64,6 @@ pub struct Replayed {
     run: Run,
     usage: TokenUsage,
     uncertainty: CostUncertainty,
-    is_approved: bool,
     spent: Amounts,
     is_estimate: bool,
     added: Vec<Event<'static>>,
@@ -96,7 +94,6 @@ impl Replay {
             uncertainty: CostUncertainty::default(),
             is_whole: false,
             is_paused: false,
-            is_approved: false,
         }
     }
 
@@ -157,7 +154,6 @@ impl Replay {
             EventKind::ToolCost { cost, .. } => self.settle_tool(*cost),
             EventKind::Paused => self.is_paused = true,
             EventKind::Resumed => self.is_paused = false,
-            EventKind::Approved { .. } => self.is_approved = true,
             _ => {}
         }
     }
@@ -211,7 +207,6 @@ impl Replay {
             usage: self.work.usage,
             is_estimate: self.work.is_estimate,
             uncertainty: self.uncertainty,
-            is_approved: self.is_approved,
             spent,
             added,
             run: self.run,
@@ -268,15 +263,11 @@ impl RunHandle {
     /// budgets of its ancestors are not charged.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
-        let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;
+        let Replayed { run, usage, uncertainty, spent, .. } = replayed;
         let is_estimate = uncertainty.estimated > 0;
         let carried = Carried { usage, is_estimate, uncertainty, ..Carried::default() };
         let handle = Self::root_of(info, run, carried, environment);
         handle.budget().bring_in(spent);
-        if is_approved {
-            // From there on the core alone knew the limits.
-            handle.budget().set_limits(Limits::unlimited());
-        }
         handle
     }
 }

@@ -94,7 +94,7 @@ impl Gateway {
         Err(CliError::new(error.unwrap_or("the control API refused").to_owned()))
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match &self.0 {
             Place::Process(process) => format!("process {}", process.pid),
             Place::Address { host, port, .. } => format!("{host}:{port}"),

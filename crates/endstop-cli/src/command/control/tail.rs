@@ -44,16 +44,22 @@ struct Printed {
 /// Follows a run until it has stopped or failed, or its process has ended.
 ///
 /// # Errors
-/// If there is no such run.
+/// If there is no such run, or its process does not answer.
 pub fn run(args: &TailArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let (gateway, found) = fleet.find(&args.run)?;
     let (mut printed, mut query) = (Printed::default(), String::new());
     loop {
         let path = format!("/endstop/v1/runs/{}/wait{query}", found.id);
-        let Ok(answer) = gateway.get(&path) else {
-            line(args.json, &found.id, "gone", json!({}), "its process has ended", out)?;
-            return Ok(ExitCode::SUCCESS);
+        let answer = match gateway.get(&path) {
+            Ok(answer) => answer,
+            Err(error) if args.at.gateways()?.iter().any(|it| it.name() == gateway.name()) => {
+                return Err(error);
+            }
+            Err(_) => {
+                line(args.json, &found.id, "gone", json!({}), "its process has ended", out)?;
+                return Ok(ExitCode::SUCCESS);
+            }
         };
         let events = answer.get("events").and_then(Value::as_u64).unwrap_or_default();
         query = format!("?events={events}");

@@ -87,9 +87,13 @@ impl AgentRun {
             match self.run().begin_tool_call_at_most(&call.tool, most, detail) {
                 Ok(open) => return Ok(open),
                 Err(ToolNotBegun::Refused(directive)) => return Err(self.refusal(call, directive)),
-                Err(ToolNotBegun::OthersHold) => {}
+                Err(ToolNotBegun::OthersHold) => {
+                    self.run().wait_for_others(pending(), CancelOn::Any).await;
+                }
+                Err(ToolNotBegun::AwaitsAccount(wait)) => {
+                    self.run().wait_for_account(&wait).await;
+                }
             }
-            self.run().wait_for_others(pending(), CancelOn::Any).await;
             match self.checkpoint().await {
                 Flow::On => {}
                 Flow::Pause => return Err(Refusal::Paused),
