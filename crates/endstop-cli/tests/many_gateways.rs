@@ -160,12 +160,12 @@ fn a_burst_over_gateways_spends_no_more_than_the_budget() {
     let budget: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let limit = &budget["budgets"][0]["limits"][0];
-    // What the gateways say they spent, and at most a nano-dollar more for each call.
+    // The sum of what the gateways report, and at most a nano-dollar more for each call.
     let counted = picos(&limit["spent"]);
     assert_eq!(picos(&limit["held"]), 0, "{limit}");
     assert!(counted >= spent && counted - spent <= 100_000, "{counted} {spent}");
     assert!(counted <= 100_000_000_000 && counted > 50_000_000_000, "{counted}");
-    // Each is warned that what the server keeps is kept: this one loses nothing.
+    // This server loses nothing, so there is no warning.
     assert!(!machines[0].errors().contains("a restart of the server"), "{}", machines[0].errors());
 }
 
@@ -196,7 +196,7 @@ fn a_kill_stops_runs_on_every_machine_and_cuts_what_is_in_flight() {
         assert_eq!(gateway.run("both")["report"]["totals"]["steps"], 1);
         assert!(gateway.run("both").to_string().contains("bill (killed by "));
     }
-    // All: calls in flight are cut, and none begins on any machine. They draw on no budget.
+    // All: calls in flight are aborted, and none begins on any machine. They draw on no budget.
     let streams: Vec<_> =
         gateways.iter().map(|gateway| gateway.begin("other", "sim/slow", true)).collect();
     for gateway in &gateways {
@@ -263,7 +263,7 @@ fn an_address_that_cannot_be_used_ends_the_command_and_shows_no_password() {
         ("redis://u:s3cret@127.0.0.1?name=x", "`name` is not known"),
     ] {
         let output = machine.command(&run).args([address, "--", "true"]).output().unwrap();
-        // What `run` says of itself has a code of its own.
+        // The exit code of `run` for its own errors.
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         let text = text(&output);
         assert!(text.contains(expected) && !text.contains("s3cret"), "{text}");

@@ -194,7 +194,7 @@ impl Registry {
             if !killed.iter().any(|(known, _)| *known == group) {
                 killed.push((group.clone(), message.to_owned()));
             }
-            // Keys and budgets are few; runs end and are forgotten.
+            // Keys and budgets are few; runs end.
             let is_run = |(group, _): &(RunGroup, String)| matches!(group, RunGroup::Run(_));
             if killed.len() > MAX_KILLED_GROUPS
                 && let Some(oldest) = killed.iter().position(is_run)

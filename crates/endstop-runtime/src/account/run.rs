@@ -257,7 +257,7 @@ impl RunAccounts {
     }
 
     /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
-    /// `None` if it draws on no account; then the store only has to say that no one has killed it.
+    /// `None` if it draws on no account; then the store only checks for kills.
     pub(crate) fn reserve(
         &self,
         provider: &str,
