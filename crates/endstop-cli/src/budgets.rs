@@ -33,7 +33,7 @@ pub(crate) struct Budgets {
 }
 
 /// The flag of a store that is shared with other machines.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct StoreArgs {
     /// Share budgets by this Redis or Valkey
     ///
@@ -158,6 +158,13 @@ impl Budgets {
             };
             killer.kill(group, &kill.why);
         });
+    }
+
+    /// Ends the part of this process in the shared store, so that kills do not wait for it.
+    pub(crate) fn leave(&self) {
+        if let Some(remote) = &self.remote {
+            remote.leave();
+        }
     }
 
     /// Warns of what a restart of the shared store can lose, in dollars.

@@ -236,6 +236,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
     let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
     let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), &budgets)).await?;
+    budgets.leave();
     hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();

@@ -236,6 +236,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
     let counts = close(open, &id).await;
+    budgets.leave();
     hook.end().await;
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);

@@ -203,6 +203,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     out.flush()?;
     tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
+    budgets.leave();
     hook.end().await;
     drop(open.sim);
     Ok(code)
