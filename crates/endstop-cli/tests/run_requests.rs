@@ -138,7 +138,9 @@ fn plan_upstream() -> String {
         write!(
             stream,
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-             anthropic-ratelimit-unified-5h-utilization: 0.425\r\nconnection: close\r\n\r\n{body}"
+             anthropic-ratelimit-unified-5h-utilization: 0.425\r\n\
+             anthropic-ratelimit-unified-5h-reset: 4102444800\r\n\
+             anthropic-ratelimit-unified-7d-utilization: 0.1\r\nconnection: close\r\n\r\n{body}"
         )
         .unwrap();
     });
@@ -146,10 +148,11 @@ fn plan_upstream() -> String {
 }
 
 #[test]
-fn the_summary_has_the_used_part_of_a_plan_that_the_provider_reported() {
+fn the_summary_has_what_the_provider_reported_of_a_plan_and_of_its_reset() {
     let body = json!({ "max_tokens": 100, "messages": [{ "content": "Go.", "role": "user" }],
         "model": "claude-sonnet-4-5" });
     let (response, told) = ask("plan", &plan_upstream(), "1", "/v1/messages", &body);
     assert!(response.contains("Done."), "{response}");
-    assert_eq!(told["quotas"], json!({ "5h": "42.5%" }), "{told}");
+    assert_eq!(told["quotas"], json!({ "5h": "42.5%", "7d": "10%" }), "{told}");
+    assert_eq!(told["quota_resets"], json!({ "5h": "2100-01-01T00:00:00Z" }), "{told}");
 }
