@@ -4,6 +4,10 @@ import harness
 
 
 def model_of(api):
+    if api == "messages":
+        from llama_index.llms.anthropic import Anthropic
+
+        return Anthropic(model=harness.ANTHROPIC_MODEL, max_tokens=1024)
     from llama_index.llms.openai import OpenAI, OpenAIResponses
 
     return (OpenAIResponses if api == "responses" else OpenAI)(model=harness.OPENAI_MODEL)

@@ -164,7 +164,8 @@ impl RunOutcome<'_> {
     /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
     fn had_no_request(&self, report: &Report) -> bool {
         let counts = &self.counts;
-        let requests = report.totals.attempts + counts.unmetered + counts.stop_responses;
+        let answered = counts.stop_responses + counts.refused;
+        let requests = report.totals.attempts + counts.unmetered + answered;
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
@@ -222,6 +223,9 @@ impl RunOutcome<'_> {
                 "{} answered with the stop",
                 counted(self.counts.stop_responses, "call")
             ));
+        }
+        if self.counts.refused > 0 {
+            parts.push(format!("{} refused", counted(self.counts.refused, "call")));
         }
         if self.counts.unmetered > 0 {
             parts.push(format!("{} not metered", counted(self.counts.unmetered, "request")));
