@@ -87,12 +87,12 @@ pub(crate) struct ToolAnswer {
 pub(crate) struct Full;
 
 impl Reply {
-    /// A reply whose cost is unknown until a report tells it.
+    /// A reply whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
         Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
     }
 
-    /// A reply of a format that tells nothing of tokens and money.
+    /// A reply of a format without tokens and money.
     pub(crate) fn of_model(model: Option<impl Into<String>>) -> Self {
         Self { model: model.map(Into::into), ..Self::default() }
     }

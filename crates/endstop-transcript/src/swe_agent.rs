@@ -7,9 +7,9 @@
 //!   function-calling form they are those of the function, which only `history` tells.
 //! - An action that left neither a result nor a state was blocked or no valid shell: one refused call. An
 //!   entry without an action is a reply that asked for nothing.
-//! - The entry with which the harness closes a run (`Exit due to cost limit`) is no model call.
-//! - Tokens and money are told for the run as a whole and not for its calls, and what was submitted may be
-//!   wrong, so there is no outcome. Whether a command failed is not told either.
+//! - The entry with which the harness closes a run (`Exit due to cost limit`) is not a model call.
+//! - Tokens and money are recorded for the run as a whole and not for its calls, and a submission may be wrong, so
+//!   there is no outcome. Failures of commands are not recorded either.
 //!
 //! More than 250 lines because it has a text form and function calls, a history with what the steps leave out, and
 //! several attempts in one file.

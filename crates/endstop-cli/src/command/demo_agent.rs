@@ -57,7 +57,7 @@ pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let said = runtime.block_on(plan(args)).map_err(|problem| {
         CliError::new(format!("the agent failed: {problem}")).with_exit(ExitMeaning::AnswerIsNo)
     })?;
@@ -123,7 +123,7 @@ async fn show(args: &DemoAgentArgs, call: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "agent: {call}").map_err(|error| error.to_string())
 }
 
-/// What was said so far, as it is sent.
+/// The messages so far, as they are sent.
 struct Conversation {
     head: String,
     messages: String,
@@ -182,9 +182,9 @@ struct Model {
 
 impl Model {
     async fn connect(base: &str) -> Result<Self, String> {
-        let uri: Uri = base.parse().map_err(|_| format!("`{base}` is no address"))?;
+        let uri: Uri = base.parse().map_err(|_| format!("`{base}` is not an address"))?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
-        let authority = authority.ok_or_else(|| format!("`{base}` is no plain HTTP address"))?;
+        let authority = authority.ok_or_else(|| format!("`{base}` is not a plain HTTP address"))?;
         let address = (authority.host(), authority.port_u16().unwrap_or(80));
         let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;

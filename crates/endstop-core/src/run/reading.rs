@@ -245,7 +245,7 @@ impl Run {
         room(sight, resource, reserved, actions, |rule| self.is_pause_approved(rule))
     }
 
-    /// A person has approved the pause of the rule for good.
+    /// A person has approved the pause of the rule permanently.
     pub(super) fn is_pause_approved(&self, rule: RuleIx) -> bool {
         self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
     }

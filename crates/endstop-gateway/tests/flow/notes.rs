@@ -124,7 +124,7 @@ async fn held(percents: &[u64], last: usize) -> u64 {
     let waits = Arc::clone(&gate);
     let upstream = Fake::start(move |_, n| {
         let is_refused = (1..last).contains(&n);
-        let text = if is_refused { "Nonsense." } else { "Done." };
+        let text = if is_refused { "nonsense" } else { "Done." };
         let mut acts = fake::json("200 OK", &reply_text(text));
         if n == last {
             acts.insert(0, Act::Gate(Arc::clone(&waits)));
