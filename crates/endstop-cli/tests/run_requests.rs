@@ -38,7 +38,10 @@ fn ask(test: &str, upstream: &str, usd: &str, path: &str, body: &Value) -> (Stri
     let file = directory.join("run.json");
     let script = "printf %s \"$ANTHROPIC_BASE_URL\" >base.new; mv base.new base; until [ -e done ]; do sleep 0.05; done";
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.current_dir(&directory).stdin(Stdio::null()).stderr(File::create(directory.join("stderr")).unwrap());
+    command
+        .current_dir(&directory)
+        .stdin(Stdio::null())
+        .stderr(File::create(directory.join("stderr")).unwrap());
     command.args(["run", "--upstream", upstream, "--usd", usd]);
     command.args(["--json-file", file.to_str().unwrap()]);
     let mut child = command.args(["--", "/bin/sh", "-c", script]).spawn().unwrap();

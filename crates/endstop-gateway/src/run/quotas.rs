@@ -55,7 +55,8 @@ impl Quotas {
     /// The windows whose next reset is known, by name.
     pub(crate) fn resets(&self) -> Vec<WindowReset> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.iter().filter_map(|(window, last)| Some((window.clone(), last.resets_at?)));
+        let known =
+            known.iter().filter_map(|(window, last)| Some((window.clone(), last.resets_at?)));
         known.map(|(window, at)| WindowReset { window, at }).collect()
     }
 }
