@@ -235,6 +235,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
+    let quota_resets = open.gateway.quota_resets(&id);
     let counts = close(open, &id).await;
     budgets.leave();
     hook.end().await;
@@ -257,6 +258,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         counts,
         unknown_fields,
         quotas,
+        quota_resets,
         report,
         refused,
         options: args.limits.options(),
