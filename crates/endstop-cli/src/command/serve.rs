@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use endstop::core::policy::Policy;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
+use endstop_gateway::{Gateway, IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -141,7 +142,6 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
     };
-    let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
@@ -170,7 +170,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     #[cfg(unix)]
     let _live = {
         let command = format!("serve on {}", open.gateway.addr());
-        crate::live::enter("serve", &command, limits.clone(), open.gateway.control_socket())
+        let limits = in_words(chosen.policy.rules.iter());
+        crate::live::enter("serve", &command, limits, open.gateway.control_socket())
     };
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     let addr = open.gateway.addr();
@@ -181,14 +182,31 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     // Before anyone knows the address: a signal without a handler ends the process.
     answer_approvals();
+    tell_addresses(args, &chosen.policy, &open.gateway, out)?;
+    tell_of_signals(&chosen.policy, args.control.is_there());
+    let code = hear_the_end(open.gateway.shut_down()).await;
+    budgets.leave();
+    hook.end().await;
+    drop(open.sim);
+    Ok(code)
+}
+
+/// Prints where it listens.
+fn tell_addresses(
+    args: &ServeArgs,
+    policy: &Policy,
+    gateway: &Gateway,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let (addr, limits) = (gateway.addr(), in_words(policy.rules.iter()));
     if args.json {
         let line = json!({
             "version": 1,
             "event": "listening",
             "address": format!("http://{addr}"),
-            "limits": as_conditions(chosen.policy.rules.iter()),
-            "control_socket": open.gateway.control_socket(),
-            "control_address": open.gateway.control_addr().map(|addr| format!("http://{addr}")),
+            "limits": as_conditions(policy.rules.iter()),
+            "control_socket": gateway.control_socket(),
+            "control_address": gateway.control_addr().map(|addr| format!("http://{addr}")),
         });
         writeln!(out, "{line}")?;
     } else {
@@ -196,17 +214,12 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
-        for control in control::in_words(&open.gateway) {
+        for control in control::in_words(gateway) {
             writeln!(out, "  control: {control}")?;
         }
     }
     out.flush()?;
-    tell_of_signals(&chosen.policy, args.control.is_there());
-    let code = hear_the_end(open.gateway.shut_down()).await;
-    budgets.leave();
-    hook.end().await;
-    drop(open.sim);
-    Ok(code)
+    Ok(())
 }
 
 /// The keys of `--keys`; they are read again when the file changes.
