@@ -37,7 +37,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// What budgets over time cost a call.
 pub(crate) fn budgets(root: &Path) -> Result<(), String> {
-    let words = ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "sqlite"];
+    let words =
+        ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "redis,sqlite"];
     let status = Command::new("cargo")
         .args(words)
         .args(["--example", "budget_cost"])

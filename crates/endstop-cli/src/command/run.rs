@@ -214,7 +214,10 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let mut adapted = adapted.drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
-    let open = args.gateway.open(GatewaySetup { epoch: epoch.clone(), ..setup }).await?;
+    let (epoch_at_start, shared_kill) = (epoch.clone(), budgets.kill_switch());
+    let setup = GatewaySetup { epoch: epoch_at_start, shared_kill, ..setup };
+    let open = args.gateway.open(setup).await?;
+    budgets.obey_kills(open.gateway.killer());
     let _live = register(args, &chosen.policy, &open, epoch.as_deref())?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
@@ -234,6 +237,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let quotas = open.gateway.quotas(&id);
     let quota_resets = open.gateway.quota_resets(&id);
     let counts = close(open, &id).await;
+    budgets.leave();
     hook.end().await;
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
@@ -303,6 +307,7 @@ fn gateway_setup(
         runs: Runs::One(id.clone()),
         environment,
         epoch: None,
+        shared_kill: None,
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,

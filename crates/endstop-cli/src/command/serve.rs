@@ -147,7 +147,9 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
     environment.accounts = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
-    let keys = issued_keys(args, budgets, &hook)?;
+    budgets.warn_of_persistence();
+    let budgets = Arc::new(budgets);
+    let keys = issued_keys(args, &budgets, &hook)?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -156,6 +158,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         runs: Runs::Many { unnamed, keys },
         environment,
         epoch: epoch.clone(),
+        shared_kill: budgets.kill_switch(),
         control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
         refusals,
@@ -163,6 +166,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
+    budgets.obey_kills(open.gateway.killer());
     #[cfg(unix)]
     let _live = {
         let command = format!("serve on {}", open.gateway.addr());
@@ -199,19 +203,28 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     out.flush()?;
     tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
+    budgets.leave();
     hook.end().await;
     drop(open.sim);
     Ok(code)
 }
 
 /// The keys of `--keys`; they are read again when the file changes.
-fn issued_keys(args: &ServeArgs, budgets: Budgets, hook: &Hook) -> Result<IssuedKeys, CliError> {
+fn issued_keys(
+    args: &ServeArgs,
+    budgets: &Arc<Budgets>,
+    hook: &Hook,
+) -> Result<IssuedKeys, CliError> {
     let path = match &args.keys {
         None => return Ok(IssuedKeys::default()),
         Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
     };
-    let opened =
-        FileKeys::open(&path, budgets, !args.gateway.has_upstream(), hook.budget_warnings());
+    let opened = FileKeys::open(
+        &path,
+        Arc::clone(budgets),
+        !args.gateway.has_upstream(),
+        hook.budget_warnings(),
+    );
     let opened = opened.map_err(|error| match path.exists() {
         true => error,
         false => error.with_hint("`endstop key new NAME` issues the first key"),
