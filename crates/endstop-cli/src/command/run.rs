@@ -237,9 +237,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     hook.end().await;
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
-    if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
-        output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
-    }
+    warn_of_cut_trace(&observers);
     let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcome = RunOutcome {
         run: id.to_string(),
@@ -291,6 +289,12 @@ async fn open_gateway(
     let open = args.gateway.open(GatewaySetup { epoch, shared_kill, ..setup }).await?;
     budgets.obey_kills(open.gateway.killer());
     Ok(open)
+}
+
+fn warn_of_cut_trace(observers: &RunObservers) {
+    if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
+        output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
+    }
 }
 
 /// Enters this process in the registry of live ones.
