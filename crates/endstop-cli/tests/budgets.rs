@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -36,17 +38,23 @@ impl Home {
     }
 
     /// Begins the demo's agent over the scripted model; what happened goes to a file.
-    fn begin(&self, number: usize, upstream: &str, flags: &[&str]) -> (Child, PathBuf) {
+    fn begin(
+        &self,
+        number: usize,
+        upstream: &str,
+        flags: &[&str],
+        iterations: u32,
+    ) -> (Child, PathBuf) {
         let file = self.0.join(format!("run-{number}.json"));
         let mut command = self.command(&["run", "-q", "--upstream", upstream, "--json-file"]);
         command.arg(&file).args(flags).args(["--", "/bin/sh", "-c"]);
-        command.arg("\"$AGENT\" demo-agent --iterations 9 --searches 3");
+        command.arg(format!("\"$AGENT\" demo-agent --iterations {iterations} --searches 3"));
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         (child, file)
     }
 
     fn run(&self, flags: &[&str]) -> Value {
-        let (mut child, file) = self.begin(0, "sim", flags);
+        let (mut child, file) = self.begin(0, "sim", flags, 9);
         child.wait().unwrap();
         read(&file)
     }
@@ -73,23 +81,59 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// A scripted model that processes share.
+struct Sim(Child, String);
+
+impl Sim {
+    fn start(home: &Home) -> Self {
+        let mut sim = home.command(&["sim"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(sim.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split_once("http://").unwrap().1.split(',').next().unwrap().to_owned();
+        Self(sim, address)
+    }
+
+    /// The number of calls that it has served.
+    fn calls(&self) -> u64 {
+        let mut stream = TcpStream::connect(&self.1).unwrap();
+        let host = &self.1;
+        write!(stream, "GET /sim/stats HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let body = response.split_once("\r\n\r\n").unwrap().1;
+        serde_json::from_str::<Value>(body).unwrap()["calls"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
-fn eight_processes_spend_one_budget_and_not_a_pico_dollar_more() {
-    let home = Home::new("processes", "[budget.me]\nlimit = \"$0.20 per month\"\n");
-    let flags = ["--steps", "10000", "--usd", "100"];
-    let children: Vec<_> = (0..8).map(|number| home.begin(number, "sim", &flags)).collect();
-    let mut spent = 0;
+fn sixteen_processes_that_want_two_thousand_calls_spend_one_budget_and_not_a_pico_dollar_more() {
+    let home = Home::new("processes", "[budget.me]\nlimit = \"$1 per month\"\n");
+    let sim = Sim::start(&home);
+    let (flags, upstream) = (["--steps", "125", "--usd", "100"], format!("http://{}", sim.1));
+    let children: Vec<_> =
+        (0..16).map(|number| home.begin(number, &upstream, &flags, 40)).collect();
+    let (mut spent, mut calls) = (0, 0);
     for (mut child, file) in children {
         child.wait().unwrap();
-        let told = read(&file);
-        spent += picos(&told["report"]["spend"]["usd"]);
-        assert_eq!(told["report"]["reason"], "cost_limit", "{}", told["report"]);
+        let report = &read(&file)["report"];
+        spent += picos(&report["spend"]["usd"]);
+        calls += report["totals"]["attempts"].as_u64().unwrap();
+        assert_eq!(report["reason"], "cost_limit", "{report}");
     }
     let budget = home.budget("me");
     assert_eq!((picos(&budget["spent"]), picos(&budget["held"])), (spent, 0));
-    assert!(spent <= 200_000_000_000, "{spent}");
+    assert_eq!(calls, sim.calls(), "each call that was served is in the books");
+    assert!(spent <= 1_000_000_000_000, "{spent}");
     // The rest is too little for the worst case of a further call.
-    assert!(spent > 50_000_000_000, "{spent}");
+    assert!(spent > 850_000_000_000, "{spent}");
 }
 
 #[test]
@@ -211,7 +255,7 @@ fn a_correction_is_added_and_taken_back() {
 #[test]
 fn a_process_that_is_killed_leaves_its_hold_to_expire() {
     let home = Home::new("killed", "[budget.me]\nlimit = \"$1\"\n");
-    let (mut child, _) = home.begin(0, "sim:slow", &["--usd", "100"]);
+    let (mut child, _) = home.begin(0, "sim:slow", &["--usd", "100"], 9);
     for _ in 0..600 {
         if home.0.join("state/endstop/budgets.sqlite").exists()
             && picos(&home.budget("me")["held"]) > 0

@@ -83,7 +83,44 @@ fn checked(message: &Message) -> Value {
     serde_json::from_str(body).unwrap()
 }
 
+/// A user's directory, with a configuration that names a webhook.
 struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str, url: &str) -> Self {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let name = format!("endstop-webhook-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        let home = Self(path);
+        home.file("secret", &format!("{SECRET}\n"));
+        let config = format!(
+            "[webhook]\nurl = \"{url}\"\nsecret_file = \"secret\"\n[budget.me]\nlimit = \"100 steps\"\nwarn = \"1%\"\n"
+        );
+        home.file("config.toml", &config);
+        home
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        command.env("XDG_RUNTIME_DIR", &self.0).env("TMPDIR", &self.0);
+        command.env("XDG_STATE_HOME", self.0.join("state"));
+        command.env("ENDSTOP_CONFIG", self.0.join("config.toml"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
+    fn succeeds(&self, arguments: &[&str]) {
+        let ended = self.command(arguments).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    }
+}
 
 impl Drop for Home {
     fn drop(&mut self) {
@@ -91,35 +128,27 @@ impl Drop for Home {
     }
 }
 
+/// The next event of a name.
+fn next(taken: &Receiver<Message>, event: &str) -> Value {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let message = checked(&taken.recv_timeout(PATIENCE).unwrap());
+        if message["event"] == event {
+            return message;
+        }
+        assert!(Instant::now() < until, "{message}");
+    }
+}
+
 #[test]
 fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_where_it_was() {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let path = std::env::temp_dir().join(format!("endstop-webhook-{}", std::process::id()));
-    std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
-    let home = Home(path);
-    let file = |name: &str, text: &str| {
-        let file = home.0.join(name);
-        std::fs::write(&file, text).unwrap();
-        file
-    };
     let (url, taken, failed) = receiver(2);
-    file("secret", &format!("{SECRET}\n"));
-    let config = format!(
-        "[webhook]\nurl = \"{url}\"\nsecret_file = \"secret\"\n[budget.me]\nlimit = \"100 steps\"\nwarn = \"1%\"\n"
-    );
-    let config = file("config.toml", &config);
-    let policy = file("policy.toml", "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 3'\n");
-    let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let command = |arguments: &[&str]| {
-        let mut command = Command::new(endstop);
-        command.env("XDG_RUNTIME_DIR", &home.0).env("TMPDIR", &home.0);
-        command.env("XDG_STATE_HOME", home.0.join("state")).env("ENDSTOP_CONFIG", &config);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command
-    };
+    let home = Home::new("run", &url);
+    let policy = "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 3'\n";
+    let policy = home.file("policy.toml", policy);
     let mut run =
-        command(&["run", "--upstream", "sim", "--policy", policy.to_str().unwrap(), "--"]);
-    run.arg(endstop).args(["demo-agent", "--iterations", "100000"]);
+        home.command(&["run", "--upstream", "sim", "--policy", policy.to_str().unwrap(), "--"]);
+    run.arg(snapbox::cmd::cargo_bin!("endstop")).args(["demo-agent", "--iterations", "100000"]);
     let mut run = run.stdout(Stdio::null()).spawn().unwrap();
 
     // The first message is sent until it is taken, with the same body.
@@ -141,12 +170,38 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
     assert!(threshold["text"].as_str().unwrap().starts_with("budget me: "), "{threshold}");
 
     let id = paused["run"].as_str().unwrap();
-    let approved = command(&["approve", id, "ask"]).output().unwrap();
-    assert!(approved.status.success(), "{approved:?}");
+    home.succeeds(&["approve", id, "ask"]);
     assert_eq!(run.wait().unwrap().code(), Some(124), "the stop rule is reached");
     let resumed = checked(&taken.recv_timeout(PATIENCE).unwrap());
     assert_eq!(
         (resumed["event"].as_str(), resumed["run"].as_str()),
         (Some("run_resumed"), Some(id))
     );
+}
+
+#[test]
+fn pauses_by_a_command_reach_the_webhook_of_a_gateway_and_of_an_agent() {
+    let (url, taken, _failed) = receiver(0);
+    let home = Home::new("others", &url);
+    let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
+    let mut serve = home.command(&[&options[..], &["--steps", "100"]].concat()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let listening: Value = serde_json::from_str(&line).unwrap();
+    let base = format!("{}/r/nightly", listening["address"].as_str().unwrap());
+    let mut agent = home.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
+    assert!(agent.env("ANTHROPIC_BASE_URL", base).output().unwrap().status.success());
+    home.succeeds(&["pause", "nightly", "--why", "lunch"]);
+    let paused = next(&taken, "run_paused");
+    assert_eq!((&paused["run"], &paused["why"]), (&"nightly".into(), &"lunch".into()), "{paused}");
+    home.succeeds(&["resume", "nightly"]);
+    assert_eq!(next(&taken, "run_resumed")["run"], "nightly");
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+
+    let policy = "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 1'\n";
+    let policy = home.file("policy.toml", policy);
+    let agent = ["agent", "--model", "scripted:loop", "--policy", policy.to_str().unwrap(), "go"];
+    assert_eq!(home.command(&agent).output().unwrap().status.code(), Some(124));
+    assert_eq!(next(&taken, "run_paused")["rules"], serde_json::json!(["ask"]));
 }
