@@ -65,7 +65,7 @@ fn latency(all: &[Measured]) -> String {
     ];
     let mut header = vec!["added to direct, ms".to_owned()];
     header.extend(columns.iter().map(|(name, ..)| (*name).to_owned()));
-    header.push("reads of a stream sent at once".to_owned());
+    header.push("reads of a stream in one write".to_owned());
     let mut rows = vec![header];
     let direct = named(all, "direct");
     for measured in all {

@@ -436,8 +436,8 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
         let [calls, stops] = row.counts.in_words();
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let how = match &row.fault {
-            None if row.says_why => format!("by itself, in {} s", row.seconds),
-            None => format!("by itself, in {} s; it does not show the reason", row.seconds),
+            None if row.says_why => format!("on its own, in {} s", row.seconds),
+            None => format!("on its own, in {} s; it does not show the reason", row.seconds),
             Some(fault) => fault.replace('|', "/"),
         };
         let ProgramRun { name, version, way, api, doctor, connections, .. } = row;

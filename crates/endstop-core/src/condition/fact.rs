@@ -93,7 +93,7 @@ pub const FACTS: &[FactRow] = &[
         "near_duplicate",
         "",
         Same,
-        "the reply is nearly one of the last eight; short agreement excepted"
+        "the model response is nearly equal to one of the last eight; short agreement excepted"
     ),
 ];
 
