@@ -128,7 +128,7 @@ fn replay_without_paths_takes_the_sample() {
         "{}",
         stdout(&output)
     );
-    assert!(stderr(&output).contains("the sample that ships"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the built-in sample"), "{}", stderr(&output));
     let quiet = endstop(&["replay", "--quiet"]);
     assert_eq!(stderr(&quiet), "");
 }

@@ -384,7 +384,7 @@ fn a_suggestion_is_a_policy_that_is_bounded() {
         "# Proposed by `endstop replay --suggest` from 11 runs (5 succeeded, 4 failed)"
     ));
     for said in
-        ["loses 0 of 5 successes (0 to 43.4%)", "to show 1% with none lost takes 381", "[stop]\n"]
+        ["loses 0 of 5 successes (0 to 43.4%)", "to show 1% takes 381 of them, with none lost", "[stop]\n"]
     {
         assert!(text.contains(said), "{text}");
     }

@@ -90,7 +90,7 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         None => budgets.set.iter().collect(),
     };
     if accounts.is_empty() {
-        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or name a limit with --budget '$5 per day'";
+        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass `--budget '$5 per day'` to `endstop run`";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
     let states = store()?.read(&accounts).map_err(failed)?;

@@ -253,7 +253,7 @@ impl Fleet {
             [] => {
                 let hint = did_you_mean(name, self.runs.iter().map(|run| run.id.as_str()));
                 let hint = hint.unwrap_or_else(|| match self.runs.is_empty() {
-                    true => "no run is live; `endstop ps` lists them".to_owned(),
+                    true => "no run is live now".to_owned(),
                     false => "`endstop ps` lists the live runs".to_owned(),
                 });
                 Err(CliError::new(format!("no live run `{name}`")).with_hint(hint))
@@ -422,7 +422,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     if gateways.is_empty() {
         begin_epoch(lock, args.why.as_deref())?;
         return Err(CliError::new("no live process found")
-            .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
+            .with_hint("a process that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
     // In parallel: one that does not answer blocks no other.

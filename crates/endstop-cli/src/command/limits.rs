@@ -102,7 +102,7 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     match parse(&format!("tokens >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
         _ if is_plain && is_in_millions(text) => Err(format!(
-            "millions are written with a large M; did you mean `{}`?",
+            "millions need an uppercase M; did you mean `{}`?",
             text.replace('m', "M")
         )),
         _ => match number(text) {

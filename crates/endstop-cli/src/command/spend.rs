@@ -156,7 +156,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
             true => Err(CliError::new("no transcripts in the directories of the known tools")
-                .with_hint("name files or directories of transcripts")),
+                .with_hint("pass files or directories with transcripts")),
         };
     }
     match args.json {

@@ -296,10 +296,10 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
     let more = agents.get(SHOWN_AGENTS..).unwrap_or_default();
     if !more.is_empty() {
         let named = more.iter().filter(|agent| is_named(agent)).count();
-        let kinds = [(named, "sub-agent"), (more.len() - named, "conversation")];
+        let kinds = [(named, "more sub-agent"), (more.len() - named, "more conversation")];
         let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
         let kinds: Vec<String> = kinds.map(|(count, noun)| counted(count as u64, noun)).collect();
-        lines.push(format!("  and {} more", kinds.join(" and ")));
+        lines.push(format!("  and {}", kinds.join(" and ")));
     }
     lines
 }
