@@ -383,9 +383,11 @@ fn a_suggestion_is_a_policy_that_is_bounded() {
     assert!(text.starts_with(
         "# Proposed by `endstop replay --suggest` from 11 runs (5 succeeded, 4 failed)"
     ));
-    for said in
-        ["loses 0 of 5 successes (0 to 43.4%)", "to show 1% takes 381 of them, with none lost", "[stop]\n"]
-    {
+    for said in [
+        "loses 0 of 5 successes (0 to 43.4%)",
+        "to show 1% takes 381 of them, with none lost",
+        "[stop]\n",
+    ] {
         assert!(text.contains(said), "{text}");
     }
     let policy = place("suggested.toml");
@@ -481,7 +483,7 @@ fn a_file_that_is_no_baseline_says_how_to_make_one() {
     let output = endstop(&["replay", SAMPLE, "--drift", &path]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    assert!(said.contains("does not say what its runs used"), "{said}");
+    assert!(said.contains("does not record the usage of its runs"), "{said}");
     assert!(said.contains("endstop replay --json"), "{said}");
 }
 

@@ -239,7 +239,7 @@ fn a_directory_is_one_gateways() {
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success());
     assert!(
-        error.contains(&format!("process {} keeps its runs there", first.child.id())),
+        error.contains(&format!("process {} stores its runs there", first.child.id())),
         "{error}"
     );
     drop(first);

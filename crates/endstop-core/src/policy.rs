@@ -284,7 +284,7 @@ pub struct FallbackRates {
 }
 
 impl FallbackRates {
-    /// The cost of a call, rounded up to a pico-dollar; `None` where it passes $18.4 M.
+    /// The cost of a call, rounded up to a pico-dollar; `None` where it passes $18.4M.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Option<Money> {
         let input = u128::from(usage.total_input()).checked_mul(u128::from(self.input.picos()))?;
@@ -330,7 +330,7 @@ pub struct Policy {
 #[non_exhaustive]
 pub enum PolicyError {
     /// Two rules of one id.
-    #[error("two rules are called `{0}`")]
+    #[error("two rules have the name `{0}`")]
     DuplicateRule(String),
     /// An id that is empty or longer than [`MAX_RULE_ID`].
     #[error("a rule's name has 1 to {MAX_RULE_ID} bytes; this one has {0}")]

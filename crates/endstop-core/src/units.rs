@@ -59,7 +59,7 @@ impl Money {
         self.0
     }
 
-    /// The sum, or `None` where it passes `u64::MAX` pico-dollars ($18.4 M).
+    /// The sum, or `None` where it passes `u64::MAX` pico-dollars ($18.4M).
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {

@@ -91,7 +91,7 @@ pub(crate) enum TooLargeOrBroken {
     #[error("the body of the request is too large")]
     TooLarge,
     /// It ended early, its framing is wrong, or its sender fell silent: 400.
-    #[error("the body of the request is broken")]
+    #[error("the body of the request cannot be read")]
     Broken,
 }
 

@@ -60,7 +60,7 @@ enum TunnelError {
     ModelHost { host: String, provider: &'static str },
     #[error("no certificate for {host}: {why}")]
     NoCertificate { host: String, why: String },
-    #[error("{MAX_TUNNELS} tunnels are open, which is the most")]
+    #[error("{MAX_TUNNELS} tunnels are open, and no more are allowed")]
     TooMany,
     #[error("cannot connect to {host}: {error}")]
     Unreachable { host: String, error: io::Error },

@@ -28,7 +28,7 @@ const BLOCK: usize = 64;
 #[non_exhaustive]
 pub enum WebhookError {
     /// Its address.
-    #[error("`{0}` is no address such as `https://example.com/hook`")]
+    #[error("`{0}` is not an address such as `https://example.com/hook`")]
     Address(String),
     /// The certificates named by the environment cannot be used.
     #[error("{0}")]
@@ -141,7 +141,7 @@ enum NotTaken {
     Request(#[from] http::Error),
     #[error(transparent)]
     NoResponse(#[from] UpstreamError),
-    #[error("it answers {0}")]
+    #[error("it answered {0}")]
     Status(StatusCode),
 }
 

@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 /// An event is larger than events may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an event of more than {max} bytes")]
+#[error("an event has more than {max} bytes")]
 pub struct TooLong {
     /// Most bytes of an event.
     pub max: usize,

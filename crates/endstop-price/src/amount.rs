@@ -46,7 +46,7 @@ impl ExactUsd {
         }
     }
 
-    /// The amount rounded up to a pico-dollar, or `None` above what [`Money`] holds ($18.4 M).
+    /// The amount rounded up to a pico-dollar, or `None` above what [`Money`] holds ($18.4M).
     ///
     /// Rounding happens once for a whole call, never for a line.
     #[must_use]

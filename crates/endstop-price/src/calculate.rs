@@ -57,8 +57,8 @@ pub enum PriceError {
         /// The model as the report names it.
         model: String,
     },
-    /// More money than can be counted ($18.4 M).
-    #[error("the price is more than $18.4 M")]
+    /// More money than can be counted ($18.4M).
+    #[error("the price is more than $18.4M")]
     TooLarge,
 }
 

@@ -217,7 +217,7 @@ fn rule(
         ));
     }
     if policy.rule(id).is_some() {
-        return Err(Diagnostic::new(format!("two rules are called `{id}`"), expression.span())
+        return Err(Diagnostic::new(format!("two rules have the name `{id}`"), expression.span())
             .with_help("a name stands for one rule in the whole file"));
     }
     if policy.rules.len() >= MAX_RULES {

@@ -80,10 +80,10 @@ pub enum RestoreError {
     #[error("the saved run has version {0}; this program reads up to {VERSION}")]
     Version(u32),
     /// Its parts do not go together: it was changed after it was saved.
-    #[error("the saved run is damaged: its `{0}` do not go with its names")]
+    #[error("the saved run is damaged: its `{0}` do not match its names")]
     Damaged(&'static str),
     /// A probe does not read its state.
-    #[error("the probe `{0}` does not read its saved state")]
+    #[error("the probe `{0}` cannot read its saved state")]
     Probe(String),
 }
 

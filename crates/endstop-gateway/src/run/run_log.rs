@@ -54,7 +54,7 @@ struct Shared {
 #[derive(Debug, Error)]
 pub(crate) enum OpenLogError {
     /// Another process uses the directory.
-    #[error("{} keeps its runs there", owner(*pid))]
+    #[error("{} stores its runs there", owner(*pid))]
     Locked {
         /// Its number, if that is known.
         pid: Option<u32>,

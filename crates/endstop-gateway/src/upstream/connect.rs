@@ -45,7 +45,7 @@ pub(crate) enum TrustError {
     #[error(transparent)]
     Certificate(#[from] rustls::Error),
     /// There are none.
-    #[error("it holds no certificate")]
+    #[error("it contains no certificate")]
     Empty,
 }
 

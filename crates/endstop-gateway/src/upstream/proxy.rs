@@ -47,7 +47,7 @@ pub(super) struct ProxyError {
 enum ProxyProblem {
     #[error("it is not an address such as http://HOST:PORT")]
     NoAddress,
-    #[error("{0} is not spoken here, only HTTP and SOCKS 5")]
+    #[error("{0} is not supported; use HTTP or SOCKS 5")]
     Scheme(String),
     #[error("it has no host")]
     NoHost,

@@ -66,7 +66,7 @@ async fn is_refused(upstream: &Fake, keep: &Path, kind: &str, reason: &str) {
     let calls = upstream.calls();
     let error = loop {
         match Gateway::start(with_a_total(many(POLICY, upstream.addr, keep))).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
             started => break started.map(drop).unwrap_err().to_string(),

@@ -37,7 +37,7 @@ pub(crate) fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
 pub(crate) async fn start(make: impl Fn() -> Config) -> Gateway {
     for _ in 0..2_000 {
         match Gateway::start(make()).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => return started.unwrap(),
@@ -321,7 +321,7 @@ async fn a_directory_has_one_gateway() {
     let make = || many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
     let gateway = Gateway::start(make()).await.unwrap();
     let error = Gateway::start(make()).await.unwrap_err();
-    assert!(error.to_string().contains("keeps its runs there"), "{error}");
+    assert!(error.to_string().contains("stores its runs there"), "{error}");
     gateway.shut_down().await;
     drop(start(make).await);
 }
@@ -413,7 +413,7 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     let budget = total("0.001");
     let error = loop {
         match Gateway::start(make(&budget)).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => break started.unwrap_err().to_string(),

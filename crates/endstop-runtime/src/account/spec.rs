@@ -87,13 +87,13 @@ pub enum AccountProblem {
     #[error("no time zone `{0}`: write a name such as `Europe/Berlin`")]
     Zone(String),
     /// The parent.
-    #[error("no budget `{0}`, which is named as `parent`")]
+    #[error("`parent` names the budget `{0}`, which is not defined")]
     NoParent(String),
     /// A run is to draw on it.
     #[error("it is not defined")]
     Unknown,
     /// Another table of the same name says otherwise.
-    #[error("another table of this name has another `{0}`")]
+    #[error("another table of this name has a different `{0}`")]
     Differs(&'static str),
     /// The account is above itself.
     #[error("it is its own parent")]

@@ -70,13 +70,13 @@ pub struct Expired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LeaseError {
     /// The number is in use.
-    #[error("lease `{0}` is open already")]
+    #[error("lease `{0}` is already open")]
     AlreadyOpen(u64),
     /// There are [`MAX_LEASES`].
     #[error("{MAX_LEASES} leases are open")]
     TooMany,
     /// Written by a later version.
-    #[error("leases of version {0}, and 1 is the latest that is known")]
+    #[error("the leases have version {0}; this program reads version 1")]
     Version(u32),
 }
 

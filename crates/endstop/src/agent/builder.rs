@@ -57,7 +57,9 @@ pub enum BuildError {
     )]
     Unbounded(String),
     /// An agent that may be handed to has a budget or accounts that the runs of this one do not draw on.
-    #[error("`{0}` can hand off to `{1}`, whose budget it does not share: give both the same")]
+    #[error(
+        "`{0}` can hand off to `{1}`, whose budget it does not share: give both the same budget"
+    )]
     OtherBudget(String, String),
 }
 

@@ -66,13 +66,13 @@ pub enum ReplayModelError {
         known: String,
     },
     /// No run in it has a reply.
-    #[error("`{file}` has no reply of a model")]
+    #[error("`{file}` has no model response")]
     NoReplies {
         /// The file.
         file: String,
     },
     /// The run is larger than [`MAX_REPLIES`], or than the bytes of one that memory keeps.
-    #[error("run `{run}` of `{file}` is too large to answer from")]
+    #[error("run `{run}` of `{file}` is too large to replay")]
     TooLarge {
         /// The file.
         file: String,

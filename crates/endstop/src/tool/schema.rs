@@ -55,10 +55,10 @@ pub struct ArgumentSchema {
 #[non_exhaustive]
 pub enum SchemaError {
     /// The arguments of a tool are an object.
-    #[error("its root must say `\"type\": \"object\"`")]
+    #[error("its root must have `\"type\": \"object\"`")]
     NotAnObject,
     /// Longer than [`MAX_SCHEMA_BYTES`].
-    #[error("it has {found} bytes, the most is {MAX_SCHEMA_BYTES}")]
+    #[error("it has {found} bytes; at most {MAX_SCHEMA_BYTES} are allowed")]
     TooLong {
         /// Its bytes.
         found: usize,
@@ -74,7 +74,7 @@ pub enum SchemaError {
 pub enum ArgumentsError {
     /// Longer than [`MAX_ARGUMENTS_BYTES`].
     #[error(
-        "the arguments have {found} bytes, the most is {MAX_ARGUMENTS_BYTES}; make several calls of it"
+        "the arguments have {found} bytes; at most {MAX_ARGUMENTS_BYTES} are allowed: make several smaller calls"
     )]
     TooLong {
         /// Their bytes.
@@ -86,7 +86,7 @@ pub enum ArgumentsError {
     /// Cut in the middle.
     #[error(
         "the arguments end in the middle, after {found} bytes: {problem}; \
-         if they were cut at the limit of the reply, make several smaller calls"
+         if the output cap cut them off, make several smaller calls"
     )]
     Cut {
         /// Their bytes.

@@ -56,20 +56,22 @@ pub enum ToolSetError {
     #[error("more than {MAX_TOOLS} tools")]
     TooMany,
     /// Providers would refuse the name.
-    #[error("the tool name `{name}` is not 1 to {MAX_TOOL_NAME_BYTES} of `A-Z a-z 0-9 _ -`")]
+    #[error(
+        "the tool name `{name}` must have 1 to {MAX_TOOL_NAME_BYTES} of the characters `A-Z a-z 0-9 _ -`"
+    )]
     Name {
         /// The name.
         name: String,
     },
     /// Two tools of one name.
-    #[error("there are two tools with the name `{name}`")]
+    #[error("two tools have the name `{name}`")]
     Twice {
         /// The name.
         name: String,
     },
     /// Longer than [`MAX_TOOL_DESCRIPTION_BYTES`].
     #[error(
-        "the description of the tool `{name}` has {found} bytes, the most is {MAX_TOOL_DESCRIPTION_BYTES}"
+        "the description of the tool `{name}` has {found} bytes; at most {MAX_TOOL_DESCRIPTION_BYTES} are allowed"
     )]
     Description {
         /// The tool.

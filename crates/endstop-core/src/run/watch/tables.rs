@@ -23,7 +23,7 @@ pub enum WatchError {
     #[error("policy {0} does more than stop a run")]
     NotWatchable(usize),
     /// It reads missing prices in another way than the first one.
-    #[error("policy {0} has another `on_unpriced` than the first")]
+    #[error("policy {0} differs from the first in `on_unpriced`")]
     OnUnpriced(usize),
     /// They name more facts than one program can distinguish.
     #[error("the policies name {0} facts; at most {MAX_NODES} are watched together")]

@@ -52,7 +52,7 @@ pub enum WorkspaceError {
         path: String,
     },
     /// A symbolic link to a missing file.
-    #[error("`{path}` passes a symbolic link that leads nowhere")]
+    #[error("`{path}` goes through a broken symbolic link")]
     Dangling {
         /// As given.
         path: String,
