@@ -320,7 +320,7 @@ pub(crate) struct FileKeys {
     seen: Mutex<Seen>,
 }
 
-/// The last look at the file.
+/// The file as it was last read.
 #[derive(Debug, Default)]
 struct Seen {
     stamp: Option<FileStamp>,

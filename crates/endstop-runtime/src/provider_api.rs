@@ -76,7 +76,7 @@ const fn at(name: &'static str, hosts: &'static [&'static str]) -> ModelProvider
 }
 
 impl ModelProvider {
-    /// The row with an API of its own.
+    /// The row with a separate API.
     const fn with(self, api: ProviderApi) -> Self {
         Self { api: Some(api), ..self }
     }

@@ -217,7 +217,7 @@ fn counts_in(tokens: &str) -> Value {
     };
     let cached = |name: &str| count(name).unwrap_or_else(|| json!(0));
     let number = |name: &str| count(name).unwrap_or(Value::Null);
-    // What was cached is a part of what was sent, but for some versions.
+    // The cached tokens are a part of the sent ones, except in some versions.
     as_anthropic_without_cached([
         number("sent"),
         number("received"),

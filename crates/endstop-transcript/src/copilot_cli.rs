@@ -238,7 +238,7 @@ impl Session<'_, '_> {
         step.result_of(&id, time, text_or_json(text), failed).map(drop)
     }
 
-    /// What the call that was answered last used.
+    /// The usage of the call that was answered last.
     fn used(
         &mut self,
         usage: Option<&RawValue>,
@@ -254,7 +254,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// What each model used since the session began or was resumed.
+    /// The usage of each model since the session began or was resumed.
     fn sums(&mut self, metrics: Option<&RawValue>) {
         let reading = self.run.reading;
         let metrics = reading.usage::<BTreeMap<String, ModelMetrics>>(metrics, "modelMetrics");

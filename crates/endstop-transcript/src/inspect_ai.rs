@@ -9,8 +9,8 @@
 //! - A sample without events is read from its messages: its tokens and times are then unknown.
 //! - A reply that Inspect took from its own cache cost nothing.
 //! - Retries are failed attempts; the call that a person or a rule did not approve is refused.
-//! - A run succeeded if all its scores that tell say so: `C`, true and 1, against `I`, false and 0. Partial
-//!   and other scores do not tell, nor do scores that contradict each other.
+//! - A run succeeded if all its clear scores agree: `C`, true and 1, against `I`, false and 0. If scores contradict each
+//!   other, or are partial or of another kind, the outcome is unknown.
 //!
 //! More than 250 lines because it reads archives or documents, whose events refer to each other by spans, and samples
 //! that have messages alone.

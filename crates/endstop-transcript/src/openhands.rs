@@ -15,7 +15,7 @@
 //!   of it (`success` of the resolver) is not read.
 //! - Times have no zone; they are taken for UTC.
 //!
-//! More than 250 lines because it has two layouts, and old files without sources, responses or usage of their own.
+//! More than 250 lines because it has two layouts, and old files that lack sources, responses or usage.
 
 mod record;
 

@@ -28,7 +28,7 @@ use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.object() else { return false };
-    // What comes behind the messages may be in the file's end alone.
+    // Members after the messages may appear only at the end of the file.
     let says = |key: &str| keys.have(&[key]) || head.mentions(&format!("\"{key}\""));
     let is_request = keys.have(&["messages"]) || keys.have(&["input"]);
     is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)

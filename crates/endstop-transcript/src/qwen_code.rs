@@ -121,7 +121,7 @@ struct QwenFile<'s> {
 }
 
 impl QwenFile<'_> {
-    /// Reads the file. What it did so far may be taken after each line.
+    /// Reads the file. The caller may take the timeline so far after each line.
     fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
         let mut lines = self.file.reading.lines();
         while lines.advance() {

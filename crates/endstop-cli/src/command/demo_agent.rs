@@ -123,7 +123,7 @@ async fn show(args: &DemoAgentArgs, call: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "agent: {call}").map_err(|error| error.to_string())
 }
 
-/// What was said so far, as it is sent.
+/// The conversation so far, in the form that is sent.
 struct Conversation {
     head: String,
     messages: String,

@@ -122,7 +122,7 @@ impl IssuedKey {
         }
     }
 
-    /// Whether it may call a model.
+    /// Whether the key may call the model.
     pub(crate) fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| is_match(pattern, model))
     }
@@ -178,7 +178,7 @@ pub trait KeySource: fmt::Debug + Send + Sync {
 #[derive(Clone, Default)]
 pub struct IssuedKeys {
     table: Arc<RwLock<Arc<KeyTable>>>,
-    /// Held from a look at the source until its keys are in the table: otherwise older keys could replace newer ones.
+    /// Held from reading the source until its keys are in the table: otherwise older keys could replace newer ones.
     looking: Arc<Mutex<()>>,
     source: Option<Arc<dyn KeySource>>,
 }

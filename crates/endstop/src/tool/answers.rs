@@ -33,7 +33,7 @@ pub fn refused(tool: &str, rule: &str, limit: &str, now: &str) -> String {
         (true, false) => text.push_str(&format!(" It is at {now}.")),
         (true, true) => {}
     }
-    text.push_str(" Calling it again will be refused too; go on with what you have.");
+    text.push_str(" Calling it again will be refused too; continue with what you have.");
     text
 }
 

@@ -23,7 +23,7 @@ fn each_outcome_says_what_happened_and_why() {
         (
             answers::refused("bash", "", "", ""),
             "Not run: a limit of this run refuses the call of `bash`. Calling it again will be refused \
-             too; go on with what you have.",
+             too; continue with what you have.",
         ),
         (
             answers::blocked("bash", "no_rm", "it deletes files"),

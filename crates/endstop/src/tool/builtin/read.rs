@@ -29,7 +29,7 @@ struct Arguments {
 
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Reads a text file, or some lines of it. At most 64 KiB are returned; the last line of \
-                       the result then says how much is left and where to go on.";
+                       the result then says how much is left and where to continue.";
     FunctionTool::new("read_file", description, move |arguments: Arguments, _: ToolContext| {
         let workspace = workspace.clone();
         blocking(move |abandoned| read(&workspace, &arguments, abandoned))
