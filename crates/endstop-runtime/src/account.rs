@@ -1,8 +1,8 @@
 //! Accounts: budgets over time, shared by all runs and processes that draw on them.
 //!
 //! A budget of the [`ledger`](crate::ledger) lives as long as its process. An [`Account`] outlives it: `$5 per day` is the
-//! same five dollars for every run of the day. Its counters are in a [`BudgetStore`], in memory or in one SQLite file
-//! that all processes of a user share.
+//! same five dollars for every run of the day. Its counters are in a [`BudgetStore`], in memory, in one SQLite file
+//! that all processes of a user share, or in Redis, which processes on many machines share.
 //!
 //! 1. A call reserves its worst case on all accounts that it draws on, or on none, and settles after. For each window of
 //!    each limit, settled + held never passes the limit, under any interleaving of processes; only what a provider charges
@@ -35,6 +35,8 @@
 mod counters;
 mod limit;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod refused;
 mod run;
 mod spec;
@@ -45,6 +47,8 @@ mod window;
 
 pub use limit::{AccountLimit, LimitError, Window};
 pub use memory::MemoryBudgetStore;
+#[cfg(feature = "redis")]
+pub use redis::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill, StorePersistence};
 pub use refused::AccountRefused;
 pub(crate) use run::{AccountBlock, AccountHold};
 pub use run::{AccountWait, RunAccounts};

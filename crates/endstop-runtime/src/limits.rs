@@ -151,3 +151,47 @@ pub(crate) const CLOCK_JUMP: Duration = Duration::from_secs(60);
 pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
 /// How often an owner shows that it lives: three signs within [`HOLD_TTL`].
 pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);
+
+// The store of accounts on a server.
+
+/// The longest namespace in bytes: each key begins with it.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_NAMESPACE_BYTES: usize = 64;
+/// The largest file of root certificates in bytes: those of a system have about 250 kilobytes.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
+/// The connections of one process: a reservation takes less than a millisecond of one.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_STORE_CONNECTIONS: usize = 8;
+/// How long a server may take to accept a connection. A caller waits for that, once.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_CONNECT: Duration = Duration::from_secs(1);
+/// How long it may take to answer: a thousand times as long as it does. A caller waits for that, once.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_ANSWER: Duration = Duration::from_secs(1);
+/// How often a process looks for new kills: they abort calls in flight within a second.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_POLL: Duration = Duration::from_millis(200);
+/// How often a server that is away is looked for, and settlements that wait are sent.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
+/// How long calls that reserve nothing are admitted without news: several looks, so that one slow answer refuses nothing. A kill
+/// waits no longer than that for a process that is cut off.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_LEASE: Duration = Duration::from_secs(3);
+/// How often a process reports that it lives; one that has not for four times as long is gone.
+#[cfg(feature = "redis")]
+pub(crate) const STORE_TELL: Duration = Duration::from_secs(5);
+/// How often a kill looks whether all have confirmed it.
+#[cfg(feature = "redis")]
+pub(crate) const KILL_RECHECK: Duration = Duration::from_millis(50);
+/// The kills that a process remembers for those who ask later. The store keeps as many.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_KNOWN_KILLS: usize = 1_000;
+/// How often calendar windows are computed again, because the clock of the store is in another: once suffices, unless it is
+/// midnight.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_SPAN_TRIES: usize = 4;
+/// Bytes of settlements that wait: about 50,000.
+#[cfg(feature = "redis")]
+pub(crate) const MAX_SPOOL_BYTES: u64 = 8 << 20;

@@ -12,7 +12,13 @@ mod contract;
 #[cfg(all(unix, feature = "sqlite"))]
 #[path = "account/kill.rs"]
 mod kill;
+#[cfg(feature = "redis")]
+#[path = "account/redis.rs"]
+mod redis;
 #[path = "account/schedule.rs"]
 mod schedule;
+#[cfg(feature = "redis")]
+#[path = "../../../tests/support/redis.rs"]
+mod server;
 #[path = "account/stores.rs"]
 mod stores;

@@ -95,7 +95,7 @@ fn of(counts: &Counts, dimension: Dimension) -> i64 {
     both.map_or(0, |(_, count)| *count)
 }
 
-fn unsigned(count: i64) -> u64 {
+pub(super) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
@@ -134,7 +134,7 @@ fn now_of(rows: &mut impl Rows, wall: WallTime) -> Result<u64, BudgetStoreError>
     Ok(wall.max(latest))
 }
 
-fn check_id(id: &str) -> Result<(), BudgetStoreError> {
+pub(super) fn check_id(id: &str) -> Result<(), BudgetStoreError> {
     let is_good = (1..=MAX_HOLD_ID_BYTES).contains(&id.len());
     if is_good { Ok(()) } else { Err(BudgetStoreError::Id(id.len())) }
 }
@@ -227,7 +227,7 @@ fn check(
 }
 
 /// How many of the accounts are above one of them.
-fn depth(account: &Account, accounts: &[&Account]) -> usize {
+pub(super) fn depth(account: &Account, accounts: &[&Account]) -> usize {
     let mut depth = 0;
     let mut next = account.parent.as_ref();
     while let Some(name) = next

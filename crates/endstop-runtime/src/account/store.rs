@@ -123,6 +123,22 @@ pub enum BudgetStoreError {
         /// The error in it.
         why: String,
     },
+    /// The server cannot be reached or does not answer. Nothing is known to have happened; a background thread tries again.
+    #[error(
+        "the store of budgets `{server}` is away ({why}): no call begins until it is back; see that it runs and can be reached"
+    )]
+    Away {
+        /// Its address, without the password.
+        server: String,
+        /// The error.
+        why: String,
+    },
+    /// The address of a server cannot be used. The text never shows the address, which can have a password.
+    #[error("the address of the store of budgets cannot be used: {0}")]
+    Address(String),
+    /// Everything that uses the store was killed: this process admits no further call.
+    #[error("killed: {0}")]
+    Killed(String),
     /// The medium refused, or others kept it busy for too long.
     #[error("cannot {doing} (`{}`): {why}", path.display())]
     Failed {
@@ -218,4 +234,13 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// # Errors
     /// If the store cannot be written.
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError>;
+
+    /// Whether a call that draws on no account may begin now. It may, unless the store kills over machines, and the process
+    /// has been killed or cannot know whether it has been.
+    ///
+    /// # Errors
+    /// Why not.
+    fn admit(&self) -> Result<(), BudgetStoreError> {
+        Ok(())
+    }
 }

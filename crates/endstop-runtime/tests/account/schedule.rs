@@ -196,3 +196,20 @@ fn memory_keeps_every_window() {
 fn sqlite_keeps_every_window() {
     run(24, Pair::sqlite);
 }
+
+#[cfg(feature = "redis")]
+#[test]
+fn redis_keeps_every_window() {
+    // One server for all cases, each in a separate namespace.
+    let Some(server) = super::server::RedisServer::start() else { return };
+    let case = std::sync::atomic::AtomicU64::new(0);
+    run(24, |clock| {
+        use endstop_runtime::account::RedisBudgetStore;
+        let case = case.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let url = format!("{}?namespace=case-{case}", server.url());
+        let open = || -> Box<dyn endstop_runtime::account::BudgetStore> {
+            Box::new(RedisBudgetStore::open_with_clock(&url, clock.wall()).unwrap())
+        };
+        Pair::new("redis", [open(), open()])
+    });
+}

@@ -46,13 +46,26 @@ pub(super) struct Pair {
     pub(super) name: &'static str,
     pub(super) handles: [Box<dyn BudgetStore>; 2],
     directory: Option<PathBuf>,
+    /// Ends after the handles.
+    #[cfg(feature = "redis")]
+    _server: Option<super::server::RedisServer>,
 }
 
 impl Pair {
+    pub(super) fn new(name: &'static str, handles: [Box<dyn BudgetStore>; 2]) -> Self {
+        Self {
+            name,
+            handles,
+            directory: None,
+            #[cfg(feature = "redis")]
+            _server: None,
+        }
+    }
+
     pub(super) fn memory(clock: &Clock) -> Self {
         let store = MemoryBudgetStore::with_clock(clock.wall());
         let handles: [Box<dyn BudgetStore>; 2] = [Box::new(store.clone()), Box::new(store)];
-        Self { name: "memory", handles, directory: None }
+        Self::new("memory", handles)
     }
 
     #[cfg(feature = "sqlite")]
@@ -64,15 +77,35 @@ impl Pair {
             let file = directory.join("budgets.sqlite");
             Box::new(SqliteBudgetStore::open_with_clock(file, clock.wall()).unwrap())
         };
-        Self { name: "sqlite", handles: [open(), open()], directory: Some(directory.clone()) }
+        let mut pair = Self::new("sqlite", [open(), open()]);
+        pair.directory = Some(directory);
+        pair
+    }
+
+    /// `None` if no server is installed.
+    #[cfg(feature = "redis")]
+    pub(super) fn redis(clock: &Clock) -> Option<Self> {
+        use endstop_runtime::account::RedisBudgetStore;
+        let server = super::server::RedisServer::start()?;
+        let open = || -> Box<dyn BudgetStore> {
+            Box::new(RedisBudgetStore::open_with_clock(&server.url(), clock.wall()).unwrap())
+        };
+        let mut pair = Self::new("redis", [open(), open()]);
+        pair._server = Some(server);
+        Some(pair)
     }
 
     pub(super) fn all(clock: &Clock) -> Vec<Self> {
-        vec![
-            Self::memory(clock),
+        [
+            Some(Self::memory(clock)),
             #[cfg(feature = "sqlite")]
-            Self::sqlite(clock),
+            Some(Self::sqlite(clock)),
+            #[cfg(feature = "redis")]
+            Self::redis(clock),
         ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 

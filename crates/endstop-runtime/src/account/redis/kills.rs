@@ -1,0 +1,281 @@
+//! Kills over machines: a kill begins an epoch of the store, which every reservation checks, and every process learns of it
+//! within a moment.
+//!
+//! 1. A reservation names the last epoch that its process obeys; the store refuses it if there is a later one.
+//! 2. A process that learns of an epoch applies its kills before it obeys that epoch: none of its calls passes in between.
+//! 3. Calls that reserve nothing are admitted for [`STORE_LEASE`] after the store was last asked for its epoch. So once that
+//!    time is over, or every process has confirmed that it obeys, no call of what was killed is admitted anywhere.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::store::BudgetStoreError;
+use super::wire::Request;
+use super::{RedisBudgetStore, Shared};
+use crate::limits::{KILL_RECHECK, MAX_KNOWN_KILLS, STORE_LEASE, STORE_POLL};
+use crate::store::RunId;
+
+/// The reach of a kill.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KillTarget {
+    /// Every run of every process that uses the store now.
+    All,
+    /// The runs of this name.
+    Run(String),
+    /// The runs of the key of this name, now and later.
+    Key(String),
+    /// The runs that draw on this budget, now and later.
+    Budget(String),
+}
+
+/// A kill that all processes of a store obey.
+///
+/// See the example of [`RedisBudgetStore::kill`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreKill {
+    /// Its reach.
+    pub target: KillTarget,
+    /// Who, and why.
+    pub why: String,
+}
+
+/// A kill that holds everywhere.
+///
+/// See the example of [`RedisBudgetStore::kill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KillReceipt {
+    /// The processes that have confirmed it.
+    pub confirmed: u64,
+    /// Those that were there lately and have not. They admit nothing until they obey: they are cut off, or have died.
+    pub silent: u64,
+}
+
+/// Takes a kill.
+type Receiver = Box<dyn Fn(&StoreKill) + Send + Sync>;
+
+/// The epochs of a store as this process knows them.
+pub(super) struct Kills {
+    /// This process in the store.
+    process: String,
+    state: Mutex<State>,
+    /// Held while kills are learned, so that they are applied once.
+    learning: Mutex<()>,
+    receivers: Mutex<Vec<Receiver>>,
+    /// Whether the store knows that this process admits calls.
+    is_member: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    obeyed: u64,
+    /// A moment at which that was the epoch of the store.
+    confirmed: Option<Instant>,
+    known: Vec<StoreKill>,
+    /// Everything was killed.
+    all: Option<String>,
+}
+
+impl fmt::Debug for Kills {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kills").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Kills {
+    pub(super) fn new() -> Self {
+        Self {
+            process: RunId::new().to_string(),
+            state: Mutex::default(),
+            learning: Mutex::default(),
+            receivers: Mutex::default(),
+            is_member: AtomicBool::new(false),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receivers(&self) -> MutexGuard<'_, Vec<Receiver>> {
+        self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process starts in an epoch: earlier kills do not concern it.
+    pub(super) fn begin(&self, epoch: u64) {
+        let mut state = self.state();
+        (state.obeyed, state.confirmed) = (epoch, Some(Instant::now()));
+    }
+
+    /// The epoch that is obeyed.
+    pub(super) fn obeyed(&self) -> Result<u64, BudgetStoreError> {
+        let state = self.state();
+        match &state.all {
+            Some(why) => Err(BudgetStoreError::Killed(why.clone())),
+            None => Ok(state.obeyed),
+        }
+    }
+
+    /// The epoch of the store, as it was after a moment. Whether it is obeyed.
+    pub(super) fn heard(&self, asked: Instant, epoch: u64) -> bool {
+        let mut state = self.state();
+        let is_obeyed = state.obeyed == epoch;
+        if is_obeyed {
+            state.confirmed = state.confirmed.max(Some(asked));
+        }
+        is_obeyed
+    }
+
+    fn apply(&self, kill: StoreKill) {
+        let receivers = self.receivers();
+        receivers.iter().for_each(|receiver| receiver(&kill));
+        let has_receiver = !receivers.is_empty();
+        drop(receivers);
+        let mut state = self.state();
+        let is_too_many = state.known.len() >= MAX_KNOWN_KILLS;
+        if kill.target == KillTarget::All || is_too_many {
+            state.all = Some(kill.why.clone());
+        }
+        // For receivers that register later.
+        if !has_receiver && !is_too_many {
+            state.known.push(kill);
+        }
+    }
+}
+
+impl Shared {
+    /// Applies the kills of the store that are not obeyed yet.
+    pub(super) fn learn_kills(&self) -> Result<(), BudgetStoreError> {
+        let _learning = self.kills.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let (after, asked) = (self.kills.state().obeyed, Instant::now());
+        let request = Request { after: Some(after), ..Request::default() };
+        let reply = self.call("kills", request, true)?;
+        let epoch = reply.number(0);
+        let missed = epoch.saturating_sub(after);
+        let texts = reply.texts(1);
+        let read = texts.iter().filter_map(|text| serde_json::from_str::<StoreKill>(text).ok());
+        let kills: Vec<StoreKill> = read.collect();
+        // One of a later version or one that is gone may have been for anything, and so may a store that was emptied.
+        if u64::try_from(kills.len()).unwrap_or(0) != missed || epoch < after {
+            let why = "a kill of the store that cannot be read here, so it counts as one of all";
+            self.kills.apply(StoreKill { target: KillTarget::All, why: why.to_owned() });
+        }
+        kills.into_iter().for_each(|kill| self.kills.apply(kill));
+        let mut state = self.kills.state();
+        (state.obeyed, state.confirmed) = (epoch, Some(asked));
+        Ok(())
+    }
+
+    /// Reports to the store which epoch this process obeys. Returns the epoch of the store.
+    pub(super) fn tell_obeyed(&self) -> Result<u64, BudgetStoreError> {
+        let (id, epoch) = (&*self.kills.process, Some(self.kills.state().obeyed));
+        let reply = self.call("obey", Request { id, epoch, ..Request::default() }, true)?;
+        Ok(reply.number(0))
+    }
+
+    /// Enters this process in the store as one that admits calls, before the first of them: kills wait for its word.
+    pub(super) fn enter(&self) -> Result<(), BudgetStoreError> {
+        if self.kills.is_member.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // A kill before this is learned here; a later one finds the entry.
+        loop {
+            let asked = Instant::now();
+            let epoch = self.tell_obeyed()?;
+            if self.kills.heard(asked, epoch) {
+                break;
+            }
+            self.learn_kills()?;
+        }
+        self.kills.is_member.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.kills.is_member.load(Ordering::Acquire)
+    }
+
+    /// Removes the entry.
+    pub(super) fn leave(&self) {
+        if self.is_member() {
+            let request = Request { id: &self.kills.process, ends: true, ..Request::default() };
+            // An entry that stays is one of a process that died.
+            let _ = self.call("obey", request, true);
+        }
+    }
+
+    /// Whether a call that reserves nothing may begin.
+    pub(super) fn admit(&self) -> Result<(), BudgetStoreError> {
+        self.enter()?;
+        let confirmed = {
+            let state = self.kills.state();
+            if let Some(why) = &state.all {
+                return Err(BudgetStoreError::Killed(why.clone()));
+            }
+            state.confirmed
+        };
+        if confirmed.is_some_and(|at| at.elapsed() <= STORE_LEASE) {
+            return Ok(());
+        }
+        let why = self.connections.away();
+        let why = why.unwrap_or_else(|| "it has not answered for some seconds".to_owned());
+        Err(BudgetStoreError::Away { server: self.server.clone(), why })
+    }
+}
+
+impl RedisBudgetStore {
+    /// Kills over all processes of the store, and waits until no call of what is killed is admitted anywhere: until every
+    /// process has confirmed it, or for three seconds. Each process aborts its calls in flight within a second.
+    ///
+    /// ```no_run
+    /// use endstop_runtime::account::{KillTarget, RedisBudgetStore, StoreKill};
+    ///
+    /// let store = RedisBudgetStore::open("redis://127.0.0.1:6379")?;
+    /// let target = KillTarget::Budget("team-a".to_owned());
+    /// let receipt = store.kill(&StoreKill { target, why: "spends too much".to_owned() })?;
+    /// println!("{} processes have confirmed it", receipt.confirmed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the store cannot be written: then nothing is killed.
+    pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
+        let record = serde_json::to_string(kill).unwrap_or_default();
+        // A repetition begins one more epoch, which kills the same.
+        let request = Request { record: Some(record), ..Request::default() };
+        let epoch = self.shared.call("kill", request, true)?.number(0);
+        // From the answer on: a lease cannot have begun later without the epoch.
+        let begun = Instant::now();
+        loop {
+            let request = Request { epoch: Some(epoch), ..Request::default() };
+            let told = self.shared.call("obeyed", request, true);
+            let is_over = begun.elapsed() > STORE_LEASE + STORE_POLL;
+            if let Ok(told) = told {
+                let receipt = KillReceipt { confirmed: told.number(0), silent: told.number(1) };
+                if receipt.silent == 0 && begun.elapsed() > STORE_POLL || is_over {
+                    return Ok(receipt);
+                }
+            } else if is_over {
+                return Ok(KillReceipt { confirmed: 0, silent: 0 });
+            }
+            thread::sleep(KILL_RECHECK);
+        }
+    }
+
+    /// Calls a function for every kill that comes, before this process obeys it, and for those that came since the store was
+    /// opened.
+    pub fn on_kill(&self, receive: impl Fn(&StoreKill) + Send + Sync + 'static) {
+        let kills = &self.shared.kills;
+        // No kill is learned in the meantime.
+        let _learning = kills.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kills.state().known.clone();
+        known.iter().for_each(&receive);
+        kills.receivers().push(Box::new(receive));
+    }
+}

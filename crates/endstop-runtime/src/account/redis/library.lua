@@ -1,0 +1,509 @@
+#!lua name=LIBRARY
+-- Budgets of Endstop. Each function is one operation of the trait `BudgetStore`, and happens completely or not at all.
+--
+-- KEYS[1] is the beginning of all keys, `{endstop:NAMESPACE}`. ARGV[1] is a request as JSON. A reply begins with a word.
+-- Amounts are {steps, tokens, nano-dollars}: integers below 2^53, which a Lua number keeps exactly. Times are milliseconds
+-- since 1970, by the clock of the server; they never run backwards.
+--
+-- KEYS[1] .. ':meta'                    format, latest (the latest time), epoch (the number of kills)
+-- KEYS[1] .. ':counter:ACCOUNT:WINDOW'  END-START -> {settled x 3, held x 3, unconfirmed x 3}
+-- KEYS[1] .. ':hold:ID'                 {state, expires, owner, amounts, {{account, window, END-START}, ..}}
+-- KEYS[1] .. ':held'                    ids of the holds that are held, by expiry
+-- KEYS[1] .. ':adjustment:ID'           a correction as JSON
+-- KEYS[1] .. ':kills'                   the latest kills as JSON, the last one that of `epoch`
+-- KEYS[1] .. ':gateways'                ids of processes -> {epoch that they obey, time}
+
+local FORMAT = 1
+local FULL = 4503599627370496 -- 2^52: beyond every limit
+local NEVER = 9007199254740991
+local SECOND, DAY = 1000, 86400000
+-- A repeated settlement comes within seconds; a late one of a hold that expired may come from a spool days later.
+local REMEMBER_SETTLED, REMEMBER_EXPIRED = 600 * SECOND, 7 * DAY
+local REMEMBER_ADJUSTED = 400 * DAY
+-- Expired holds that one reservation settles. Those that are left still count, because they are held.
+local SWEEP = 32
+local MOST_KILLS = 1000
+-- A process that has not told of itself for so long is gone.
+local GATEWAY_GONE = 20 * SECOND
+local HELD, EXPIRED, SETTLED = 0, 1, 2
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function bounded(number)
+  return math.max(0, math.min(FULL, number))
+end
+
+local function negated(amounts)
+  return { -amounts[1], -amounts[2], -amounts[3] }
+end
+
+-- The request with the time of the store; or a reply, if a later format is in the way.
+local function open(keys, args, writes)
+  local base = keys[1]
+  local request = cjson.decode(args[1])
+  local meta = redis.call('HMGET', base .. ':meta', 'format', 'latest', 'epoch')
+  local format = tonumber(meta[1] or FORMAT)
+  if format ~= FORMAT then
+    return nil, { 'NEWER', format }
+  end
+  local wall = request.at
+  if not wall then
+    local time = redis.call('TIME')
+    wall = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  end
+  wall = math.min(wall, NEVER / 2)
+  local latest = tonumber(meta[2] or 0)
+  if writes and wall > latest then
+    redis.call('HSET', base .. ':meta', 'format', FORMAT, 'latest', text(wall))
+  end
+  local epoch = tonumber(meta[3] or 0)
+  return { base = base, request = request, wall = wall, now = math.max(wall, latest), epoch = epoch }
+end
+
+local function counter_key(store, account, kind)
+  return store.base .. ':counter:' .. account .. ':' .. kind
+end
+
+-- The counters of a window that end after some time, oldest first. What no window sums any more is deleted, if nothing is
+-- held in it; it stays as long again for holds of that time that grow.
+local function counters(store, account, kind, after, forget)
+  local key = counter_key(store, account, kind)
+  local all = redis.call('HGETALL', key)
+  local oldest = after - (store.now - after)
+  local found, old = {}, {}
+  for at = 1, #all, 2 do
+    local ended, begun = string.match(all[at], '^(%d+)%-(%d+)$')
+    ended, begun = tonumber(ended), tonumber(begun)
+    if ended > after then
+      local counts = cmsgpack.unpack(all[at + 1])
+      found[#found + 1] = { ended = ended, begun = begun, counts = counts, place = { account, kind, all[at] } }
+    elseif forget and ended <= oldest then
+      local counts = cmsgpack.unpack(all[at + 1])
+      if counts[4] == 0 and counts[5] == 0 and counts[6] == 0 then
+        old[#old + 1] = all[at]
+      end
+    end
+  end
+  for _, field in ipairs(old) do
+    redis.call('HDEL', key, field)
+  end
+  table.sort(found, function(a, b)
+    if a.ended ~= b.ended then
+      return a.ended < b.ended
+    end
+    return a.begun < b.begun
+  end)
+  return found
+end
+
+-- Settled, held and unconfirmed of one dimension.
+local function sum(list, dimension)
+  local settled, held, unconfirmed = 0, 0, 0
+  for _, counter in ipairs(list) do
+    settled = settled + counter.counts[dimension]
+    held = held + counter.counts[3 + dimension]
+    unconfirmed = unconfirmed + counter.counts[6 + dimension]
+  end
+  return bounded(settled), bounded(held), bounded(unconfirmed)
+end
+
+-- Adds to a counter, which begins at nothing. Counters of windows that nobody uses again expire.
+local function add(store, place, settled, held, unconfirmed)
+  local key = counter_key(store, place[1], place[2])
+  local counts = redis.call('HGET', key, place[3])
+  counts = counts and cmsgpack.unpack(counts) or { 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  for dimension = 1, 3 do
+    counts[dimension] = bounded(counts[dimension] + (settled and settled[dimension] or 0))
+    counts[3 + dimension] = bounded(counts[3 + dimension] + (held and held[dimension] or 0))
+    counts[6 + dimension] = bounded(counts[6 + dimension] + (unconfirmed and unconfirmed[dimension] or 0))
+  end
+  local is_new = redis.call('HSET', key, place[3], cmsgpack.pack(counts)) == 1
+  if is_new and place[2] ~= 'ever' then
+    local ended, begun = string.match(place[3], '^(%d+)%-(%d+)$')
+    ended, begun = tonumber(ended), tonumber(begun)
+    local windows = string.sub(place[2], 1, 7) == 'rolling' and 130 or 2
+    local wanted = math.max(ended - store.wall, 0) + windows * (ended - begun) + 2 * DAY
+    if redis.call('PTTL', key) < wanted then
+      redis.call('PEXPIRE', key, text(wanted))
+    end
+  end
+end
+
+local function hold_key(store, id)
+  return store.base .. ':hold:' .. id
+end
+
+local function hold_of(store, id)
+  local hold = redis.call('GET', hold_key(store, id))
+  return hold and cmsgpack.unpack(hold)
+end
+
+local function put_held(store, id, hold)
+  redis.call('SET', hold_key(store, id), cmsgpack.pack(hold))
+  redis.call('ZADD', store.base .. ':held', text(hold[2]), id)
+end
+
+-- Settles a hold that expired at its worst case.
+local function expire(store, id, hold)
+  for _, place in ipairs(hold[5]) do
+    add(store, place, hold[4], negated(hold[4]), hold[4])
+  end
+  hold[1] = EXPIRED
+  redis.call('SET', hold_key(store, id), cmsgpack.pack(hold), 'PX', REMEMBER_EXPIRED)
+  redis.call('ZREM', store.base .. ':held', id)
+end
+
+local function sweep(store)
+  local held = store.base .. ':held'
+  local ids = redis.call('ZRANGEBYSCORE', held, '-inf', text(store.now), 'LIMIT', 0, SWEEP)
+  for _, id in ipairs(ids) do
+    local hold = hold_of(store, id)
+    if hold and hold[1] == HELD then
+      expire(store, id, hold)
+    else
+      redis.call('ZREM', held, id)
+    end
+  end
+end
+
+-- The counter that a charge goes into now, and after which end counters are summed. Nothing, if the caller computed the
+-- calendar for another time.
+local function window(store, limit)
+  if limit.length then
+    local begun = store.now - store.now % limit.bucket
+    return begun + limit.bucket, begun, math.max(store.now - limit.length, 0)
+  end
+  if store.now < limit.begun or store.now >= limit.ended then
+    return nil
+  end
+  return limit.ended, limit.begun, limit.begun
+end
+
+-- Sets the window of each limit; whether the caller computed the calendar for this time.
+local function set_windows(store)
+  for _, limit in ipairs(store.request.limits) do
+    limit.ended, limit.begun, limit.after = window(store, limit)
+    if not limit.ended then
+      return false
+    end
+  end
+  return true
+end
+
+local function places(store)
+  local found, known = {}, {}
+  for _, limit in ipairs(store.request.limits) do
+    local name = limit.account .. ':' .. limit.kind
+    if not known[name] then
+      known[name] = true
+      found[#found + 1] = { limit.account, limit.kind, text(limit.ended) .. '-' .. text(limit.begun) }
+    end
+  end
+  return found
+end
+
+-- When a counter is no longer summed; -1 for never.
+local function gone_at(limit, ended)
+  if limit.kind == 'ever' then
+    return -1
+  end
+  return ended + (limit.length or 0)
+end
+
+local function fits_at(limit, list, committed, asked)
+  if asked > limit.most then
+    return -1
+  end
+  local left = committed + asked
+  for _, counter in ipairs(list) do
+    left = left - counter.counts[limit.dimension] - counter.counts[3 + limit.dimension]
+    if left <= limit.most then
+      return gone_at(limit, counter.ended)
+    end
+  end
+  return -1
+end
+
+-- The refusal of the outermost account that has too little left; nothing if it fits.
+local function refusal(store, amounts, after_of)
+  local lists, refused, depth = {}, nil, nil
+  for at, limit in ipairs(store.request.limits) do
+    local asked = amounts[limit.dimension]
+    -- Nothing always fits, even into what is overspent.
+    local after = asked > 0 and after_of(limit)
+    if after then
+      local name = limit.account .. ':' .. limit.kind
+      lists[name] = lists[name] or counters(store, limit.account, limit.kind, after, true)
+      local settled, held = sum(lists[name], limit.dimension)
+      if settled + held + asked > limit.most and (not depth or limit.depth < depth) then
+        depth = limit.depth
+        local fits = fits_at(limit, lists[name], settled + held, asked)
+        refused = { 'REFUSED', at - 1, settled, held, asked, store.now, fits }
+      end
+    end
+  end
+  return refused
+end
+
+local function reserve(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local request = store.request
+  if request.epoch ~= store.epoch then
+    return { 'KILLED', store.epoch }
+  end
+  sweep(store)
+  local hold = hold_of(store, request.id)
+  if hold then
+    if hold[1] == HELD and hold[2] > store.now then
+      return { 'OK' }
+    end
+    if hold[1] == HELD then
+      expire(store, request.id, hold)
+    end
+    return { 'ENDED' }
+  end
+  if not set_windows(store) then
+    return { 'SPAN', store.now }
+  end
+  local refused = refusal(store, request.amounts, function(limit) return limit.after end)
+  if refused then
+    return refused
+  end
+  local expires = math.min(store.now + request.ttl, NEVER)
+  hold = { HELD, expires, request.owner, request.amounts, places(store) }
+  for _, place in ipairs(hold[5]) do
+    add(store, place, nil, hold[4], nil)
+  end
+  put_held(store, request.id, hold)
+  return { 'OK' }
+end
+
+local function grow(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local request = store.request
+  sweep(store)
+  local hold = hold_of(store, request.id)
+  if not hold then
+    return { 'UNKNOWN' }
+  end
+  if hold[1] == HELD and hold[2] <= store.now then
+    expire(store, request.id, hold)
+  end
+  if hold[1] ~= HELD then
+    return { 'ENDED' }
+  end
+  local by = request.amounts
+  if by[1] > 0 or by[2] > 0 or by[3] > 0 then
+    -- All windows that contain the bucket, and so the ones between.
+    local refused = refusal(store, by, function(limit)
+      for _, place in ipairs(hold[5]) do
+        if place[1] == limit.account and place[2] == limit.kind then
+          if limit.kind == 'ever' then
+            return 0
+          end
+          local begun = tonumber(string.match(place[3], '%-(%d+)$'))
+          return math.max(begun - (limit.length or 0), 0)
+        end
+      end
+      return nil
+    end)
+    if refused then
+      return refused
+    end
+    for _, place in ipairs(hold[5]) do
+      add(store, place, nil, by, nil)
+    end
+    for dimension = 1, 3 do
+      hold[4][dimension] = bounded(hold[4][dimension] + by[dimension])
+    end
+  end
+  hold[2] = math.min(store.now + request.ttl, NEVER)
+  put_held(store, request.id, hold)
+  return { 'OK' }
+end
+
+local function settle(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local id, actual = store.request.id, store.request.amounts
+  local hold = hold_of(store, id)
+  if not hold then
+    return { 'UNKNOWN' }
+  end
+  if hold[1] == SETTLED then
+    return { 'OK' }
+  end
+  local was = negated(hold[4])
+  for _, place in ipairs(hold[5]) do
+    if hold[1] == HELD then
+      add(store, place, actual, was, nil)
+    else
+      local change = { actual[1] + was[1], actual[2] + was[2], actual[3] + was[3] }
+      add(store, place, change, nil, was)
+    end
+  end
+  redis.call('SET', hold_key(store, id), cmsgpack.pack({ SETTLED }), 'PX', REMEMBER_SETTLED)
+  redis.call('ZREM', store.base .. ':held', id)
+  return { 'OK' }
+end
+
+local function read(keys, args)
+  local store, reply = open(keys, args, false)
+  if reply then
+    return reply
+  end
+  if not set_windows(store) then
+    return { 'SPAN', store.now }
+  end
+  reply = { 'OK', store.now, store.wall }
+  local lists = {}
+  for _, limit in ipairs(store.request.limits) do
+    local name = limit.account .. ':' .. limit.kind
+    lists[name] = lists[name] or counters(store, limit.account, limit.kind, limit.after, false)
+    local settled, held, unconfirmed = sum(lists[name], limit.dimension)
+    local oldest = lists[name][1] and lists[name][1].ended or limit.ended
+    for _, number in ipairs({ settled, held, unconfirmed, gone_at(limit, oldest) }) do
+      reply[#reply + 1] = number
+    end
+  end
+  return reply
+end
+
+-- Takes amounts, which are below nothing, out of the counters of a window, the newest first: a rolling one has many.
+local function give_back(store, limit, left)
+  local list = counters(store, limit.account, limit.kind, limit.after, false)
+  for at = #list, 1, -1 do
+    local settled, is_any = { 0, 0, 0 }, false
+    for dimension = 1, 3 do
+      settled[dimension] = math.max(left[dimension], -list[at].counts[dimension])
+      left[dimension] = left[dimension] - settled[dimension]
+      is_any = is_any or settled[dimension] ~= 0
+    end
+    if is_any then
+      add(store, list[at].place, settled, nil, nil)
+    end
+  end
+end
+
+local function adjust(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local request = store.request
+  if not set_windows(store) then
+    return { 'SPAN', store.now }
+  end
+  local key = store.base .. ':adjustment:' .. request.id
+  if not redis.call('SET', key, request.record, 'NX', 'PX', REMEMBER_ADJUSTED) then
+    return { 'OK' }
+  end
+  local known = {}
+  for _, limit in ipairs(request.limits) do
+    local name = limit.account .. ':' .. limit.kind
+    if not known[name] then
+      known[name] = true
+      local more, less = { 0, 0, 0 }, { 0, 0, 0 }
+      for dimension = 1, 3 do
+        more[dimension] = math.max(request.change[dimension], 0)
+        less[dimension] = math.min(request.change[dimension], 0)
+      end
+      add(store, { limit.account, limit.kind, text(limit.ended) .. '-' .. text(limit.begun) }, more, nil, nil)
+      give_back(store, limit, less)
+    end
+  end
+  return { 'OK' }
+end
+
+-- The time and the epoch.
+local function hello(keys, args)
+  local store, reply = open(keys, args, false)
+  return reply or { 'OK', store.now, store.epoch }
+end
+
+-- The kills after an epoch, as JSON.
+local function kills(keys, args)
+  local store, reply = open(keys, args, false)
+  if reply then
+    return reply
+  end
+  reply = { 'OK', store.epoch }
+  local missed = store.epoch - store.request.after
+  if missed > 0 then
+    for _, kill in ipairs(redis.call('LRANGE', store.base .. ':kills', -missed, -1)) do
+      reply[#reply + 1] = kill
+    end
+  end
+  return reply
+end
+
+-- Tells that a process obeys all kills up to an epoch.
+local function obey(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local request, gateways = store.request, store.base .. ':gateways'
+  if request.ends then
+    redis.call('HDEL', gateways, request.id)
+  else
+    redis.call('HSET', gateways, request.id, cmsgpack.pack({ request.epoch, store.now }))
+    redis.call('PEXPIRE', gateways, DAY)
+  end
+  return { 'OK', store.epoch }
+end
+
+-- Begins the next epoch: from here on no call is admitted that has not obeyed this kill.
+local function kill(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local list = store.base .. ':kills'
+  redis.call('RPUSH', list, store.request.record)
+  redis.call('LTRIM', list, -MOST_KILLS, -1)
+  return { 'OK', redis.call('HINCRBY', store.base .. ':meta', 'epoch', 1) }
+end
+
+-- How many processes obey an epoch, and how many others told of themselves lately.
+local function obeyed(keys, args)
+  local store, reply = open(keys, args, true)
+  if reply then
+    return reply
+  end
+  local gateways = store.base .. ':gateways'
+  local all, yes, no = redis.call('HGETALL', gateways), 0, 0
+  for at = 1, #all, 2 do
+    local told = cmsgpack.unpack(all[at + 1])
+    if store.now - told[2] > GATEWAY_GONE then
+      redis.call('HDEL', gateways, all[at])
+    elseif told[1] >= store.request.epoch then
+      yes = yes + 1
+    else
+      no = no + 1
+    end
+  end
+  return { 'OK', yes, no }
+end
+
+redis.register_function('LIBRARY_reserve', reserve)
+redis.register_function('LIBRARY_grow', grow)
+-- A settlement is not refused for want of memory: it needs hardly any.
+redis.register_function { function_name = 'LIBRARY_settle', callback = settle, flags = { 'allow-oom' } }
+redis.register_function { function_name = 'LIBRARY_read', callback = read, flags = { 'no-writes' } }
+redis.register_function('LIBRARY_adjust', adjust)
+redis.register_function { function_name = 'LIBRARY_hello', callback = hello, flags = { 'no-writes' } }
+redis.register_function { function_name = 'LIBRARY_kills', callback = kills, flags = { 'no-writes' } }
+redis.register_function { function_name = 'LIBRARY_obey', callback = obey, flags = { 'allow-oom' } }
+redis.register_function { function_name = 'LIBRARY_kill', callback = kill, flags = { 'allow-oom' } }
+redis.register_function { function_name = 'LIBRARY_obeyed', callback = obeyed, flags = { 'allow-oom' } }

@@ -1,0 +1,65 @@
+//! The thread of a store: it asks the server for the epoch and the time, finds out when a server that was away is back, and
+//! sends then what waited.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Instant;
+
+use super::connections::CallError;
+use super::wire::Request;
+use super::{Shared, is_missing_function};
+use crate::limits::{STORE_POLL, STORE_RETRY, STORE_TELL};
+use redis::Connection;
+
+/// Starts the thread. It ends with the last handle of the store.
+pub(super) fn start(shared: &Arc<Shared>) {
+    let of = Arc::downgrade(shared);
+    let watch = thread::Builder::new().name("endstop-store".to_owned());
+    // Without it no lease is renewed: then no call begins.
+    let _ = watch.spawn(move || run(&of));
+}
+
+fn run(of: &Weak<Shared>) {
+    let mut kept = None;
+    let (mut looked, mut told, mut sent) = (Instant::now(), Instant::now(), Instant::now());
+    loop {
+        thread::sleep(STORE_POLL);
+        let Some(shared) = of.upgrade() else { return };
+        let was_away = shared.connections.away().is_some();
+        if was_away && looked.elapsed() < STORE_RETRY {
+            continue;
+        }
+        looked = Instant::now();
+        let Some(obeys) = look(&shared, &mut kept) else { continue };
+        if shared.is_member() && (!obeys || told.elapsed() >= STORE_TELL) {
+            told = Instant::now();
+            // A kill waits for the lease then.
+            let _ = shared.tell_obeyed();
+        }
+        if was_away || sent.elapsed() >= STORE_RETRY {
+            sent = Instant::now();
+            shared.send_spooled();
+        }
+    }
+}
+
+/// Asks for the epoch, and learns of kills. `None` if there is no answer; whether no kill is new.
+fn look(shared: &Shared, kept: &mut Option<Connection>) -> Option<bool> {
+    let asked = Instant::now();
+    let command = shared.command("hello", Request::default());
+    let value = match shared.connections.look(kept, &command) {
+        Err(CallError::Server(error)) if is_missing_function(&error) => {
+            // The server has lost it.
+            shared.load().ok()?;
+            shared.connections.look(kept, &command).ok()?
+        }
+        answer => answer.ok()?,
+    };
+    let hello = shared.reply("hello", value).ok()?;
+    shared.set_time(hello.number(0));
+    let obeys = shared.kills.heard(asked, hello.number(1));
+    if !obeys {
+        shared.learn_kills().ok()?;
+    }
+    Some(obeys)
+}

@@ -1,0 +1,190 @@
+//! Requests to the function library and its replies. Money is in nano-dollars here: the functions count in numbers that are
+//! exact below 2^53.
+
+use redis::Value;
+use serde::Serialize;
+
+use super::super::counters;
+use super::super::limit::{AccountLimit, Window};
+use super::super::spec::Account;
+use super::super::window::{NEVER, Span};
+use crate::clock::millis;
+use crate::ledger::{Amounts, Dimension};
+use crate::limits::ROLLING_BUCKETS;
+use endstop_core::units::WallTime;
+
+/// The largest count of the library, `FULL` there: beyond every limit.
+const FULL: u64 = 1 << 52;
+/// The latest time of the library, `NEVER` there.
+const LATEST: u64 = (1 << 53) - 1;
+const PICOS_PER_NANO: u64 = 1_000;
+
+/// Steps, tokens and nano-dollars.
+pub(super) type Nanos = [u64; 3];
+
+/// A request. Each function reads its part.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Request<'r> {
+    /// The time instead of the server's, for tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) epoch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) id: &'r str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) owner: &'r str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) amounts: Option<Nanos>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) change: Option<[i64; 3]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<String>,
+    pub(super) ends: bool,
+    pub(super) limits: Vec<Limit<'r>>,
+}
+
+/// One limit of an account, with its window at the time that the caller takes for that of the store.
+#[derive(Debug, Serialize)]
+pub(super) struct Limit<'r> {
+    account: &'r str,
+    kind: String,
+    /// From 1, as the library counts.
+    dimension: usize,
+    most: u64,
+    /// How many of the accounts are above this one.
+    depth: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begun: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<u64>,
+    /// Of a rolling window, whose buckets the library computes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<u64>,
+}
+
+/// All limits of accounts in their order, for a time of the store.
+pub(super) fn limits<'r>(accounts: &[&'r Account], now: u64) -> Vec<Limit<'r>> {
+    let of = |account: &&'r Account| {
+        let (account, depth) = (*account, counters::depth(account, accounts));
+        let limits = account.limits.iter();
+        limits.map(move |limit| one(account, limit, depth, now)).collect::<Vec<_>>()
+    };
+    accounts.iter().flat_map(of).collect()
+}
+
+fn one<'r>(account: &'r Account, limit: &AccountLimit, depth: usize, now: u64) -> Limit<'r> {
+    let span = Span::at(limit.window, WallTime(now), &account.zone);
+    let length = match limit.window {
+        Window::Rolling(length) => Some(millis(length)),
+        _ => None,
+    };
+    let is_calendar = length.is_none();
+    Limit {
+        account: &account.name,
+        kind: limit.window.to_string(),
+        dimension: place_of(limit.dimension) + 1,
+        most: floor(limit.dimension, limit.amount).min(FULL - 1),
+        depth,
+        begun: is_calendar.then_some(span.start),
+        ended: is_calendar.then_some(span.end.min(LATEST)),
+        length,
+        bucket: length.map(|length| length.div_ceil(ROLLING_BUCKETS).max(1)),
+    }
+}
+
+const fn place_of(dimension: Dimension) -> usize {
+    match dimension {
+        Dimension::Steps => 0,
+        Dimension::Tokens => 1,
+        _ => 2,
+    }
+}
+
+/// An amount in the unit of the library, rounded down.
+fn floor(dimension: Dimension, amount: u64) -> u64 {
+    if dimension == Dimension::Cost { amount / PICOS_PER_NANO } else { amount }
+}
+
+/// The amount of a limit that the library counts with: money in whole nano-dollars.
+pub(super) fn counted_limit(limit: &AccountLimit) -> AccountLimit {
+    let amount = match limit.dimension {
+        Dimension::Cost => limit.amount - limit.amount % PICOS_PER_NANO,
+        _ => limit.amount,
+    };
+    AccountLimit { amount, ..*limit }
+}
+
+/// Amounts as the library counts them: money is rounded up, so that a call never counts too little.
+pub(super) fn nanos(amounts: &Amounts) -> Nanos {
+    let [steps, tokens, picos] = counters::counts(amounts).map(counters::unsigned);
+    [steps, tokens, picos.div_ceil(PICOS_PER_NANO)].map(|count| count.min(FULL))
+}
+
+/// A count of the library in the unit of an account.
+pub(super) fn from_nanos(dimension: Dimension, count: u64) -> u64 {
+    match dimension {
+        _ if count >= FULL => counters::unsigned(counters::FULL),
+        Dimension::Cost => count.saturating_mul(PICOS_PER_NANO),
+        _ => count,
+    }
+}
+
+/// A reply: a word, and numbers or texts behind it.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) word: String,
+    rest: Vec<Value>,
+}
+
+impl Reply {
+    /// Reads a reply. `None` if it is not one of the library.
+    pub(super) fn read(value: Value) -> Option<Self> {
+        let Value::Array(mut all) = value else { return None };
+        if all.is_empty() {
+            return None;
+        }
+        let rest = all.split_off(1);
+        let word = all.into_iter().next().and_then(text)?;
+        Some(Self { word, rest })
+    }
+
+    /// The number at a place; zero if there is none.
+    pub(super) fn number(&self, at: usize) -> u64 {
+        match self.rest.get(at) {
+            Some(Value::Int(number)) => counters::unsigned(*number),
+            _ => 0,
+        }
+    }
+
+    /// The time at a place; `None` if it is never.
+    pub(super) fn time(&self, at: usize) -> Option<WallTime> {
+        match self.rest.get(at) {
+            Some(Value::Int(time)) if *time >= 0 => {
+                let time = counters::unsigned(*time);
+                Some(WallTime(if time >= LATEST { NEVER } else { time }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The texts from a place on.
+    pub(super) fn texts(self, from: usize) -> Vec<String> {
+        self.rest.into_iter().skip(from).filter_map(text).collect()
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::Okay => Some("OK".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! A real server of Redis or Valkey for one test, on a free port of loopback, with a separate directory.
+#![allow(dead_code, reason = "each test has its part of these")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped has to be seen")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A server that ends with the test.
+pub(crate) struct RedisServer {
+    program: &'static str,
+    child: Child,
+    port: u16,
+    directory: PathBuf,
+    options: Vec<String>,
+}
+
+impl RedisServer {
+    /// A server that writes every change to the disk before it answers. `None` if no server is installed: then the test is
+    /// skipped, which standard error says.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// The same with other options.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
+        let installed = ["redis-server", "valkey-server"].into_iter().find(|&program| {
+            let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            version.is_ok_and(|status| status.success())
+        });
+        let Some(program) = installed else {
+            eprintln!(
+                "SKIPPED: neither redis-server nor valkey-server is installed; Debian has `redis-server`"
+            );
+            return None;
+        };
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        // Another process can take the port before the server does.
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let directory =
+                std::env::temp_dir().join(format!("endstop-redis-{}-{port}", std::process::id()));
+            std::fs::create_dir_all(&directory).unwrap();
+            let child = spawn(program, port, &directory, &options);
+            let mut server = Self { program, child, port, directory, options: options.clone() };
+            if server.is_up() {
+                return Some(server);
+            }
+        }
+        panic!("{program} does not start");
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again with what it has on its disk.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(self.program, self.port, &self.directory, &self.options);
+        assert!(self.is_up(), "it does not start again");
+    }
+
+    /// Sends commands of one line each, and returns the answers.
+    pub(crate) fn send(&self, commands: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let lines: String = commands.iter().map(|command| format!("{command}\r\n")).collect();
+        stream.write_all(format!("{lines}QUIT\r\n").as_bytes()).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        answers
+    }
+
+    /// Makes it answer no client for some time.
+    pub(crate) fn hang(&self, time: Duration) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("CLIENT PAUSE {} ALL\r\n", time.as_millis()).as_bytes()).unwrap();
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).unwrap();
+    }
+
+    fn is_up(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(30) {
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+                thread::sleep(Duration::from_millis(5));
+                continue;
+            };
+            let mut answer = [0; 5];
+            let asked = stream.write_all(b"PING\r\n");
+            // A server that loads its data says so.
+            if asked.and_then(|()| stream.read_exact(&mut answer)).is_ok() && &answer != b"-LOAD" {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+fn spawn(program: &str, port: u16, directory: &PathBuf, options: &[String]) -> Child {
+    Command::new(program)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .arg("--dir")
+        .arg(directory)
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
