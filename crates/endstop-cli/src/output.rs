@@ -96,7 +96,7 @@ pub fn say(message: &str) {
     let _ = writeln!(anstream::stderr(), "{message}");
 }
 
-/// Buffered standard output, without color codes where they are not wanted.
+/// Buffered standard output, without color codes if they are not wanted.
 #[derive(Debug)]
 pub struct Stdout {
     inner: BufWriter<anstream::AutoStream<io::Stdout>>,
@@ -194,7 +194,7 @@ pub fn wrapped(text: &str, columns: usize, hanging: &str) -> String {
     all
 }
 
-/// An empty table with this header: UTF-8 borders on a terminal that is wide enough, ASCII where it is
+/// An empty table with this header: UTF-8 borders on a terminal that is wide enough, ASCII if it is
 /// narrow or no terminal, and one line a cell where words would have to be broken. The columns named in
 /// `right_aligned` (from 0) hold numbers.
 #[must_use]
@@ -202,7 +202,7 @@ pub fn table(header: &[&str], right_aligned: &[usize]) -> Grid {
     Grid::new(header, right_aligned, io::stdout().is_terminal(), terminal_width())
 }
 
-/// A progress bar over `total` of `unit` (`"files"`), drawn on standard error; hidden where that is not
+/// A progress bar over `total` of `unit` (`"files"`), drawn on standard error; hidden if that is not
 /// a terminal or under `--quiet`.
 #[must_use]
 pub fn progress(total: u64, unit: &'static str) -> ProgressBar {

@@ -114,7 +114,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator that holds where this one does not.
+    /// The operator that is true if this one is not.
     #[must_use]
     pub const fn negated(self) -> Self {
         match self {

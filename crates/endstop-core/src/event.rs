@@ -115,9 +115,9 @@ pub enum EventKind<'a> {
     Reply {
         /// The model that answered.
         model: Option<&'a str>,
-        /// Tokens; `None` where the source does not report them: unknown, not zero.
+        /// Tokens; `None` if the source does not report them: unknown, not zero.
         usage: Option<TokenUsage>,
-        /// Money; `None` where the source knows nothing of it (then `cost` is unknown, as if unpriced).
+        /// Money; `None` if the source knows nothing of it (then `cost` is unknown, as if unpriced).
         cost: Option<Cost>,
         /// The provider's finish reason, raw.
         finish: Option<&'a str>,

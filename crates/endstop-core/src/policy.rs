@@ -122,7 +122,7 @@ pub struct Rule {
     pub action: Action,
     /// When it holds.
     pub condition: Condition,
-    /// The reason it stops for; from its highest true leaf where absent.
+    /// The reason it stops for; from its highest true leaf if absent.
     pub reason: Option<StopReason>,
     /// The message of the stop signal; a default text if absent.
     pub message: Option<String>,
@@ -284,7 +284,7 @@ pub struct FallbackRates {
 }
 
 impl FallbackRates {
-    /// The cost of a call, rounded up to a pico-dollar; `None` where it passes $18.4M.
+    /// The cost of a call, rounded up to a pico-dollar; `None` if it passes $18.4M.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Option<Money> {
         let input = u128::from(usage.total_input()).checked_mul(u128::from(self.input.picos()))?;

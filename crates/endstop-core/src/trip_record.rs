@@ -435,7 +435,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// The limit, where an approval has raised it.
+    /// The limit, if an approval has raised it.
     fn limit(&self, index: CompareIx, op: CompareOp) -> Option<u64> {
         let original = self.sight.program.compares().at(index);
         let current = self.sight.compare(index);

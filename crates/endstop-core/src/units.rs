@@ -59,7 +59,7 @@ impl Money {
         self.0
     }
 
-    /// The sum, or `None` where it passes `u64::MAX` pico-dollars ($18.4M).
+    /// The sum, or `None` if it passes `u64::MAX` pico-dollars ($18.4M).
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -223,7 +223,7 @@ impl TokenUsage {
         self.total_input().saturating_add(self.output)
     }
 
-    /// The sum class by class, or `None` where a class overflows.
+    /// The sum class by class, or `None` if a class overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         Some(Self {

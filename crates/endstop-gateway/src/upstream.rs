@@ -49,7 +49,7 @@ impl HttpClient {
     /// used fails the calls that would go through it.
     ///
     /// # Errors
-    /// Where the file cannot be read or holds no certificate.
+    /// If the file cannot be read or holds no certificate.
     pub(crate) fn from_environment(
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, CertificatesError> {

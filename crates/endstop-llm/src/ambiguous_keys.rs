@@ -102,10 +102,10 @@ fn folded(key: &str) -> Cow<'_, str> {
     Cow::Owned(letters.collect())
 }
 
-/// A whole number that is not below `least`; `None` where it is absent or `null`.
+/// A whole number that is not below `least`; `None` if it is absent or `null`.
 ///
 /// # Errors
-/// Where it is anything else: a server may read a number in it that is not read here.
+/// If it is anything else: a server may read a number in it that is not read here.
 pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64>, ReadError> {
     if !value.is_some() {
         return Ok(None);
@@ -115,10 +115,10 @@ pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64
     count.ok_or_else(wrong).map(Some)
 }
 
-/// A truth value; `false` where it is absent or `null`.
+/// A truth value; `false` if it is absent or `null`.
 ///
 /// # Errors
-/// Where it is anything else.
+/// If it is anything else.
 pub(crate) fn truth(value: Raw<'_>, name: &str) -> Result<bool, ReadError> {
     match value.json() {
         "true" => Ok(true),

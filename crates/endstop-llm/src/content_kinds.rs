@@ -18,7 +18,7 @@ pub const IMAGE_TOKENS: u64 = 20_000;
 /// Source: OpenAI's guide on images, of tiles of 512 pixels: 2,833 and 5,667 for each of at most 8.
 pub const DEAR_IMAGES: &[(&str, u64)] = &[("gpt-4o-mini", 48_169)];
 
-/// Tokens that content of unknown size is counted as, where the context window of the model is smaller or unknown.
+/// Tokens that content of unknown size is counted as, if the context window of the model is smaller or unknown.
 pub const FILE_TOKENS: u64 = 200_000;
 
 /// The name in `allow_unmetered` of content of unknown size, for a model whose context window is unknown.

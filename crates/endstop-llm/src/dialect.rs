@@ -38,7 +38,7 @@ pub trait Dialect: Send + Sync {
     /// If it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
-    /// The request that asks for the number of input tokens of a call, where the API can count. `path` is that of the
+    /// The request that asks for the number of input tokens of a call, if the API can count. `path` is that of the
     /// call, with its query. Only fields that say nothing about the input are removed: an upstream refuses
     /// unknown fields, while leaving one out would make the count too low.
     fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
@@ -86,7 +86,7 @@ pub trait Dialect: Send + Sync {
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
     /// The response that ends the loop of a client naturally: 200, as a stream if the request asks for one. Follows
-    /// [`CallRequest::contract`], but gives text where it demands structure.
+    /// [`CallRequest::contract`], but returns text if it demands structure.
     fn stop(&self, parsed: &CallRequest, stop: &StopText) -> WrittenResponse;
 
     /// An error of the API, with the stop in its message.

@@ -224,7 +224,7 @@ pub enum ToolLimit {
     /// They stay as they are.
     #[default]
     AsSent,
-    /// They may run so often, each or all together, as the API counts; less where the request says less.
+    /// They may run so often, each or all together, as the API counts; less if the request allows less.
     Runs(u64),
     /// They are removed.
     Remove,
@@ -365,7 +365,7 @@ impl OfferedTool {
         }
     }
 
-    /// How often it runs at most where no field limits it.
+    /// The most runs of the tool if no field limits it.
     const fn assumed_runs(&self) -> u64 {
         match (self.kind.api, self.reads()) {
             (Api::Messages, _) => MAX_ANTHROPIC_ROUNDS,

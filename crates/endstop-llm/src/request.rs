@@ -156,11 +156,11 @@ pub enum Thread {
 /// The result of one tool call, as the model will see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The call's id; empty where the API has none.
+    /// The call's id; empty if the API has none.
     pub id: String,
     /// The tool, if the request names it: in the model's message before, or with the result.
     pub tool: String,
-    /// The arguments as the model gave them, where the request has them.
+    /// The arguments as the model gave them, if the request has them.
     pub arguments: String,
     /// The text of the result.
     pub content: String,

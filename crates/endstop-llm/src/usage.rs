@@ -120,7 +120,7 @@ fn total_of(usage: &Value) -> Option<u64> {
     total.and_then(Value::as_u64).filter(|total| *total < MAX_COUNT)
 }
 
-/// Where a report has input or output alone, and a total, the other one is the rest.
+/// If a report has input or output alone, and a total, the other one is the rest.
 fn with_rest(mut counts: UsageCounts, usage: &Value) -> UsageCounts {
     let tokens = counts.token_usage();
     let (input, output) = (tokens.total_input(), tokens.output);

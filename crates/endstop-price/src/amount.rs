@@ -28,7 +28,7 @@ impl ExactUsd {
     /// No money.
     pub const ZERO: Self = Self(0);
 
-    /// `count` × `attos` (10⁻¹⁸ USD) / `per`, or `None` where it does not fit.
+    /// `count` × `attos` (10⁻¹⁸ USD) / `per`, or `None` if it does not fit.
     ///
     /// `per` divides [`PER_MULTIPLE`]: the unit registry refuses others.
     pub(crate) fn of(count: u64, attos: u128, per: u64) -> Option<Self> {
@@ -37,7 +37,7 @@ impl ExactUsd {
         Some(Self(parts))
     }
 
-    /// The sum, or `None` where it does not fit.
+    /// The sum, or `None` if it does not fit.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {

@@ -129,7 +129,7 @@ impl<'t> ModelPrice<'t> {
         &self.model.id
     }
 
-    /// The most input tokens that a call may have, where known.
+    /// The most input tokens that a call may have, if known.
     #[must_use]
     pub const fn context_window(&self) -> Option<u64> {
         self.model.context_window

@@ -61,7 +61,7 @@ const BEDROCK_VENDORS: [&str; 18] = [
 pub const RESELLER: &str = "openrouter";
 
 impl PriceTable {
-    /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,
+    /// The model with its prices, or `None` if the table has no price for it: the cost is then unknown,
     /// never zero.
     ///
     /// With a provider only its list is searched, and those it falls back to: the same model may cost something else

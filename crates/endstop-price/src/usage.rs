@@ -124,7 +124,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] where one is beyond [`MAX_COUNT`].
+    /// [`UsageError::NotACount`] if one is beyond [`MAX_COUNT`].
     pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
         let mut usage = Self::default();
         let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
@@ -255,7 +255,7 @@ impl UsageCounts {
         self.was_exclusive
     }
 
-    /// The tokens in disjoint classes. Where the parts exceed the whole, the remainder is zero; pricing
+    /// The tokens in disjoint classes. If the parts exceed the whole, the remainder is zero; pricing
     /// such a report is an error.
     #[must_use]
     pub fn token_usage(&self) -> TokenUsage {
@@ -303,7 +303,7 @@ pub(crate) fn read_count(
 /// The amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
 ///
 /// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
-/// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
+/// is left out. Decimals beyond a pico-dollar round up. `None` if it is absent, no
 /// number, negative or above $9,000,000.
 ///
 /// If the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: the vendor's

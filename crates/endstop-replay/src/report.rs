@@ -37,7 +37,7 @@ pub struct RunReport {
     pub cost_is: CostIs,
     /// Calls that the price table has no price for and that have no billed amount.
     pub unpriced_calls: u64,
-    /// Whether it succeeded, where known.
+    /// Whether it succeeded, if known.
     pub outcome: Option<bool>,
     /// The step at which the policy would have stopped it; `None` if it would not.
     pub stopped_at_step: Option<u64>,

@@ -413,7 +413,7 @@ const fn only_harms(effect: &Effect) -> bool {
     loses || (effect.saved.picos() == 0 && effect.tokens_saved == 0 && effect.steps_saved == 0)
 }
 
-/// Deals the runs into [`FOLDS`] parts, fewer where there are fewer runs: successes, failures and the
+/// Deals the runs into [`FOLDS`] parts, fewer if there are fewer runs: successes, failures and the
 /// rest each evenly, in an order that depends on their names alone.
 fn deal(runs: &[RunReport]) -> Vec<usize> {
     let folds = FOLDS.min(runs.len());

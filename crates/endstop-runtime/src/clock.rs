@@ -57,7 +57,7 @@ impl RunClock {
         Millis(self.before.0.saturating_add(millis(instant.saturating_duration_since(self.origin))))
     }
 
-    /// Wall time: milliseconds since 1970-01-01T00:00Z; zero where the system's clock is before that.
+    /// Wall time: milliseconds since 1970-01-01T00:00Z; zero if the system's clock is before that.
     #[must_use]
     pub fn wall(&self) -> WallTime {
         self.wall.as_ref().map_or_else(system_wall_time, |wall| wall())

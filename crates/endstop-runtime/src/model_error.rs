@@ -150,7 +150,7 @@ impl ModelError {
     }
 
     /// Whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
-    /// missing"): it was taken, and it was not refused. `frees_errors` is true where the policy says that errors in the
+    /// missing"): it was taken, and it was not refused. `frees_errors` is true if the policy says that errors in the
     /// shape of the API are free.
     #[must_use]
     pub fn may_be_charged(&self, frees_errors: bool) -> bool {

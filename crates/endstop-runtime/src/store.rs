@@ -196,7 +196,7 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`] where it is held, in this process or another; it never waits.
+    /// [`StoreError::Locked`] if it is held, in this process or another; it never waits.
     fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>>;
 }
 

@@ -89,7 +89,7 @@ struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The model's text since its last call ended.
     words: String,
-    /// The lines of aider end with line breaks. Where an editor removed them, every `####` is the user's.
+    /// The lines of aider end with line breaks. If an editor removed them, every `####` is the user's.
     has_breaks: bool,
     /// The user typed the line before.
     is_typed: bool,

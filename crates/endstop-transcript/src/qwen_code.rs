@@ -207,7 +207,7 @@ fn is_api_error(line: &Line<'_>) -> bool {
         && line.system_payload.as_ref().is_some_and(is_error)
 }
 
-/// The usage with its thoughts left out where the output includes them.
+/// The usage with its thoughts left out if the output includes them.
 fn without_counted_thoughts(mut usage: Value) -> Value {
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let sum = count("promptTokenCount")

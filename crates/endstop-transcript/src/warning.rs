@@ -61,7 +61,7 @@ pub struct Warning {
     pub kind: WarningKind,
     /// The file.
     pub file: String,
-    /// The first line it was seen on, from 1; `None` where it is about the whole file.
+    /// The first line it was seen on, from 1; `None` if it is about the whole file.
     pub line: Option<u64>,
     /// How often.
     pub count: u64,

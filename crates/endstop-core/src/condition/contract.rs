@@ -19,7 +19,7 @@ pub enum Contract {
     WorstCase,
     /// Only a live run has it, and `replay --as-live` of its trace.
     Reservation,
-    /// All four read the same where the API marks failed tool calls.
+    /// All four read the same if the API marks failed tool calls.
     MarkedFailures,
     /// All four read it, at other moments.
     Clock,

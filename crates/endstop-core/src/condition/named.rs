@@ -51,7 +51,7 @@ impl Named {
         })
     }
 
-    /// The arguments as written: a name where one was given, and the literal.
+    /// The arguments as written: a name, if one was given, and the literal.
     pub fn arguments(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         self.arguments.iter().map(|(name, literal)| (name.as_deref(), literal.raw.as_str()))
     }

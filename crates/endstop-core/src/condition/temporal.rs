@@ -37,7 +37,7 @@ pub enum Temporal {
     Count {
         /// The condition.
         of: Box<Condition>,
-        /// Only steps in this window; the whole run where absent.
+        /// Only steps in this window; the whole run if absent.
         window: Option<Window>,
         /// The comparison.
         op: CompareOp,

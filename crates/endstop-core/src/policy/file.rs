@@ -100,7 +100,7 @@ struct AccountingText {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct RuleDetails {
-    /// The stop reason; from the leaf that trips where absent.
+    /// The stop reason; from the leaf that trips if absent.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     reason: Option<Spanned<String>>,

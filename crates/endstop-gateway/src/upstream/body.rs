@@ -106,7 +106,7 @@ impl UpstreamBody {
         self.unreturned.is_empty() && self.kept_error.is_none() && is_read
     }
 
-    /// Bytes that are still to come, where the upstream said so.
+    /// Bytes that are still to come, if the upstream announced them.
     pub(crate) fn remaining(&self) -> Option<u64> {
         let unread = self.incoming.size_hint().exact()?;
         Some(unread.saturating_add(self.unreturned.len() as u64))

@@ -1,4 +1,4 @@
-//! Connections to upstreams: TCP, through a proxy where there is one, and TLS over that.
+//! Connections to upstreams: TCP, through a proxy if there is one, and TLS over that.
 
 use std::io;
 use std::sync::Arc;

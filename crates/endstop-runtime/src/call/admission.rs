@@ -230,7 +230,7 @@ impl LockedChain<'_> {
         if directive.admits() { Ok(()) } else { Err(directive) }
     }
 
-    /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
+    /// If no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
     pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
         let resource = Resource::Output { rate: plan.output_rate() };
         let run = &self.own_core().run;

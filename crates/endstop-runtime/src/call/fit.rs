@@ -90,7 +90,7 @@ pub enum CallRoom {
 }
 
 impl RunHandle {
-    /// When a call fits with all the output that it wants, and a wrap-up after it where one is kept. Nothing begins and
+    /// When a call fits with all the output that it wants, and a wrap-up after it if one is kept. Nothing begins and
     /// nothing is recorded.
     #[must_use]
     pub fn room_for(&self, plan: &CallPlan<'_>) -> CallRoom {

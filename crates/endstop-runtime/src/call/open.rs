@@ -494,7 +494,7 @@ impl OpenCall {
         (usage, cost)
     }
 
-    /// The most usage where the input was reported: what else was reserved stays held.
+    /// The most usage if the input was reported: what else was reserved stays held.
     fn most_beyond(&self, told: TokenUsage, output: u64) -> (TokenUsage, Cost) {
         let usage = TokenUsage { output, ..told };
         if !self.is_capped || self.added_input == 0 && !self.pricing.has_more_than_text() {

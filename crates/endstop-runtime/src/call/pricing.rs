@@ -88,7 +88,7 @@ const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
 impl Pricing {
-    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
+    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow if no table has
     /// it: keep what this gives.
     #[must_use]
     pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {
@@ -148,7 +148,7 @@ impl Pricing {
         Self { searches, ..self }
     }
 
-    /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
+    /// The most tokens that a request can have, by those who may answer it; unknown if the table lacks one of
     /// them. One that is listed without its window has the largest of those that are sold.
     #[must_use]
     pub fn context_window(&self) -> Option<u64> {
@@ -356,7 +356,7 @@ pub(super) fn higher(one: Cost, other: Cost) -> Cost {
     }
 }
 
-/// The greater cost; the first where the other is not known.
+/// The greater cost; the first if the other is not known.
 fn dearer(one: Cost, other: Cost) -> Cost {
     match (one, other) {
         (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),

@@ -123,7 +123,7 @@ impl Amounts {
         *self == Self::ZERO
     }
 
-    /// The sum in each dimension, or `None` where one overflows.
+    /// The sum in each dimension, or `None` if one overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         self.try_with(other, u64::checked_add)
@@ -135,7 +135,7 @@ impl Amounts {
         self.try_with(other, u64::checked_sub)
     }
 
-    /// The sum in each dimension, or `u64::MAX` where it overflows.
+    /// The sum in each dimension, or `u64::MAX` if it overflows.
     #[must_use]
     pub fn saturating_add(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)

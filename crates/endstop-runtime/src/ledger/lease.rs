@@ -103,7 +103,7 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Ends the lease, and says what it had reserved. `None` where it has ended already, closed or expired:
+    /// Ends the lease, and says what it had reserved. `None` if it has ended already, closed or expired:
     /// then it is settled, and must not be settled again.
     pub fn close(&mut self, id: u64) -> Option<Amounts> {
         self.leases.remove(&id).map(|lease| lease.amounts)

@@ -57,7 +57,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be made, is no database of runs, or was written by a later version.
+    /// If the file cannot be made, is no database of runs, or was written by a later version.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Process)
     }

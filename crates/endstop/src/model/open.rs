@@ -25,7 +25,7 @@ pub struct OpenOptions {
     pub base_url: Option<String>,
     /// How long to wait.
     pub timeouts: Timeouts,
-    /// The most output tokens of a reply where the request sets no cap.
+    /// The most output tokens of a reply if the request sets no cap.
     pub max_output_tokens: Option<u64>,
     /// The run of a transcript that answers; the first by default.
     pub run: Option<String>,

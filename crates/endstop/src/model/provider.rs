@@ -145,7 +145,7 @@ impl ProviderModelBuilder {
         self
     }
 
-    /// The most output tokens of a reply where the request sets no cap. It is sent as one.
+    /// The most output tokens of a reply if the request sets no cap. It is sent as one.
     #[must_use]
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
         self.max_output_tokens = Some(tokens);
@@ -163,7 +163,7 @@ impl ProviderModelBuilder {
     ///
     /// # Errors
     ///
-    /// [`OpenModelError`] where the provider is unknown, its key missing, or the base URL unusable.
+    /// [`OpenModelError`] if the provider is unknown, its key missing, or the base URL unusable.
     pub fn build(self) -> Result<ProviderModel, OpenModelError> {
         let known = self.known()?;
         let base_url = self.find_base_url(known)?;

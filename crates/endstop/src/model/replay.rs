@@ -86,7 +86,7 @@ impl ReplayModel {
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] where the file cannot be read, or has no such run, or no reply.
+    /// [`ReplayModelError`] if the file cannot be read, or has no such run, or no reply.
     pub fn open(path: &Path, run: Option<&str>) -> Result<Self, ReplayModelError> {
         let found = walk(&[path.to_owned()])?;
         let name = path.display().to_string();

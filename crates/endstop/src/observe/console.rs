@@ -95,7 +95,7 @@ impl ConsoleObserver {
         Self::on(Arc::new(Screen::writer(out)))
     }
 
-    /// Prints to a screen that others print to as well. Colors are used where it is a terminal and
+    /// Prints to a screen that others print to as well. Colors are used if it is a terminal and
     /// `NO_COLOR` is not set.
     #[must_use]
     pub fn on(screen: Arc<Screen>) -> Self {

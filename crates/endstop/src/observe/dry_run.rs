@@ -32,7 +32,7 @@ pub struct DryRunStop {
     pub steps: u64,
     /// Tokens settled until then.
     pub tokens: u64,
-    /// Money settled until then; none where a call had no price.
+    /// Money settled until then; `None` if a call had no price.
     pub cost: Option<Money>,
     /// The trip record.
     pub trip_record: TripRecord,

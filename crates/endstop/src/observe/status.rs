@@ -29,7 +29,7 @@ use trips::{Trip, Trips};
 
 /// The time between two redraws within a step, in milliseconds of the run.
 const REDRAW_MS: u64 = 100;
-/// Columns where nothing else is known.
+/// Columns if nothing else is known.
 const WIDTH: usize = 80;
 
 /// The contents of the status line.
@@ -69,7 +69,7 @@ pub struct StatusView {
     pub held_tokens: u64,
     /// Money held for calls in flight.
     pub held_cost: Money,
-    /// Windows of the subscription and their used part in hundredths of a percent, where the driver knows them.
+    /// Windows of the subscription and their used part in hundredths of a percent, if the driver knows them.
     pub quotas: Vec<(String, u64)>,
     /// Since the run began.
     pub elapsed: Duration,

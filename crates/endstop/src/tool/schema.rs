@@ -195,7 +195,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Text of at most `limit` bytes, with a sign where it was cut.
+/// Text of at most `limit` bytes, with a mark if it was cut.
 pub(super) fn cut(mut text: String, limit: usize) -> String {
     const SIGN: &str = " …";
     if text.len() > limit {

@@ -212,7 +212,7 @@ fn not_told_by(rule: &SuggestedRule) -> String {
     }
 }
 
-/// A share for people, to a tenth of a percent where that says something.
+/// A share for people, to a tenth of a percent if that is meaningful.
 fn shown(share: f64) -> String {
     let percent = share * 100.0;
     let text = format!("{percent:.1}");

@@ -91,7 +91,7 @@ impl RunOutcome<'_> {
         }
     }
 
-    /// The signal of the terminal's keys that ended the command, where its end is passed on.
+    /// The signal of the terminal's keys that ended the command, if its end is passed on.
     pub(super) fn signal(&self) -> Option<Signal> {
         match self.ended {
             Ended::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {

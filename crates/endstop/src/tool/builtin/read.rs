@@ -12,7 +12,7 @@ use super::{Abandoned, Workspace, abandoned, blocking, cannot};
 use crate::limits::MAX_READ_BYTES;
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
-/// The lines that a call brings where it does not say how many.
+/// The lines that a call returns if it does not say how many.
 const DEFAULT_LINES: u64 = 2000;
 
 #[derive(Deserialize, JsonSchema)]
