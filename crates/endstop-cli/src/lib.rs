@@ -109,7 +109,7 @@ struct GlobalArgs {
     quiet: bool,
 }
 
-/// The whole command with its help texts, for completions, man pages and the reference page.
+/// Returns the whole command with its help texts, for completions, man pages and the reference page.
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}\n\n{SYSTEMS}", ExitMeaning::table()))

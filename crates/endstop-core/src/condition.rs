@@ -127,7 +127,7 @@ impl CompareOp {
         }
     }
 
-    /// Whether `left op right`.
+    /// Returns whether `left op right`.
     #[must_use]
     pub const fn holds(self, left: u64, right: u64) -> bool {
         match self {
@@ -142,7 +142,7 @@ impl CompareOp {
 }
 
 impl Condition {
-    /// The condition with the name taken off, at the top only.
+    /// Returns the condition with the name taken off, at the top only.
     #[must_use]
     pub fn expanded(&self) -> &Self {
         let mut condition = self;
@@ -152,7 +152,7 @@ impl Condition {
         condition
     }
 
-    /// The direct parts, in order; a named condition's part is its expansion.
+    /// Returns the direct parts, in order; a named condition's part is its expansion.
     #[must_use]
     pub fn parts(&self) -> Vec<&Self> {
         match self {

@@ -299,7 +299,7 @@ impl NewLimit<'_> {
 }
 
 impl EventKind<'_> {
-    /// Whether the event announces something that a run may still refuse.
+    /// Returns whether the event announces something that a run may still refuse.
     #[must_use]
     pub const fn is_intention(&self) -> bool {
         matches!(

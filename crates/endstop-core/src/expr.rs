@@ -90,7 +90,7 @@ pub(crate) fn amount(
     literal.amount(unit, name, span.clone()).map_err(at_span)
 }
 
-/// A value that the new limit of an approval may have: `$3.00`, `40`, `10m`.
+/// Returns a value that the new limit of an approval may have: `$3.00`, `40`, `10m`.
 ///
 /// # Errors
 /// As the language's own error for an amount of that unit.

@@ -177,8 +177,8 @@ impl Run {
         directive
     }
 
-    /// Whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend what `reserve`
-    /// says. Nothing begins, like [`Run::would_admit`]; also while a step is open.
+    /// Returns whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend
+    /// what `reserve` says. Nothing begins, like [`Run::would_admit`]; also while a step is open.
     pub fn would_finish(&mut self, reserve: &EventKind<'_>, event: &Event<'_>) -> bool {
         let before = core::mem::replace(&mut self.state.ahead, WorstCase::of(reserve));
         let directive = self.would_admit(event);
@@ -581,7 +581,7 @@ impl Run {
 
     // Saving and restoring.
 
-    /// The run as JSON text. O(state), which the policy bounds.
+    /// Returns the run as JSON text. O(state), which the policy bounds.
     ///
     /// # Errors
     /// If a probe is a closure, or its state is too large.
@@ -589,7 +589,7 @@ impl Run {
         Ok(self.to_state()?.to_json())
     }
 
-    /// The run as a value that can be saved.
+    /// Returns the run as a value that can be saved.
     ///
     /// # Errors
     /// As [`Run::save`].
@@ -599,7 +599,7 @@ impl Run {
         RunState::new(&self.program, copy.state, &copy.probes)
     }
 
-    /// A run from its saved text, under `program`, which may be that of a changed policy.
+    /// Returns a run from its saved text, under `program`, which may be that of a changed policy.
     ///
     /// # Errors
     /// If the text is not a saved run, is too long, too new or damaged, or a probe does not read its state.

@@ -273,7 +273,7 @@ impl TripRecord {
         known.filter(same).count() > 0
     }
 
-    /// The record as JSON.
+    /// Returns the record as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         match serde_json::to_string(self) {

@@ -53,13 +53,13 @@ impl Money {
         Self(picos)
     }
 
-    /// The amount in pico-dollars.
+    /// Returns the amount in pico-dollars.
     #[must_use]
     pub const fn picos(self) -> u64 {
         self.0
     }
 
-    /// The sum, or `None` if it passes `u64::MAX` pico-dollars ($18.4M).
+    /// Returns the sum, or `None` if it passes `u64::MAX` pico-dollars ($18.4M).
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -74,7 +74,7 @@ impl Money {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is nothing.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
@@ -86,7 +86,7 @@ impl Money {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The exact decimal number of dollars without a sign: `0.5`, `19.502722`, `2`.
+    /// Returns the exact decimal number of dollars without a sign: `0.5`, `19.502722`, `2`.
     #[must_use]
     pub fn to_decimal(self) -> String {
         let (whole, rest) = (self.0 / PICOS_PER_DOLLAR, self.0 % PICOS_PER_DOLLAR);
@@ -208,7 +208,7 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
-    /// All input of the call: uncached, cached and written. Saturates.
+    /// Returns all input of the call: uncached, cached and written. Saturates.
     #[must_use]
     pub const fn total_input(&self) -> u64 {
         self.input
@@ -217,13 +217,13 @@ impl TokenUsage {
             .saturating_add(self.cache_write_1h)
     }
 
-    /// All tokens of the call. Saturates.
+    /// Returns all tokens of the call. Saturates.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total_input().saturating_add(self.output)
     }
 
-    /// The sum class by class, or `None` if a class overflows.
+    /// Returns the sum class by class, or `None` if a class overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         Some(Self {

@@ -56,7 +56,7 @@ impl Upstreams {
         })
     }
 
-    /// The scripted model of `endstop-sim` for all. It bills a token for four bytes.
+    /// Returns the scripted model of `endstop-sim` for all. It bills a token for four bytes.
     ///
     /// # Errors
     /// If it is no valid address.

@@ -99,7 +99,7 @@ pub enum ImageData {
 }
 
 impl ContentHold {
-    /// Whether it is not text: it is held at the highest rate of text, images, audio and video.
+    /// Returns whether it is not text: it is held at the highest rate of text, images, audio and video.
     #[must_use]
     pub const fn is_media(self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl ContentHold {
         }
     }
 
-    /// Whether its size may be unknown, so that it is refused for a model whose context window is unknown.
+    /// Returns whether its size may be unknown, so that it is refused for a model whose context window is unknown.
     #[must_use]
     pub const fn may_be_unknown(self) -> bool {
         match self {

@@ -129,7 +129,7 @@ pub enum ErrorKind {
     Overloaded,
 }
 
-/// Whether an event is the mark of the end. Only the beginning is compared.
+/// Returns whether an event is the mark of the end. Only the beginning is compared.
 #[must_use]
 pub fn is_done(data: &str) -> bool {
     data.trim_end().ends_with("[DONE]") && data.trim() == "[DONE]"

@@ -273,7 +273,7 @@ impl PriceField {
         first.trim_end_matches("[]")
     }
 
-    /// The name in `allow_unmetered` by which it may be refused.
+    /// Returns the name in `allow_unmetered` by which it may be refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         match self.rule {

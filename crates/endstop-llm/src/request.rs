@@ -92,13 +92,13 @@ impl CallRequest {
         self.fixed.iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))
     }
 
-    /// Whether anything in it is not text.
+    /// Returns whether anything in it is not text.
     #[must_use]
     pub fn has_media(&self) -> bool {
         self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
     }
 
-    /// The input that the provider adds if it may read input of this bound more than once.
+    /// Returns the input that the provider adds if it may read input of this bound more than once.
     #[must_use]
     pub const fn added_by_more_reads(&self, bound: u64) -> u64 {
         bound.saturating_mul(self.more_reads)
@@ -211,7 +211,7 @@ pub struct Edits<'e> {
 }
 
 impl Edits<'_> {
-    /// Whether they change nothing.
+    /// Returns whether they change nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.output_cap.is_none()

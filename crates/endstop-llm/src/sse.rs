@@ -29,8 +29,8 @@ pub struct Frame<'e> {
 }
 
 impl<'e> Frame<'e> {
-    /// The event; `None` if it has no data, such as a comment that keeps the connection open. Invalid UTF-8 is read
-    /// as U+FFFD.
+    /// Returns the event; `None` if it has no data, such as a comment that keeps the connection open. Invalid UTF-8 is
+    /// read as U+FFFD.
     pub fn event(&self) -> Option<SseEvent<'_>> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
@@ -174,14 +174,14 @@ impl SseSplitter {
         Ok(end.map(|_| Frame::read(&self.rest)))
     }
 
-    /// The bytes of the incomplete event.
+    /// Returns the bytes of the incomplete event.
     pub fn take_rest(&mut self) -> Vec<u8> {
         self.forget_given();
         self.scan = Scan::new();
         std::mem::take(&mut self.rest)
     }
 
-    /// The event that the stream ended in, its blank line missing, if it says something. Some servers leave the
+    /// Returns the event that the stream ended in, its blank line missing, if it says something. Some servers leave the
     /// last line end out.
     pub fn last_frame(&mut self) -> Option<Frame<'_>> {
         self.forget_given();

@@ -117,25 +117,25 @@ pub struct ListedRate {
 }
 
 impl<'t> ModelPrice<'t> {
-    /// The provider whose price list was searched.
+    /// Returns the provider whose price list was searched.
     #[must_use]
     pub fn provider_id(&self) -> &'t str {
         &self.provider.id
     }
 
-    /// The entry that matched, for example `claude-sonnet-4-5`.
+    /// Returns the entry that matched, for example `claude-sonnet-4-5`.
     #[must_use]
     pub fn model_id(&self) -> &'t str {
         &self.model.id
     }
 
-    /// The most input tokens that a call may have, if known.
+    /// Returns the most input tokens that a call may have, if known.
     #[must_use]
     pub const fn context_window(&self) -> Option<u64> {
         self.model.context_window
     }
 
-    /// The rates in force at `at` for requests of this kind.
+    /// Returns the rates in force at `at` for requests of this kind.
     #[must_use]
     pub fn rates(&self, at: WallTime, context: &CallContext) -> Vec<ListedRate> {
         let listed = |(unit, rate): (Unit, &Rate)| ListedRate {
@@ -146,7 +146,7 @@ impl<'t> ModelPrice<'t> {
         self.in_force(at, context).into_iter().map(listed).collect()
     }
 
-    /// The price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
+    /// Returns the price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl<'t> ModelPrice<'t> {
         self.price_all(usage, at, context, true)
     }
 
-    /// The total of [`ModelPrice::price`], without its lines.
+    /// Returns the total of [`ModelPrice::price`], without its lines.
     ///
     /// # Errors
     ///

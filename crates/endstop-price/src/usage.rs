@@ -120,7 +120,7 @@ pub(crate) struct FurtherUsage {
 }
 
 impl UsageCounts {
-    /// The counts of tokens that are already in disjoint classes.
+    /// Returns the counts of tokens that are already in disjoint classes.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl UsageCounts {
         Ok(usage)
     }
 
-    /// The count of a unit, or `None` if it was not reported. Milliseconds for durations.
+    /// Returns the count of a unit, or `None` if it was not reported. Milliseconds for durations.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<u64> {
         self.counts.iter().find(|(known, _)| *known == unit).map(|(_, count)| *count)
@@ -243,19 +243,19 @@ impl UsageCounts {
         Ok(own)
     }
 
-    /// All reported counts, in order of the unit.
+    /// Returns all reported counts, in order of the unit.
     pub fn iter(&self) -> impl Iterator<Item = (Unit, u64)> {
         self.counts.iter().copied()
     }
 
-    /// Whether the input was taken as *without* the cached tokens against the convention of its shape,
+    /// Returns whether the input was taken as *without* the cached tokens against the convention of its shape,
     /// because the cached ones are more than it.
     #[must_use]
     pub const fn was_exclusive(&self) -> bool {
         self.was_exclusive
     }
 
-    /// The tokens in disjoint classes. If the parts exceed the whole, the remainder is zero; pricing
+    /// Returns the tokens in disjoint classes. If the parts exceed the whole, the remainder is zero; pricing
     /// such a report is an error.
     #[must_use]
     pub fn token_usage(&self) -> TokenUsage {
@@ -300,7 +300,7 @@ pub(crate) fn read_count(
     }
 }
 
-/// The amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
+/// Returns the amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
 ///
 /// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
 /// is left out. Decimals beyond a pico-dollar round up. `None` if it is absent, no

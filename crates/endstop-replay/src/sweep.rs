@@ -150,7 +150,7 @@ fn too_many() -> SweepError {
     error(format!("more than {MAX_CANDIDATES} policies to compare"), "take larger steps")
 }
 
-/// The policies that `sweeps` ask for. A sweep whose `{name}` is in the text is put in there, several of
+/// Returns the policies that `sweeps` ask for. A sweep whose `{name}` is in the text is put in there, several of
 /// them in every combination; any other is a gauge, whose limit is added to the text's rules.
 ///
 /// # Errors

@@ -93,7 +93,7 @@ impl CancelToken {
         self.handle.signal()
     }
 
-    /// Every cancellation that reached it, in order of arrival; equal ones once. O(signals), at most 64.
+    /// Returns every cancellation that reached it, in order of arrival; equal ones once. O(signals), at most 64.
     #[must_use]
     pub fn signals(&self) -> Vec<Arc<StopSignal>> {
         self.handle.signals()
@@ -105,7 +105,7 @@ impl CancelToken {
         self.handle.urgency()
     }
 
-    /// Whether it was cancelled, in either way. This is one atomic load.
+    /// Returns whether it was cancelled, in either way. This is one atomic load.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.urgency().is_some()
@@ -129,8 +129,8 @@ impl CancelToken {
         Cancelled { token: self, least: Urgency::Now, key: None }
     }
 
-    /// The output of `future`, unless the token is aborted first: then `future` is dropped in its current state, and
-    /// the signal is returned. Once the token is aborted, `future` is no longer polled, even if it is ready.
+    /// Returns the output of `future`, unless the token is aborted first: then `future` is dropped in its current
+    /// state, and the signal is returned. Once the token is aborted, `future` is no longer polled, even if it is ready.
     ///
     /// # Cancel safety
     ///

@@ -45,13 +45,13 @@ impl RunClock {
         Self { origin: Instant::now(), before, wall }
     }
 
-    /// The offset from the start of the run.
+    /// Returns the offset from the start of the run.
     #[must_use]
     pub fn at(&self) -> Millis {
         self.at_instant(Instant::now())
     }
 
-    /// The offset at an instant of this process.
+    /// Returns the offset at an instant of this process.
     #[must_use]
     pub fn at_instant(&self, instant: Instant) -> Millis {
         Millis(self.before.0.saturating_add(millis(instant.saturating_duration_since(self.origin))))
@@ -79,7 +79,7 @@ impl RunClock {
     }
 }
 
-/// The system's wall time.
+/// Returns the system's wall time.
 #[must_use]
 pub fn system_wall_time() -> WallTime {
     WallTime(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis))

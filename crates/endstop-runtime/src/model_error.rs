@@ -88,7 +88,7 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// The stable name (`error.type`).
+    /// Returns the stable name (`error.type`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether another attempt of the same request may succeed.
+    /// Returns whether another attempt of the same request may succeed.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         !matches!(self, Self::Rejected)
@@ -149,7 +149,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
+    /// Returns whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
     /// missing"): it was taken, and it was not refused. `frees_errors` is true if the policy says that errors in the
     /// shape of the API are free.
     #[must_use]

@@ -210,8 +210,8 @@ fn millis_since_epoch(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// All lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read page by page
-/// and held in memory.
+/// Returns all lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read
+/// page by page and held in memory.
 ///
 /// # Errors
 ///

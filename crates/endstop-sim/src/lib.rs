@@ -112,25 +112,26 @@ impl Sim {
         Ok(Self { addr, shared, accepting })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The number of model calls that reached it, failed ones included. Counting tokens and listing models are not model calls.
+    /// Returns the number of model calls that reached it, failed ones included. Counting tokens and listing models are
+    /// not model calls.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.shared.calls()
     }
 
-    /// The number of responses whose client disconnected before their end.
+    /// Returns the number of responses whose client disconnected before their end.
     #[must_use]
     pub fn abandoned(&self) -> u64 {
         self.shared.abandoned()
     }
 
-    /// The last model calls, oldest first; at most 1,000: then the oldest is dropped.
+    /// Returns the last model calls, oldest first; at most 1,000: then the oldest is dropped.
     #[must_use]
     pub fn log(&self) -> Vec<SimCall> {
         self.shared.log()

@@ -142,7 +142,7 @@ fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.detect(&head))
 }
 
-/// The format of a part outside the file system, such as data from a pipe; `None` if it has none.
+/// Returns the format of a part outside the file system, such as data from a pipe; `None` if it has none.
 ///
 /// # Errors
 ///

@@ -433,7 +433,7 @@ pub static FORMATS: &[Format] = &[
     },
 ];
 
-/// The row of [`FORMATS`] with this name.
+/// Returns the row of [`FORMATS`] with this name.
 #[must_use]
 pub fn format(id: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.id == id)
@@ -489,7 +489,7 @@ impl Format {
         }
     }
 
-    /// Its stable name, such as `claude-code`.
+    /// Returns its stable name, such as `claude-code`.
     #[must_use]
     pub const fn id(&self) -> &'static str {
         self.id
@@ -513,19 +513,19 @@ impl Format {
         self.kept
     }
 
-    /// The data that the format has.
+    /// Returns the data that the format has.
     #[must_use]
     pub const fn supplies(&self) -> Supplies {
         self.supplies
     }
 
-    /// Whether a file that begins like this is of this format. Content decides, never the name.
+    /// Returns whether a file that begins like this is of this format. Content decides, never the name.
     #[must_use]
     pub fn detect(&self, head: &Head<'_>) -> bool {
         (self.detect)(head)
     }
 
-    /// The file whose run this file belongs to, if it is only a part of one.
+    /// Returns the file whose run this file belongs to, if it is only a part of one.
     #[must_use]
     pub fn parent(&self, path: &Path, head: &Head<'_>) -> Option<PathBuf> {
         (self.parent?)(path, head)
@@ -542,7 +542,7 @@ impl Format {
         self.companions.map(|companions| companions(path)).unwrap_or_default()
     }
 
-    /// The file that makes this one superfluous if both are found.
+    /// Returns the file that makes this one superfluous if both are found.
     #[must_use]
     pub fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
         (self.shadowed_by?)(path)
@@ -554,8 +554,8 @@ impl Format {
         self.beside
     }
 
-    /// Whether a person works in such runs and their absence is not recorded: the time between an answer and the next
-    /// user turn then counts as the run's, so `active` and `elapsed` are longer than the agent worked.
+    /// Returns whether a person works in such runs and their absence is not recorded: the time between an answer and
+    /// the next user turn then counts as the run's, so `active` and `elapsed` are longer than the agent worked.
     #[must_use]
     pub const fn is_attended(&self) -> bool {
         self.attended
@@ -567,9 +567,9 @@ impl Format {
         self.joins
     }
 
-    /// The file in pieces of about this many bytes or more, for several threads: read one after the other they give
-    /// the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be read
-    /// in one go.
+    /// Returns the file in pieces of about this many bytes or more, for several threads: read one after the other they
+    /// give the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be
+    /// read in one go.
     #[must_use]
     pub fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
         self.pieces.map(|pieces| pieces(part, about)).unwrap_or_default()

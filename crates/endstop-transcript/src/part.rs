@@ -76,7 +76,7 @@ impl Part {
         Self { name: name.into(), content: Content::Bytes(Arc::new(bytes.into())) }
     }
 
-    /// The data that `open` returns, under the name of a file. It is called each time the part is read from its
+    /// Returns the data that `open` returns, under the name of a file. It is called each time the part is read from its
     /// beginning, and has to return the same bytes each time.
     #[must_use]
     pub fn stream(
@@ -93,13 +93,13 @@ impl Part {
         Self { name: self.name.clone(), content }
     }
 
-    /// The name, as shown in warnings.
+    /// Returns the name, as shown in warnings.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path, if it is a whole file.
+    /// Returns the path, if it is a whole file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.content {
@@ -108,7 +108,7 @@ impl Part {
         }
     }
 
-    /// The length in bytes, if it is known and pieces can be taken.
+    /// Returns the length in bytes, if it is known and pieces can be taken.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match &self.content {
@@ -121,7 +121,7 @@ impl Part {
         }
     }
 
-    /// The number of line feeds.
+    /// Returns the number of line feeds.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -136,7 +136,7 @@ impl Part {
         }
     }
 
-    /// The file's name without directories and known endings.
+    /// Returns the file's name without directories and known endings.
     #[must_use]
     pub fn stem(&self) -> &str {
         let mut stem = self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name);

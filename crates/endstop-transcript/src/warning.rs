@@ -35,7 +35,7 @@ pub enum WarningKind {
 }
 
 impl WarningKind {
-    /// The stable name, such as `malformed`.
+    /// Returns the stable name, such as `malformed`.
     #[must_use]
     pub const fn value(self) -> &'static str {
         match self {

@@ -101,10 +101,9 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'));
     match parse(&format!("tokens >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
-        _ if is_plain && is_in_millions(text) => Err(format!(
-            "millions need an uppercase M; did you mean `{}`?",
-            text.replace('m', "M")
-        )),
+        _ if is_plain && is_in_millions(text) => {
+            Err(format!("millions need an uppercase M; did you mean `{}`?", text.replace('m', "M")))
+        }
         _ => match number(text) {
             Ok(_) => Err("that is too large".to_owned()),
             Err(error) => Err(error.replace("`50`", "`200000` or `200k`")),

@@ -50,7 +50,7 @@ impl Contract {
         Self::Outside,
     ];
 
-    /// Whether all four read the same, in every run.
+    /// Returns whether all four read the same, in every run.
     #[must_use]
     pub const fn is_same(self) -> bool {
         matches!(self, Self::Same)

@@ -86,7 +86,7 @@ macro_rules! gauges {
         pub const GAUGES: &[GaugeRow] = &[$(*GaugeId::$id.row(),)*];
 
         impl GaugeId {
-            /// The gauge's row.
+            /// Returns the gauge's row.
             #[must_use]
             pub const fn row(self) -> &'static GaugeRow {
                 match self { $(Self::$id => {
@@ -168,7 +168,8 @@ gauges! {
         "a registered measurement";
 }
 
-/// The name of the [fact](crate::event::EventKind::Fact) that the gauge `quota("window")` reads, in hundredths of a percent.
+/// Returns the name of the [fact](crate::event::EventKind::Fact) that the gauge `quota("window")` reads, in hundredths
+/// of a percent.
 ///
 /// ```
 /// assert_eq!(endstop_core::condition::gauge::quota_fact("5h"), "quota(5h)");
@@ -178,8 +179,8 @@ pub fn quota_fact(window: &str) -> String {
     alloc::format!("quota({window})")
 }
 
-/// The name of the fact with the time at which a window resets, in milliseconds since 1970-01-01T00:00Z: a driver that
-/// knows it reports it before [`quota_fact`].
+/// Returns the name of the fact with the time at which a window resets, in milliseconds since 1970-01-01T00:00Z: a
+/// driver that knows it reports it before [`quota_fact`].
 ///
 /// ```
 /// assert_eq!(endstop_core::condition::gauge::reset_fact("5h"), "quota_reset(5h)");
@@ -209,13 +210,13 @@ impl Gauge {
         Self { id, own: false, argument: None }
     }
 
-    /// The gauge's row.
+    /// Returns the gauge's row.
     #[must_use]
     pub const fn row(&self) -> &'static GaugeRow {
         self.id.row()
     }
 
-    /// Whether a limit on it is one of the built-in numeric limits, which do not stand against a step
+    /// Returns whether a limit on it is one of the built-in numeric limits, which do not stand against a step
     /// that ended naturally (docs/semantics.md, section 2).
     #[must_use]
     pub const fn is_numeric_limit(&self) -> bool {

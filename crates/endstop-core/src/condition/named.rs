@@ -31,13 +31,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// The name as it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.spelling
     }
 
-    /// The condition that it means.
+    /// Returns the condition that it means.
     #[must_use]
     pub const fn expansion(&self) -> &Condition {
         &self.expansion
@@ -51,7 +51,7 @@ impl Named {
         })
     }
 
-    /// The arguments as written: a name, if one was given, and the literal.
+    /// Returns the arguments as written: a name, if one was given, and the literal.
     pub fn arguments(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         self.arguments.iter().map(|(name, literal)| (name.as_deref(), literal.raw.as_str()))
     }

@@ -72,7 +72,7 @@ impl Temporal {
         }
     }
 
-    /// The conditions it is made of.
+    /// Returns the conditions it is made of.
     #[must_use]
     pub fn parts(&self) -> Vec<&Condition> {
         match self {

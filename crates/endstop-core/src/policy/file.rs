@@ -158,7 +158,7 @@ enum Unpriced {
     },
 }
 
-/// The JSON Schema of a policy file (read as JSON), generated from [`PolicyFile`].
+/// Returns the JSON Schema of a policy file (read as JSON), generated from [`PolicyFile`].
 #[cfg(feature = "schema")]
 #[must_use]
 pub fn schema() -> serde_json::Value {

@@ -124,13 +124,13 @@ impl RunState {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
     }
 
-    /// Whether the run has ended naturally, see [`Run::ended_by_itself`](super::Run::ended_by_itself).
+    /// Returns whether the run has ended naturally, see [`Run::ended_by_itself`](super::Run::ended_by_itself).
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)

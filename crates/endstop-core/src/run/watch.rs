@@ -132,15 +132,15 @@ impl Watch {
         watch
     }
 
-    /// Whether every result so far equals that of separate runs. `false` from the first event on that means something
-    /// else to each of them: a request to continue, an approval that moves a rule's limit, a raised signal that calls
-    /// the run completed. Follow such a run with one [`Run`](super::Run) per policy, from its first event.
+    /// Returns whether every result so far equals that of separate runs. `false` from the first event on that means
+    /// something else to each of them: a request to continue, an approval that moves a rule's limit, a raised signal
+    /// that calls the run completed. Follow such a run with one [`Run`](super::Run) per policy, from its first event.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// How many policies have not stopped the run.
+    /// Returns how many policies have not stopped the run.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.left

@@ -366,7 +366,7 @@ fn operators_over_one_operand_are_told_apart() {
     }
 }
 
-/// A saved run whose parts do not match its names is told from one that does, and never panics.
+/// A saved run whose parts do not match its names is distinguished from one whose parts match, and never panics.
 #[test]
 fn parts_that_do_not_go_together_are_refused() {
     let text = "steps >= 9 or called(\"a\") or tool_calls(\"a\") >= 9 or fact(\"n\") >= 9 or streak(errored) >= 9";

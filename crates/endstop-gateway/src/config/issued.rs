@@ -16,7 +16,7 @@ use crate::secret;
 /// How keys begin that `endstop key new` makes. One that is not known here is refused, and reaches no upstream.
 pub const KEY_PREFIX: &str = "endstop_";
 
-/// A new random key, as text: `endstop_` and 64 hexadecimal digits.
+/// Returns a new random key, as text: `endstop_` and 64 hexadecimal digits.
 ///
 /// ```
 /// let key = endstop_gateway::new_key();
@@ -65,7 +65,7 @@ impl KeyHash {
         Some(Self(bytes))
     }
 
-    /// The hash as 64 hexadecimal digits.
+    /// Returns the hash as 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

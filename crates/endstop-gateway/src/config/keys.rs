@@ -57,7 +57,7 @@ pub enum KeyRuns {
 }
 
 impl KeyRuns {
-    /// Whether a run is one of them.
+    /// Returns whether a run is one of them.
     #[must_use]
     pub fn has(&self, run: &RunId) -> bool {
         match self {

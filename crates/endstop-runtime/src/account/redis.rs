@@ -77,9 +77,9 @@ struct Shared {
 }
 
 impl RedisBudgetStore {
-    /// The store at an address: `redis://HOST:PORT/DB`, or `rediss://` for TLS, with `USER:PASSWORD@` before the host. After
-    /// a `?` follow `namespace=NAME`, so that several stores share a server, and `ca=FILE` with the root certificates in PEM
-    /// that replace those of the system.
+    /// Returns the store at an address: `redis://HOST:PORT/DB`, or `rediss://` for TLS, with `USER:PASSWORD@` before
+    /// the host. After a `?` follow `namespace=NAME`, so that several stores share a server, and `ca=FILE` with the
+    /// root certificates in PEM that replace those of the system.
     ///
     /// # Errors
     /// If the address cannot be read, the server not be reached, or a later version of the program uses the namespace.
@@ -134,7 +134,7 @@ impl RedisBudgetStore {
         Ok(self)
     }
 
-    /// The address, without the user and the password.
+    /// Returns the address, without the user and the password.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.shared.server

@@ -104,7 +104,7 @@ pub enum AccountProblem {
 }
 
 impl Account {
-    /// An account with limits as texts, for every model, in UTC.
+    /// Returns an account with limits as texts, for every model, in UTC.
     ///
     /// # Errors
     /// If the name or a limit cannot be read.
@@ -155,7 +155,7 @@ impl Account {
         })
     }
 
-    /// Whether the account is drawn on by the model and not by the run.
+    /// Returns whether the account is drawn on by the model and not by the run.
     #[must_use]
     pub fn is_by_model(&self) -> bool {
         !self.models.is_empty() || !self.providers.is_empty()
@@ -192,7 +192,7 @@ fn difference(first: &Account, second: &Account) -> Option<&'static str> {
     all.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any text.
+/// Returns whether a name matches a pattern, in which `*` stands for any text.
 ///
 /// ```
 /// use endstop_runtime::account::is_match;
@@ -239,8 +239,8 @@ pub struct AccountSet {
 }
 
 impl AccountSet {
-    /// The set of some accounts. Of two with one name, the limits of both hold; a parent or a time zone may be named by one
-    /// alone, and of `warn` and `on_full` the first one's counts.
+    /// Returns the set of some accounts. Of two with one name, the limits of both hold; a parent or a time zone may be
+    /// named by one alone, and of `warn` and `on_full` the first one's counts.
     ///
     /// # Errors
     /// If a parent is missing, an account is above itself, two with one name are for other models or windows, or there are
@@ -296,7 +296,7 @@ impl AccountSet {
         Ok(())
     }
 
-    /// All accounts, by name.
+    /// Returns all accounts, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Account> {
         self.accounts.values()
     }
@@ -317,14 +317,14 @@ impl AccountSet {
         }
     }
 
-    /// Whether no account is defined.
+    /// Returns whether no account is defined.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
 
-    /// The accounts that a call draws on: those of its run by name, those of its model, and all parents. By name, each
-    /// once.
+    /// Returns the accounts that a call draws on: those of its run by name, those of its model, and all parents. By
+    /// name, each once.
     #[must_use]
     pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
         self.of_calls(of_run, |account| account.takes(provider, model))

@@ -50,7 +50,7 @@ pub struct SqliteBudgetStore {
 }
 
 impl SqliteBudgetStore {
-    /// The store in a file, which is created if it is missing, with its directory.
+    /// Returns the store in a file, which is created if it is missing, with its directory.
     ///
     /// # Errors
     /// If the file cannot be created, belongs to another program, or was written by a later version.

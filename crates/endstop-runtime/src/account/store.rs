@@ -62,7 +62,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// The remaining amount of the limit.
+    /// Returns the remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)

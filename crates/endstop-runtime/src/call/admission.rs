@@ -47,8 +47,8 @@ pub(crate) enum NotAdmitted {
 }
 
 impl RunHandle {
-    /// The output tokens below which a call is refused: the most that a policy of the run or of an ancestor says, and
-    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
+    /// Returns the output tokens below which a call is refused: the most that a policy of the run or of an ancestor
+    /// says, and [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
     #[must_use]
     pub fn min_output_tokens(&self) -> u64 {
         let chain = self.node().chain();

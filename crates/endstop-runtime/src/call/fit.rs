@@ -106,9 +106,9 @@ impl RunHandle {
         }
     }
 
-    /// Whether a smaller bound of its input could help a call, once other calls in flight are settled: all the output
-    /// that it wants does not fit, and the least would, if only the part that was counted before were its input. Nothing
-    /// begins and nothing is recorded.
+    /// Returns whether a smaller bound of its input could help a call, once other calls in flight are settled: all the
+    /// output that it wants does not fit, and the least would, if only the part that was counted before were its input.
+    /// Nothing begins and nothing is recorded.
     #[must_use]
     pub fn would_gain_by_count(&self, plan: &CallPlan<'_>) -> bool {
         let wanted = self.planned(plan);

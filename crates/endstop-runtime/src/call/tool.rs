@@ -29,7 +29,7 @@ impl CostReport {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost);
     }
 
-    /// The cost that was reported last.
+    /// Returns the cost that was reported last.
     #[must_use]
     pub fn get(&self) -> Option<Money> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

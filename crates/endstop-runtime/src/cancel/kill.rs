@@ -39,7 +39,7 @@ pub trait KillSwitch: Send + Sync + Debug {
     fn on(&self) -> Option<String>;
 }
 
-/// The signal of a kill switch that is on: reason `user_requested`, source `kill switch`.
+/// Returns the signal of a kill switch that is on: reason `user_requested`, source `kill switch`.
 #[must_use]
 pub fn kill_signal(message: impl Into<String>) -> StopSignal {
     StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")

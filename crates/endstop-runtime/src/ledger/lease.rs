@@ -134,13 +134,13 @@ impl LeaseTable {
         self.expire(Duration::MAX, budget)
     }
 
-    /// How many leases are open.
+    /// Returns how many leases are open.
     #[must_use]
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether no lease is open.
+    /// Returns whether no lease is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()

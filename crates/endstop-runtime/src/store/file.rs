@@ -82,7 +82,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in a directory, which is created if it is missing, with [`Durability::Process`].
+    /// Returns the store in a directory, which is created if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ impl RunId {
         Self(uuid::Uuid::now_v7().to_string())
     }
 
-    /// The id with this text.
+    /// Returns the id with this text.
     ///
     /// # Errors
     ///
@@ -58,8 +58,8 @@ impl RunId {
         Ok(Self(text.to_owned()))
     }
 
-    /// The id of the child with this number: `RUN~NUMBER`. No run has such an id by its name, because [`RunId::parse`] does not
-    /// take it.
+    /// Returns the id of the child with this number: `RUN~NUMBER`. No run has such an id by its name, because
+    /// [`RunId::parse`] does not take it.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl RunId {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

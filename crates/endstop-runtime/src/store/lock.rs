@@ -32,7 +32,7 @@ impl RunLock {
         Self { run, release: Some(Box::new(release)) }
     }
 
-    /// The run that is locked.
+    /// Returns the run that is locked.
     #[must_use]
     pub const fn run(&self) -> &RunId {
         &self.run

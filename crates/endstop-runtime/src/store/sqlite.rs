@@ -53,7 +53,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// The store in a file, which is created with its directory if it is missing, with [`Durability::Process`].
+    /// Returns the store in a file, which is created with its directory if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl SqliteStore {
         Self::open_with(file.as_ref(), Durability::Process)
     }
 
-    /// The store with [`Durability::Power`]: it waits for the disk before it acknowledges anything. Savers that
+    /// Returns the store with [`Durability::Power`]: it waits for the disk before it acknowledges anything. Savers that
     /// arrive together wait once.
     ///
     /// # Errors

@@ -79,13 +79,13 @@ impl TraceBuffer {
         }
     }
 
-    /// The bytes so far.
+    /// Returns the bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pending().lines.len()
     }
 
-    /// Whether there are no lines.
+    /// Returns whether there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pending().lines.is_empty()

@@ -43,7 +43,7 @@ pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
     push_json(into, &seen.line());
 }
 
-/// The line that a run's trace begins with, with its line feed. `prices` is the version of the price table
+/// Returns the line that a run's trace begins with, with its line feed. `prices` is the version of the price table
 /// that computes costs.
 #[must_use]
 pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
@@ -230,7 +230,7 @@ impl TraceRecorder {
         self
     }
 
-    /// The problems so far.
+    /// Returns the problems so far.
     #[must_use]
     pub fn problems(&self) -> TraceProblems {
         self.lock().problems.clone()

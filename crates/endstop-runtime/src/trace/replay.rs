@@ -227,13 +227,13 @@ fn cause_of(line: &Line<'_>) -> UnconfirmedCause {
 }
 
 impl Replayed {
-    /// The events that ended what was open: to be added to the record, so that it is charged once.
+    /// Returns the events that ended what was open: to be added to the record, so that it is charged once.
     #[must_use]
     pub fn added(&self) -> &[Event<'static>] {
         &self.added
     }
 
-    /// The spend of the events, as the ledger counts it.
+    /// Returns the spend of the events, as the ledger counts it.
     #[must_use]
     pub const fn spent(&self) -> Amounts {
         self.spent
@@ -245,13 +245,13 @@ impl Replayed {
         (self.usage, self.is_estimate)
     }
 
-    /// The calls of the events whose cost is not exactly known.
+    /// Returns the calls of the events whose cost is not exactly known.
     #[must_use]
     pub const fn uncertainty(&self) -> &CostUncertainty {
         &self.uncertainty
     }
 
-    /// The core.
+    /// Returns the core.
     #[must_use]
     pub const fn run(&self) -> &Run {
         &self.run

@@ -55,7 +55,7 @@ impl Trigger {
         Self::OnError,
     ];
 
-    /// The stable name.
+    /// Returns the stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -170,7 +170,7 @@ impl HookContext<'_> {
         self.asked.metadata.push((key.into(), value.into()));
     }
 
-    /// The messages that the request will send, for a hook that changes them further.
+    /// Returns the messages that the request will send, for a hook that changes them further.
     #[must_use]
     pub fn messages_to_send(&self) -> &[Message] {
         self.asked.messages.as_deref().unwrap_or(&self.state.messages)

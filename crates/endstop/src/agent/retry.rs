@@ -209,7 +209,7 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_trying = false;
     }
 
-    /// Whether requests are held back now.
+    /// Returns whether requests are held back now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

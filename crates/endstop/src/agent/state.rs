@@ -466,7 +466,7 @@ impl AgentState {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.execution.status
@@ -478,7 +478,7 @@ impl AgentState {
         self.execution.step_count
     }
 
-    /// The run's own steps.
+    /// Returns the run's own steps.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.execution.steps
@@ -496,8 +496,8 @@ impl AgentState {
         self.execution.cost_picos.map(Money::from_picos)
     }
 
-    /// The model's answer, if it ended on its own with no tool calls pending. A blank text is none. The answer of a
-    /// wrap-up is not one either: see [`AgentState::current_response`].
+    /// Returns the model's answer, if it ended on its own with no tool calls pending. A blank text is none. The answer
+    /// of a wrap-up is not one either: see [`AgentState::current_response`].
     #[must_use]
     pub fn final_response(&self) -> Option<&str> {
         let last = self.execution.steps.last()?;
@@ -506,13 +506,13 @@ impl AgentState {
         (is_final && !text.trim().is_empty()).then_some(text)
     }
 
-    /// Whether there is a final response.
+    /// Returns whether there is a final response.
     #[must_use]
     pub fn has_final_response(&self) -> bool {
         self.final_response().is_some()
     }
 
-    /// The final response, or the text of the last step that has one.
+    /// Returns the final response, or the text of the last step that has one.
     #[must_use]
     pub fn current_response(&self) -> Option<&str> {
         self.final_response().or_else(|| {
@@ -522,7 +522,7 @@ impl AgentState {
         })
     }
 
-    /// The signal that the run ended by.
+    /// Returns the signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
         self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
@@ -534,14 +534,14 @@ impl AgentState {
         self.last_stop_signal().map(|signal| signal.reason)
     }
 
-    /// Whether a limit, an error, a person or a tool ended the run; not if it ended on its own or by a condition on its
-    /// output.
+    /// Returns whether a limit, an error, a person or a tool ended the run; not if it ended on its own or by a
+    /// condition on its output.
     #[must_use]
     pub fn was_force_stopped(&self) -> bool {
         self.stop_reason().is_some_and(StopReason::is_forced)
     }
 
-    /// The signals that stand.
+    /// Returns the signals that stand.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals =
@@ -552,8 +552,8 @@ impl AgentState {
         }
     }
 
-    /// The trip record as text; a line with the status before there is one. The part of the cost that no provider
-    /// confirmed and the warnings follow.
+    /// Returns the trip record as text; a line with the status before there is one. The part of the cost that no
+    /// provider confirmed and the warnings follow.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {

@@ -101,7 +101,7 @@ pub struct ProviderModelBuilder {
 }
 
 impl ProviderModel {
-    /// A model by the name that its provider gives it.
+    /// Returns a model by the name that its provider gives it.
     pub fn builder(model: impl Into<String>) -> ProviderModelBuilder {
         ProviderModelBuilder {
             model: model.into(),

@@ -133,13 +133,13 @@ impl ReplayModel {
         Ok(Self { run: found.run, replies, warnings: gatherer.warnings, answers })
     }
 
-    /// The run that answers.
+    /// Returns the run that answers.
     #[must_use]
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// How many replies it has.
+    /// Returns how many replies it has.
     #[must_use]
     pub const fn replies(&self) -> usize {
         self.replies

@@ -101,7 +101,7 @@ impl ScriptedModel {
         Self::with_script(name.into(), script)
     }
 
-    /// A model that makes each reply from the request and from the number of calls before it.
+    /// Returns a model that makes each reply from the request and from the number of calls before it.
     pub fn from_fn(
         name: impl Into<String>,
         answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
@@ -203,12 +203,12 @@ impl ScriptedModel {
         self.counts.in_flight.load(Ordering::SeqCst)
     }
 
-    /// The most calls that were in flight at once.
+    /// Returns the most calls that were in flight at once.
     pub fn most_in_flight(&self) -> u64 {
         self.counts.most_in_flight.load(Ordering::SeqCst)
     }
 
-    /// The recorded requests, oldest first. Empty without [`remember`](Self::remember).
+    /// Returns the recorded requests, oldest first. Empty without [`remember`](Self::remember).
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.lock_requests().iter().cloned().collect()
     }

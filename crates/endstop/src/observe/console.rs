@@ -169,7 +169,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// How many writes failed. A failed write ends nothing.
+    /// Returns how many writes failed. A failed write ends nothing.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.screen.failed_writes()

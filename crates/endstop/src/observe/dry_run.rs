@@ -89,7 +89,7 @@ impl DryRunObserver {
         Self { state: Mutex::new(state) }
     }
 
-    /// The first stop that there would have been.
+    /// Returns the first stop that there would have been.
     #[must_use]
     pub fn first_stop(&self) -> Option<DryRunStop> {
         self.lock().first.clone()
@@ -119,7 +119,7 @@ impl DryRunObserver {
         trip.map(|trip| Millis(trip.distance))
     }
 
-    /// The trip record at the stop, or under the current state of the policy.
+    /// Returns the trip record at the stop, or under the current state of the policy.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         let state = self.lock();

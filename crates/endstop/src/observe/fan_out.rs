@@ -57,7 +57,7 @@ impl Observers {
         self.list.push(observer);
     }
 
-    /// Whether it has no observers.
+    /// Returns whether it has no observers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

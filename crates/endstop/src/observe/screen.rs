@@ -56,13 +56,13 @@ impl Screen {
         Self { is_terminal, state: Mutex::new(state) }
     }
 
-    /// Whether a status line can be shown.
+    /// Returns whether a status line can be shown.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// How many writes failed. A failed write ends nothing.
+    /// Returns how many writes failed. A failed write ends nothing.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.lock().failed

@@ -211,7 +211,7 @@ fn percent(used: u64, limit: u64) -> u64 {
     u64::try_from(part).unwrap_or(100)
 }
 
-/// The status line in at most `width` columns.
+/// Returns the status line in at most `width` columns.
 #[must_use]
 pub fn render(view: &StatusView, width: usize) -> String {
     let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
@@ -271,7 +271,7 @@ pub fn render(view: &StatusView, width: usize) -> String {
     truncate(&line, width)
 }
 
-/// The used part of each window of a subscription, from hundredths of a percent: `5h 42%, 7d 10.5%`.
+/// Returns the used part of each window of a subscription, from hundredths of a percent: `5h 42%, 7d 10.5%`.
 #[must_use]
 pub fn plan_text(quotas: &[(String, u64)]) -> String {
     let part = |used: u64| amount_text(used, Unit::Percent);

@@ -127,7 +127,7 @@ impl ArgumentSchema {
         Ok(Self { schema: schema.clone(), patterns })
     }
 
-    /// The arguments of a call, if they fit. No text at all is an object without fields.
+    /// Returns the arguments of a call, if they fit. No text at all is an object without fields.
     ///
     /// # Errors
     ///

@@ -135,19 +135,19 @@ impl ToolSet {
         Ok(())
     }
 
-    /// The descriptions that the model sees, in the order of the tools.
+    /// Returns the descriptions that the model sees, in the order of the tools.
     #[must_use]
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }
 
-    /// The tool with this name.
+    /// Returns the tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ToolEntry> {
         self.entries.get(*self.by_name.get(name)?)
     }
 
-    /// The tools, in order.
+    /// Returns the tools, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ToolEntry> {
         self.entries.iter()
     }
@@ -158,20 +158,20 @@ impl ToolSet {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The names that an unknown name may have meant, the nearest first; at most three.
+    /// Returns the names that an unknown name may have meant, the nearest first; at most three.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Vec<&str> {
         nearest(name, self.specs.iter().map(|spec| spec.name.as_str()))
     }
 }
 
-/// Whether all providers take this as a tool's name.
+/// Returns whether all providers take this as a tool's name.
 #[must_use]
 pub fn is_tool_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

@@ -86,7 +86,7 @@ async fn next(signal: &mut Option<unix::Signal>) {
     }
 }
 
-/// The signals that this process ignores, a bit each; none if the system does not tell.
+/// The signals that this process ignores, one bit each; 0 if the system does not report them.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -30,7 +30,7 @@ pub enum WatchError {
     TooManyFacts(usize),
 }
 
-/// Whether a policy can be watched together with others: its rules stop, none reads `depth` (which refuses a
+/// Returns whether a policy can be watched together with others: its rules stop, none reads `depth` (which refuses a
 /// sub-agent while the run continues), and none calls the run completed.
 #[must_use]
 pub fn can_watch(policy: &Policy) -> bool {
@@ -106,13 +106,13 @@ impl Watched {
         })
     }
 
-    /// Whether any condition reads the text of model responses.
+    /// Returns whether any condition reads the text of model responses.
     #[must_use]
     pub fn needs_text(&self) -> bool {
         self.program.needs_text()
     }
 
-    /// Whether any condition reads the arguments and results of tool calls.
+    /// Returns whether any condition reads the arguments and results of tool calls.
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.program.needs_results()

@@ -347,7 +347,7 @@ impl<'a> Line<'a> {
         Self { refused, ..Self::from_event(event) }
     }
 
-    /// The event that the line says.
+    /// Returns the event that the line says.
     #[must_use]
     pub fn as_event(&self) -> Event<'_> {
         Event {

@@ -90,7 +90,7 @@ impl Workspace {
         Ok(Self { root: root.into() })
     }
 
-    /// The directory, without links.
+    /// Returns the directory, without links.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -133,7 +133,7 @@ impl Workspace {
         Err(WorkspaceError::Outside { path: given() })
     }
 
-    /// A resolved path as the model may know it: relative to the directory.
+    /// Returns a resolved path as the model may know it: relative to the directory.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.root) {
