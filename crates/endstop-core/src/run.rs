@@ -592,7 +592,7 @@ impl Run {
     /// Returns the run as a value that can be saved.
     ///
     /// # Errors
-    /// As [`Run::save`].
+    /// Like [`Run::save`].
     pub fn to_state(&self) -> Result<RunState, SaveError> {
         let mut copy = self.frozen();
         copy.record_end();
@@ -607,10 +607,10 @@ impl Run {
         Self::from_state(program, RunState::read(text)?)
     }
 
-    /// As [`Run::restore`], from the value.
+    /// Like [`Run::restore`], from the value.
     ///
     /// # Errors
-    /// As [`Run::restore`].
+    /// Like [`Run::restore`].
     pub fn from_state(program: Arc<Program>, state: RunState) -> Result<Self, RestoreError> {
         let (state, probes) = state.into_parts(&program)?;
         Ok(Self::with_state(state, probes, program))

@@ -29,7 +29,7 @@ pub(crate) struct Decoder {
 enum Kind {
     Identity,
     Gzip(Box<MultiGzDecoder<Sink>>),
-    /// `deflate` means zlib, but some send it without its header: the first byte tells.
+    /// `deflate` means zlib, but some send it without its header: the first byte decides.
     DeflateOrZlib,
     Deflate(Inflate),
     Brotli(Box<DecompressorWriter<Sink>>),

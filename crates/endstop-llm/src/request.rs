@@ -114,7 +114,7 @@ pub struct MessageMark {
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
-    /// It refers to something, or has a file or a recording whose bytes do not tell how many tokens it is: the bound is
+    /// It refers to something, or has a file or a recording whose bytes do not show its number of tokens: the bound is
     /// a guess.
     pub is_open: bool,
     /// It is not text alone.

@@ -164,7 +164,7 @@ impl<'t> ModelPrice<'t> {
     ///
     /// # Errors
     ///
-    /// As [`ModelPrice::price`].
+    /// Like [`ModelPrice::price`].
     pub fn total(
         &self,
         usage: &UsageCounts,

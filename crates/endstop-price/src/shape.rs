@@ -117,7 +117,7 @@ pub fn read_usage(shape: UsageShape, usage: &Value) -> Result<UsageCounts, Usage
     Ok(counts)
 }
 
-/// Returns the shape of a usage object, or `None` if no field tells.
+/// Returns the shape of a usage object, or `None` if no field shows it.
 #[must_use]
 pub fn detect_shape(usage: &Value) -> Option<UsageShape> {
     let fields = usage.as_object()?;

@@ -151,7 +151,7 @@ impl Budget {
     /// no tokens, so tokens that are overdrawn do not hold it back: it belongs to a response that was paid for.
     ///
     /// # Errors
-    /// As [`Budget::reserve`].
+    /// Like [`Budget::reserve`].
     pub(crate) fn reserve_asked(&self, amounts: Amounts) -> Result<Hold, Refused> {
         self.0.locked().reserve::<false>(self.0.slot(), &amounts.words())?;
         Ok(Hold::new(self.clone(), amounts))
@@ -160,7 +160,7 @@ impl Budget {
     /// Whether so much could be reserved now; nothing is.
     ///
     /// # Errors
-    /// As [`Budget::reserve`].
+    /// Like [`Budget::reserve`].
     pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
         self.0.locked().check::<true>(self.0.slot(), &amounts.words())
     }

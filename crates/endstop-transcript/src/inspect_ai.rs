@@ -59,7 +59,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     });
 }
 
-/// A file that cannot be opened is none; reading it as a document tells why.
+/// A file that cannot be opened is not one; reading it as a document reports why.
 fn is_archive(part: &Part) -> bool {
     let mut magic = [0; 2];
     let read = part.open().and_then(|mut file| file.read_exact(&mut magic));

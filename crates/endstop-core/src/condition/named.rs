@@ -277,7 +277,7 @@ mod read {
 }
 
 /// A named condition from Rust values, which its row reads like written ones. `meaning` is taken for values that the
-/// row refuses, such as an empty text, so that the check of the policy tells what is wrong.
+/// row refuses, such as an empty text, so that the check of the policy reports the problem.
 fn from_rust(name: &'static str, literals: Vec<Literal>, meaning: Condition) -> Condition {
     build(name, Arguments::from_literals(literals), 0..0).map_or(meaning, Condition::Named)
 }

@@ -44,7 +44,7 @@ pub struct PolicyFile {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     retry: BTreeMap<String, Spanned<String>>,
-    /// Rules that only tell.
+    /// Rules that only warn.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     warn: BTreeMap<String, Spanned<String>>,

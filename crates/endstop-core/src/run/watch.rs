@@ -56,11 +56,11 @@ pub use tables::{WatchError, Watched, can_watch};
 pub struct Trip<'w> {
     /// The policies, as indices into the watched ones; each is reported once in a run.
     pub policies: &'w [usize],
-    /// As [`Run::step_count`](super::Run::step_count).
+    /// Like [`Run::step_count`](super::Run::step_count).
     pub steps: u64,
-    /// As [`Run::tokens`](super::Run::tokens).
+    /// Like [`Run::tokens`](super::Run::tokens).
     pub tokens: u64,
-    /// As [`Run::cost`](super::Run::cost).
+    /// Like [`Run::cost`](super::Run::cost).
     pub cost: Option<Money>,
 }
 
@@ -191,7 +191,7 @@ impl Watch {
         (!self.now.is_empty()).then_some(Trip { policies: &self.now, steps, tokens, cost })
     }
 
-    /// As [`Run::cost`](super::Run::cost): policies that are watched together read prices alike.
+    /// Like [`Run::cost`](super::Run::cost): policies that are watched together read prices alike.
     fn cost(&self, watched: &Watched) -> Option<Money> {
         let cost = Money::from_picos(self.meter.tallies().total(Counter::Cost));
         self.meter.is_cost_known(watched.program(), false).then_some(cost)

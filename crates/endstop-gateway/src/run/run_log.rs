@@ -134,7 +134,7 @@ impl RunLogDir {
         fs::symlink_metadata(self.path(id)).is_ok()
     }
 
-    /// Returns the file that a run is written to from here on, and what it says so far. Nothing is written yet.
+    /// Returns the file that a run is written to from here on, and its text so far. Nothing is written yet.
     pub(super) fn file(
         &self,
         info: &RunInfo,

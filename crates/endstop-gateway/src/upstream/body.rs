@@ -95,7 +95,7 @@ impl UpstreamBody {
         Poll::Pending
     }
 
-    /// As [`poll_data`](Self::poll_data), to be awaited; it may be dropped and asked for again.
+    /// Like [`poll_data`](Self::poll_data), to be awaited; the future may be dropped and created again.
     pub(crate) async fn data(&mut self) -> Option<Result<Bytes, UpstreamError>> {
         poll_fn(|cx| self.poll_data(cx)).await
     }

@@ -154,7 +154,7 @@ impl Proxy {
         !self.is_socks
     }
 
-    /// A request for an upstream that the proxy itself asks: it bears the proxy's password, and no other one.
+    /// A request that the proxy itself sends to an upstream: it has the proxy's password, and no other one.
     pub(super) fn authorize<B>(&self, request: &mut Request<B>) {
         let authorization = self.authorization.clone();
         request.headers_mut().remove(PROXY_AUTHORIZATION);

@@ -162,7 +162,7 @@ pub enum NotBegun {
     Over(Status),
 }
 
-/// Counts of model calls. Two readings tell whether a wait for calls in flight makes progress.
+/// Counts of model calls. Two readings show whether a wait for calls in flight makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCounts {
     /// Calls that are reserved and not settled.

@@ -67,7 +67,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Like [`Self::open`].
     pub fn open_surviving_power_loss(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Power)
     }

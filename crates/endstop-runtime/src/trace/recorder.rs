@@ -127,7 +127,7 @@ pub struct TraceProblems {
 /// Writes every event of runs as a line of a trace, each line in one write.
 ///
 /// An error of a writer stops no run: the trace of that run ends there, for one with a hole would replay as
-/// something else, and [`TraceRecorder::problems`] tells.
+/// something else, and [`TraceRecorder::problems`] reports it.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -155,7 +155,7 @@ impl AgentBuilder {
         self
     }
 
-    /// As [`AgentBuilder::model`], shared.
+    /// Like [`AgentBuilder::model`], for a shared model.
     pub fn shared_model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
         self
@@ -286,7 +286,7 @@ impl AgentBuilder {
         self
     }
 
-    /// As [`AgentBuilder::observer`], shared.
+    /// Like [`AgentBuilder::observer`], for a shared observer.
     pub fn shared_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self

@@ -61,7 +61,7 @@ const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everyt
 /// | name | model |
 /// |---|---|
 /// | `provider/model` | a model of a provider in [`PROVIDERS`](super::PROVIDERS), such as `anthropic/claude-sonnet-4-5` or `openrouter/openai/gpt-5.2` |
-/// | `model` | of the provider that its name tells: `gpt-*`, `o3*` and alike OpenAI, `claude-*` Anthropic, `gemini-*` Google, `grok-*` xAI, `deepseek-*` DeepSeek; any other a local Ollama |
+/// | `model` | of the provider that its name implies: `gpt-*`, `o3*` and alike OpenAI, `claude-*` Anthropic, `gemini-*` Google, `grok-*` xAI, `deepseek-*` DeepSeek; any other a local Ollama |
 /// | `scripted` | one fixed sentence, without any network |
 /// | `replay:FILE` | the replies of a recorded run (with the feature `transcripts`) |
 ///

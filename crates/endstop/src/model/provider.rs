@@ -116,7 +116,7 @@ impl ProviderModel {
 }
 
 impl ProviderModelBuilder {
-    /// The provider, by a name in [`PROVIDERS`](super::PROVIDERS). Without it the model's name tells.
+    /// The provider, by a name in [`PROVIDERS`](super::PROVIDERS). Without it the model's name decides.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         self.provider = Some(name.into());

@@ -134,7 +134,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// Whether lines tell which run did it, by the end of its id. On by default.
+    /// Whether lines show the run, by the end of its id. On by default.
     #[must_use]
     pub const fn show_run_ids(mut self, yes: bool) -> Self {
         self.options.show_run_ids = yes;

@@ -204,7 +204,7 @@ fn shortened(text: &str, limit: usize) -> String {
     super::schema::cut(text.trim().to_owned(), limit)
 }
 
-/// Seconds with as many places as tell something.
+/// Seconds with as many decimals as are meaningful.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
