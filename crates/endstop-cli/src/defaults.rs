@@ -90,7 +90,8 @@ impl Defaults {
     /// Reads the file and the variables, and checks every value as the command line would.
     ///
     /// # Errors
-    /// If the file cannot be read, names something that is no option or command, or a value is refused.
+    /// Returns an error if the file cannot be read, names something that is not an option or command, or a value is
+    /// refused.
     pub fn load(
         command: &Command,
         variable: impl Fn(&str) -> Option<OsString>,

@@ -85,7 +85,7 @@ pub fn note(message: &str) {
 /// Creates a file that a run is written to, or empties an existing one. A new one has mode 0600 on Unix.
 ///
 /// # Errors
-/// The error of the system.
+/// Returns the error of the system.
 pub fn create_private(path: &Path) -> io::Result<File> {
     private_file().write(true).create(true).truncate(true).open(path)
 }

@@ -92,7 +92,7 @@ impl RunningProbes {
     /// The probes of these names, each from its saved state if there is one.
     ///
     /// # Errors
-    /// [`ProbeError::Unreadable`] if a probe does not read its state.
+    /// Returns [`ProbeError::Unreadable`] if a probe does not read its state.
     pub(crate) fn restart(
         names: &[String],
         probes: &Probes,

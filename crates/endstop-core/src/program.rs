@@ -95,8 +95,8 @@ impl Program {
     /// Compiles a policy. O(nodes), plus the automata of its texts and patterns.
     ///
     /// # Errors
-    /// If the policy is too large, names a rule twice or a probe that is not in `probes`, or has a pattern
-    /// that cannot be compiled.
+    /// Returns an error if the policy is too large, names a rule twice or a probe that is not in `probes`, or has a
+    /// pattern that cannot be compiled.
     pub fn new(policy: &Policy, probes: &Probes) -> Result<Self, PolicyError> {
         policy.check()?;
         compile::compile(policy, probes)

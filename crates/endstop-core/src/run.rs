@@ -584,7 +584,7 @@ impl Run {
     /// Returns the run as JSON text. O(state), which the policy bounds.
     ///
     /// # Errors
-    /// If a probe is a closure, or its state is too large.
+    /// Returns an error if a probe is a closure, or its state is too large.
     pub fn save(&self) -> Result<String, SaveError> {
         Ok(self.to_state()?.to_json())
     }
@@ -592,7 +592,7 @@ impl Run {
     /// Returns the run as a value that can be saved.
     ///
     /// # Errors
-    /// Like [`Run::save`].
+    /// Returns the errors of [`Run::save`].
     pub fn to_state(&self) -> Result<RunState, SaveError> {
         let mut copy = self.frozen();
         copy.record_end();
@@ -602,7 +602,8 @@ impl Run {
     /// Returns a run from its saved text, under `program`, which may be that of a changed policy.
     ///
     /// # Errors
-    /// If the text is not a saved run, is too long, too new or damaged, or a probe does not read its state.
+    /// Returns an error if the text is not a saved run, is too long, too new or damaged, or a probe does not read its
+    /// state.
     pub fn restore(program: Arc<Program>, text: &str) -> Result<Self, RestoreError> {
         Self::from_state(program, RunState::read(text)?)
     }
@@ -610,7 +611,7 @@ impl Run {
     /// Like [`Run::restore`], from the value.
     ///
     /// # Errors
-    /// Like [`Run::restore`].
+    /// Returns the errors of [`Run::restore`].
     pub fn from_state(program: Arc<Program>, state: RunState) -> Result<Self, RestoreError> {
         let (state, probes) = state.into_parts(&program)?;
         Ok(Self::with_state(state, probes, program))

@@ -115,8 +115,8 @@ impl Gateway {
     /// Starts to listen.
     ///
     /// # Errors
-    /// If it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of stored runs cannot be
-    /// used.
+    /// Returns an error if it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of
+    /// stored runs cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -112,7 +112,7 @@ pub(crate) struct TunnelService {
 
 impl TunnelService {
     /// # Errors
-    /// If it is to intercept, and has no certificate for that.
+    /// Returns an error if it is to intercept, and has no certificate for that.
     pub(crate) fn new(
         mode: Tunnels,
         client: HttpClient,

@@ -29,13 +29,13 @@ pub trait Dialect: Send + Sync {
     /// Reads a request. `path` is that of the upstream, with its query.
     ///
     /// # Errors
-    /// If it is not such a request.
+    /// Returns an error if it is not such a request.
     fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError>;
 
     /// The request with changes; every other byte stays.
     ///
     /// # Errors
-    /// If it is not such a request.
+    /// Returns an error if it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
     /// The request that asks for the number of input tokens of a call, if the API can count. `path` is that of the
@@ -68,13 +68,13 @@ pub trait Dialect: Send + Sync {
     /// A response that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
     ///
     /// # Errors
-    /// If it is not such a response.
+    /// Returns an error if it is not such a response.
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>;
 
     /// Reads a response that is not a stream.
     ///
     /// # Errors
-    /// If it is not such a response.
+    /// Returns an error if it is not such a response.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
     /// Whether a body is an error in the shape of the API.

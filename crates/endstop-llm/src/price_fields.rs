@@ -230,7 +230,7 @@ pub const HEADERS: &[PriceHeader] = &[PriceHeader {
 /// Reads the fields of a request that change its price, and nothing else.
 ///
 /// # Errors
-/// If a number is none, a list is too long, or more models are named than are priced.
+/// Returns an error if a number is none, a list is too long, or more models are named than are priced.
 pub(crate) fn read(
     api: Api,
     body: &[u8],
@@ -481,7 +481,7 @@ pub(crate) fn with_underscores(key: &str) -> String {
 /// The elements of a list; of anything else none.
 ///
 /// # Errors
-/// If it has more than are read.
+/// Returns an error if it has more than are read.
 fn list(value: Raw<'_>) -> Result<Vec<Raw<'_>>, ReadError> {
     if !value.is_list() {
         return Ok(Vec::new());

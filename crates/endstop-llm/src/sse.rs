@@ -144,8 +144,8 @@ impl SseSplitter {
     /// beginning of an incomplete event is kept.
     ///
     /// # Errors
-    /// If an event is too long. Nothing more can be read then: [`Self::take_rest`] and the rest of `chunk` are the
-    /// rest of the stream.
+    /// Returns an error if an event is too long. Nothing more can be read then: [`Self::take_rest`] and the rest of
+    /// `chunk` are the rest of the stream.
     pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],

@@ -42,7 +42,7 @@ impl StreamSplitter {
     /// `chunk`.
     ///
     /// # Errors
-    /// [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
+    /// Returns [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
     pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],

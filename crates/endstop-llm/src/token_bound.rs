@@ -164,7 +164,7 @@ impl TokenBound {
     /// The mark of a message.
     ///
     /// # Errors
-    /// Where two readers could read it in two ways.
+    /// Returns an error if two readers could read it in two ways.
     pub(crate) fn mark(
         &mut self,
         message: Raw<'_>,

@@ -150,7 +150,7 @@ impl<'t> ModelPrice<'t> {
     ///
     /// # Errors
     ///
-    /// [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
+    /// Returns [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
     pub fn price(
         &self,
         usage: &UsageCounts,
@@ -164,7 +164,7 @@ impl<'t> ModelPrice<'t> {
     ///
     /// # Errors
     ///
-    /// Like [`ModelPrice::price`].
+    /// Returns the errors of [`ModelPrice::price`].
     pub fn total(
         &self,
         usage: &UsageCounts,

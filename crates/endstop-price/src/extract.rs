@@ -247,7 +247,7 @@ impl PriceTable {
     ///
     /// # Errors
     ///
-    /// [`UsageError`]: provider or flavor unknown, or the body is not such a response.
+    /// Returns [`UsageError`]: provider or flavor unknown, or the body is not such a response.
     pub fn read_response(
         &self,
         provider: &str,

@@ -247,7 +247,7 @@ impl PriceTable {
     ///
     /// # Errors
     ///
-    /// [`PriceFileError`], with line and column, or with provider and model.
+    /// Returns [`PriceFileError`], with line and column, or with provider and model.
     pub fn from_json(text: &str) -> Result<Self, PriceFileError> {
         let list = file::resolve(file::parse(text)?, units(), true)?;
         Ok(Self(Origin::Read(list)))

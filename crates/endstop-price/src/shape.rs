@@ -104,7 +104,7 @@ impl UsageShape {
 ///
 /// # Errors
 ///
-/// [`UsageError`] with the field that is missing or not a count. The usage is then unknown, not zero.
+/// Returns [`UsageError`] with the field that is missing or not a count. The usage is then unknown, not zero.
 pub fn read_usage(shape: UsageShape, usage: &Value) -> Result<UsageCounts, UsageError> {
     let Some((provider, flavor)) = shape.extractor() else {
         return read_otel(usage);
@@ -147,7 +147,7 @@ pub fn detect_shape(usage: &Value) -> Option<UsageShape> {
 ///
 /// # Errors
 ///
-/// [`UsageError`]: provider or flavor unknown, or the body is not such a response.
+/// Returns [`UsageError`]: provider or flavor unknown, or the body is not such a response.
 pub fn read_response(
     provider: Option<&str>,
     flavor: Option<&str>,

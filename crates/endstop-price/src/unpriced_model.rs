@@ -36,7 +36,7 @@ pub struct UnknownPriceModel(String);
 ///
 /// # Errors
 ///
-/// If the table has no price of the model.
+/// Returns an error if the table has no price of the model.
 pub fn with_unpriced_model(
     mut policy: Policy,
     table: &PriceTable,

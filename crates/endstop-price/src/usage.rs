@@ -124,7 +124,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] if one is beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] if one is beyond [`MAX_COUNT`].
     pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
         let mut usage = Self::default();
         let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
@@ -153,7 +153,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn set(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         if count >= MAX_COUNT {
             let (path, found) = (unit.key().to_owned(), count.to_string());
@@ -176,7 +176,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn add(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         self.set(unit, self.get(unit).unwrap_or(0).saturating_add(count))
     }
@@ -186,7 +186,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub(crate) fn add_further(&mut self, further: FurtherUsage) -> Result<(), UsageError> {
         for (unit, count) in further.counts.iter() {
             self.add(unit, count)?;
@@ -200,7 +200,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub(crate) fn add_declined(
         &mut self,
         declined: Vec<FurtherUsage>,
@@ -230,7 +230,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// The unit of which further requests used more than the whole call.
+    /// Returns the unit of which further requests used more than the whole call.
     pub(crate) fn without_further(&self) -> Result<Self, Unit> {
         let mut own = Self { further: Vec::new(), ..self.clone() };
         for (unit, count) in self.further.iter().flat_map(|further| further.counts.iter()) {

@@ -56,7 +56,7 @@ pub struct Comparison {
 /// Memory grows with runs times policies, about 40 bytes each.
 ///
 /// # Errors
-/// If a policy cannot be compiled.
+/// Returns an error if a policy cannot be compiled.
 pub fn compare(
     inputs: &[Transcript],
     policies: &[Policy],

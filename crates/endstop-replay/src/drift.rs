@@ -50,7 +50,7 @@ impl Baseline {
     /// Reads what `endstop replay --json` printed.
     ///
     /// # Errors
-    /// [`BaselineError`] if it is something else.
+    /// Returns [`BaselineError`] if it is something else.
     pub fn from_json(text: &str) -> Result<Self, BaselineError> {
         #[derive(serde::Deserialize)]
         struct Told {

@@ -111,7 +111,7 @@ pub enum Proposed {
 /// Proposes rules for `inputs`; `options.policy` is ignored.
 ///
 /// # Errors
-/// If a rule cannot be compiled, which would be a defect.
+/// Returns an error if a rule cannot be compiled, which would be a defect.
 pub fn suggest(
     inputs: &[Transcript],
     options: &Options<'_>,

@@ -138,7 +138,7 @@ impl CancelToken {
     ///
     /// # Errors
     ///
-    /// The signal of the token, if it was aborted.
+    /// Returns the signal of the token if it was aborted.
     pub async fn run_until_aborted<F: Future>(
         &self,
         future: F,

@@ -140,7 +140,7 @@ impl Budget {
     /// Reserves the worst case of what is about to happen, here and at all ancestors, or nowhere.
     ///
     /// # Errors
-    /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
+    /// Returns [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
     /// limit already.
     pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
         self.0.locked().reserve::<true>(self.0.slot(), &amounts.words())?;
@@ -151,7 +151,7 @@ impl Budget {
     /// no tokens, so tokens that are overdrawn do not hold it back: it belongs to a response that was paid for.
     ///
     /// # Errors
-    /// Like [`Budget::reserve`].
+    /// Returns the errors of [`Budget::reserve`].
     pub(crate) fn reserve_asked(&self, amounts: Amounts) -> Result<Hold, Refused> {
         self.0.locked().reserve::<false>(self.0.slot(), &amounts.words())?;
         Ok(Hold::new(self.clone(), amounts))
@@ -160,7 +160,7 @@ impl Budget {
     /// Whether so much could be reserved now; nothing is.
     ///
     /// # Errors
-    /// Like [`Budget::reserve`].
+    /// Returns the errors of [`Budget::reserve`].
     pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
         self.0.locked().check::<true>(self.0.slot(), &amounts.words())
     }

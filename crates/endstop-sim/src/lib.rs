@@ -95,7 +95,7 @@ impl Sim {
     /// Starts it on a free port of loopback.
     ///
     /// # Errors
-    /// The system's error if the address cannot be bound.
+    /// Returns the system's error if the address cannot be bound.
     pub async fn start(script: Script) -> std::io::Result<Self> {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script).await
     }
@@ -103,7 +103,7 @@ impl Sim {
     /// Starts it at an address; port 0 takes a free one.
     ///
     /// # Errors
-    /// The system's error if the address cannot be bound.
+    /// Returns the system's error if the address cannot be bound.
     pub async fn start_at(addr: SocketAddr, script: Script) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;

@@ -67,7 +67,7 @@ impl DiscoverError {
 ///
 /// # Errors
 ///
-/// [`DiscoverError`] if no path holds a transcript.
+/// Returns [`DiscoverError`] if no path holds a transcript.
 pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     let mut walk = Walk::default();
     paths.iter().for_each(|path| walk.named(path));
@@ -146,7 +146,7 @@ fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static Format> {
 ///
 /// # Errors
 ///
-/// If the part cannot be read.
+/// Returns an error if the part cannot be read.
 ///
 /// ```
 /// use endstop_transcript::{Part, detect};

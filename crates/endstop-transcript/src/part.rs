@@ -124,7 +124,7 @@ impl Part {
     /// Returns the number of line feeds.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn line_feeds(&self) -> io::Result<u64> {
         let (mut reader, mut chunk, mut feeds) = (self.open()?, Vec::new(), 0u64);
         loop {
@@ -153,7 +153,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// The errors of opening the file or the stream.
+    /// Returns the errors of opening the file or the stream.
     pub fn open(&self) -> io::Result<Box<dyn Read + '_>> {
         match &self.content {
             Content::File(path) => Ok(Box::new(File::open(path)?)),

@@ -213,7 +213,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`].
+    /// Returns the errors of [`AgentLoop::execute`].
     ///
     /// # Cancel safety
     ///
@@ -232,8 +232,8 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// If the run cannot start or resume; with a store, also if the state is older than the run in the store. A
-    /// limit, a cancellation or a failed model is an outcome, not an error.
+    /// Returns an error if the run cannot start or resume; with a store, also if the state is older than the run in the
+    /// store. A limit, a cancellation or a failed model is an outcome, not an error.
     ///
     /// # Panics
     ///
@@ -253,7 +253,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`].
+    /// Returns the errors of [`AgentLoop::execute`].
     ///
     /// # Cancel safety
     ///
@@ -268,7 +268,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
+    /// Returns the errors of [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
     ///
     /// # Cancel safety
     ///
@@ -284,7 +284,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// If the saved decision core cannot be restored under this agent's policy.
+    /// Returns an error if the saved decision core cannot be restored under this agent's policy.
     pub fn has_raised_limits_of(&self, state: &AgentState) -> Result<bool, ExecuteError> {
         let Some(core) = state.execution.core.clone() else { return Ok(false) };
         let run = Run::from_state(Arc::clone(self.program()), *core)
@@ -296,7 +296,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::resume`].
+    /// Returns the errors of [`AgentLoop::resume`].
     ///
     /// # Cancel safety
     ///

@@ -138,8 +138,8 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`ToolError::Failed`] becomes the result that the model reads; [`ToolError::Stop`] stops the loop. A panic counts
-    /// as a failure.
+    /// Returns [`ToolError::Failed`] becomes the result that the model reads; [`ToolError::Stop`] stops the loop. A
+    /// panic counts as a failure.
     ///
     /// # Cancel safety
     ///

@@ -79,7 +79,7 @@ struct AdjustArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If a budget is not defined, or the store cannot be used.
+/// Returns an error if a budget is not defined, or the store cannot be used.
 pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let Some(Act::Adjust(adjust)) = &args.act {
         return self::adjust(adjust, out);

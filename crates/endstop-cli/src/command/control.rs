@@ -289,7 +289,7 @@ fn signed(why: Option<&str>) -> Value {
 /// Lists the live runs.
 ///
 /// # Errors
-/// If the gateway of --server cannot be asked.
+/// Returns an error if the gateway of --server cannot be asked.
 pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let mut rows = Vec::new();
@@ -371,7 +371,7 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// Prints one run as JSON, with its report.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let (gateway, run) = fleet.find(&args.run)?;
@@ -398,7 +398,7 @@ fn act(
 /// Stops a run; its calls in flight finish.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "cancel", &signed(args.why.as_deref()), out)
 }
@@ -406,7 +406,7 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// Stops a run, or all of them, and aborts the calls in flight.
 ///
 /// # Errors
-/// If there is no such run, or a process does not confirm.
+/// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let mut body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
@@ -484,7 +484,7 @@ fn processes(number: u64) -> String {
 /// Holds the calls of a run.
 ///
 /// # Errors
-/// If there is no such run, or it is paused or stopped.
+/// Returns an error if there is no such run, or it is paused or stopped.
 pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "pause", &signed(args.why.as_deref()), out)
 }
@@ -492,7 +492,7 @@ pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 /// Lets the calls of a run continue.
 ///
 /// # Errors
-/// If there is no such run, it is not paused from outside, or a limit cannot be raised.
+/// Returns an error if there is no such run, it is not paused from outside, or a limit cannot be raised.
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({
         "by": who(),
@@ -506,7 +506,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 /// Approves a paused run.
 ///
 /// # Errors
-/// If there is no such run, or no rule pauses it.
+/// Returns an error if there is no such run, or no rule pauses it.
 pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({
         "by": who(),
@@ -520,7 +520,7 @@ pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliE
 /// Sets an external signal of a run.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn signal(args: &SignalArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "signal", &json!({ "name": args.name }), out)
 }

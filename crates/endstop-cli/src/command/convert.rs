@@ -70,8 +70,8 @@ impl To {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several for an
-/// output that takes one.
+/// Returns an error if a path or the prices cannot be read, a file cannot be written, there is no run, or there are
+/// several for an output that takes one.
 pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let Recordings { transcripts, mut warnings, .. } = recordings(&args.paths);
     let table = prices(args.prices.as_deref())?;

@@ -49,7 +49,7 @@ pub struct DemoArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the output cannot be written, or an act not be played.
+/// Returns an error if the output cannot be written, or an act not be played.
 pub fn run(args: &DemoArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_watched = !args.fast && !args.json && !output::is_quiet() && io::stderr().is_terminal();
     let stage = Stage {

@@ -52,7 +52,7 @@ pub struct DemoAgentArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If a model call fails.
+/// Returns an error if a model call fails.
 pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -59,7 +59,7 @@ pub struct DoctorArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the output cannot be written.
+/// Returns an error if the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_sim = args.upstream.as_deref().is_some_and(gateway::is_sim);
     let diagnosis = Diagnosis::of(&args.command, is_sim);

@@ -58,7 +58,7 @@ pub struct ExplainArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the transcript, the policy or the prices cannot be read, or there is no such run.
+/// Returns an error if the transcript, the policy or the prices cannot be read, or there is no such run.
 pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = match (&args.policy, &args.stop) {
         (Some(file), _) => load_file(file)?,

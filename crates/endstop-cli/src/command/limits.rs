@@ -181,7 +181,7 @@ impl Limits {
     /// flags' rules; without any, the defaults.
     ///
     /// # Errors
-    /// If the policy cannot be read, or does not bound a run.
+    /// Returns an error if the policy cannot be read, or does not bound a run.
     pub(super) fn choose(
         &self,
         stored: Option<Policy>,
@@ -220,7 +220,7 @@ impl Limits {
     /// The budgets over time that runs under this policy draw on.
     ///
     /// # Errors
-    /// If one cannot be read, or is not defined.
+    /// Returns an error if one cannot be read, or is not defined.
     pub(super) fn budgets(&self, policy: &Policy) -> Result<Budgets, CliError> {
         Budgets::of(policy, &self.budget)
     }

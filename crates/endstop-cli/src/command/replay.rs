@@ -240,7 +240,7 @@ impl Inputs {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path, the policy, the outcomes or the prices cannot be read.
+/// Returns an error if a path, the policy, the outcomes or the prices cannot be read.
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if args.formats {
         return formats::run(args.json, out);

@@ -316,7 +316,7 @@ counted! {
 /// Stops the run at this many dollars. Example: `max_usd("2.00")?`. Trips as `cost_limit`.
 ///
 /// # Errors
-/// If `dollars` is not a plain decimal amount of at most $9,000,000 and twelve decimals.
+/// Returns an error if `dollars` is not a plain decimal amount of at most $9,000,000 and twelve decimals.
 pub fn max_usd(dollars: &str) -> Result<Condition, MoneyError> {
     let money: Money = dollars.parse()?;
     let gauge = Gauge::of(GaugeId::Cost);

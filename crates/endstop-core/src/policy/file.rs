@@ -169,7 +169,7 @@ impl Policy {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// The first problem, with its place in the file and what to do about it.
+    /// Returns the first problem, with its place in the file and what to do about it.
     pub fn from_toml(text: &str) -> Result<Self, Diagnostic> {
         if text.len() > MAX_FILE {
             return Err(Diagnostic::new(

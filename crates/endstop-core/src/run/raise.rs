@@ -84,7 +84,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// If a rule does not admit the new limit.
+    /// Returns an error if a rule does not admit the new limit.
     pub fn raised(&self, gauge: GaugeId, by: u64) -> Result<Vec<RaisedLimit>, RaiseError> {
         let mut signals = self.state.raised.signals();
         if let Some(signal) = signals.find(|it| it.reason == StopReason::UserRequested) {

@@ -167,7 +167,7 @@ impl RunState {
 /// The index of a saved rule under another program; `None` if it does not have such a rule.
 ///
 /// # Errors
-/// If the saved run has no such rule itself.
+/// Returns an error if the saved run has no such rule itself.
 pub(super) fn rule_under(
     program: &Program,
     from: &Names,

@@ -81,7 +81,7 @@ impl FromStr for KeyRuns {
     /// Reads the id of a run, or with a `*` after it the beginning of the ids of many. `*` alone stands for all.
     ///
     /// # Errors
-    /// If it cannot be an id, or the beginning of one.
+    /// Returns an error if it cannot be an id, or the beginning of one.
     fn from_str(text: &str) -> Result<Self, RunIdError> {
         match text.strip_suffix('*') {
             None => Ok(Self::One(RunId::parse(text)?)),

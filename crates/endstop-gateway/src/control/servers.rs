@@ -48,7 +48,7 @@ impl RunControl {
     /// Starts to listen.
     ///
     /// # Errors
-    /// If it cannot listen, or an address has no token.
+    /// Returns an error if it cannot listen, or an address has no token.
     ///
     /// # Panics
     /// Outside a tokio runtime.

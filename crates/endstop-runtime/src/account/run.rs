@@ -97,7 +97,7 @@ impl RunAccounts {
     /// all their parents. `owner` says in the store whose holds they are.
     ///
     /// # Errors
-    /// If a name is not one of the set: it would limit nothing.
+    /// Returns an error if a name is not one of the set: it would limit nothing.
     pub fn new(
         store: Arc<dyn BudgetStore>,
         set: AccountSet,
@@ -141,7 +141,7 @@ impl RunAccounts {
     /// Returns the same accounts of the same store, for runs that draw on others of them.
     ///
     /// # Errors
-    /// If a name is not one of the set: it would limit nothing.
+    /// Returns an error if a name is not one of the set: it would limit nothing.
     pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
         self.shared.set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
@@ -171,7 +171,7 @@ impl RunAccounts {
     /// Returns the current states of all accounts of the set.
     ///
     /// # Errors
-    /// If the store cannot be read.
+    /// Returns an error if the store cannot be read.
     pub fn read(&self) -> Result<Vec<AccountState>, BudgetStoreError> {
         self.shared.store.read(&self.shared.set.iter().collect::<Vec<_>>())
     }

@@ -107,7 +107,7 @@ impl Account {
     /// Returns an account with limits as texts, for every model, in UTC.
     ///
     /// # Errors
-    /// If the name or a limit cannot be read.
+    /// Returns an error if the name or a limit cannot be read.
     pub fn new(name: &str, limits: &[&str]) -> Result<Self, AccountError> {
         let limit = limits.iter().map(|&limit| limit.to_owned()).collect();
         Self::from_table(name, &BudgetTable { limit, ..BudgetTable::default() })
@@ -116,7 +116,7 @@ impl Account {
     /// Reads a `[budget.NAME]` table.
     ///
     /// # Errors
-    /// The first problem.
+    /// Returns the first problem.
     pub fn from_table(name: &str, table: &BudgetTable) -> Result<Self, AccountError> {
         Self::read(name, table).map_err(|why| AccountError { account: name.to_owned(), why })
     }
@@ -243,8 +243,8 @@ impl AccountSet {
     /// named by one alone, and of `warn` and `on_full` the first one's counts.
     ///
     /// # Errors
-    /// If a parent is missing, an account is above itself, two with one name are for other models or windows, or there are
-    /// too many.
+    /// Returns an error if a parent is missing, an account is above itself, two with one name are for other models or
+    /// windows, or there are too many.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, AccountError> {
         let mut set = Self::default();
         for account in accounts {

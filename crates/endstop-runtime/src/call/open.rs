@@ -244,7 +244,7 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Why the call does not begin. The run has stopped by then, unless others hold what the call needs.
+    /// Returns the reason why the call does not begin. The run has stopped by then, unless others hold what the call needs.
     pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
         let mut planned = self.planned(plan);
         let is_capped = self.is_metered();

@@ -95,7 +95,7 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Why the call does not begin.
+    /// Returns the reason why the call does not begin.
     pub fn begin_tool_call_at_most(
         &self,
         tool: &str,

@@ -152,7 +152,7 @@ impl FileKillSwitch {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn turn_on(&self, message: &str) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
@@ -164,7 +164,7 @@ impl FileKillSwitch {
     ///
     /// # Errors
     ///
-    /// If there is something that cannot be removed; the switch is then still on.
+    /// Returns an error if there is something that cannot be removed; the switch is then still on.
     pub fn reset(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -90,7 +90,7 @@ impl LeaseTable {
     /// Notes that `amounts` are reserved under `id` until `until`, an offset on the clock of the run.
     ///
     /// # Errors
-    /// Where `id` is open, or the table is full. The call must not begin then.
+    /// Returns an error if `id` is open, or the table is full. The call must not begin then.
     pub fn open(&mut self, id: u64, amounts: Amounts, until: Duration) -> Result<(), LeaseError> {
         if self.leases.contains_key(&id) {
             return Err(LeaseError::AlreadyOpen(id));

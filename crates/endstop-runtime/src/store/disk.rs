@@ -45,7 +45,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The error of the system.
+/// Returns the error of the system.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);

@@ -86,7 +86,7 @@ impl FileStore {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be made, or belongs to another user of the system.
+    /// Returns an error if the directory cannot be made, or belongs to another user of the system.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = directory.as_ref().to_owned();
         disk::create_directory(&path)

@@ -41,7 +41,7 @@ impl RunId {
     ///
     /// # Errors
     ///
-    /// The error says which rule the text breaks.
+    /// Returns the error says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, RunIdError> {
         if text.is_empty() {
             return Err(RunIdError::Empty);
@@ -63,7 +63,7 @@ impl RunId {
     ///
     /// # Errors
     ///
-    /// If it is longer than [`MAX_CHILD_ID_BYTES`].
+    /// Returns an error if it is longer than [`MAX_CHILD_ID_BYTES`].
     ///
     /// ```
     /// use endstop_runtime::store::RunId;

@@ -109,7 +109,7 @@ impl SealedEnd {
 ///
 /// # Errors
 ///
-/// If anything is there already, and whatever the system says.
+/// Returns an error if anything is there already, and whatever the system says.
 pub(crate) fn create<'l>(
     path: &Path,
     lines: impl IntoIterator<Item = &'l [u8]>,
@@ -323,7 +323,7 @@ impl SealedLines {
     ///
     /// # Errors
     ///
-    /// If it cannot be the file of this run.
+    /// Returns an error if it cannot be the file of this run.
     pub(crate) fn open(
         path: &Path,
         id: &RunId,

@@ -57,7 +57,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the file cannot be made, is no database of runs, or was written by a later version.
+    /// Returns an error if the file cannot be made, is not a database of runs, or was written by a later version.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Process)
     }
@@ -67,7 +67,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// Like [`Self::open`].
+    /// Returns the errors of [`Self::open`].
     pub fn open_surviving_power_loss(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Power)
     }

@@ -123,7 +123,7 @@ impl TraceBuffer {
     ///
     /// # Errors
     ///
-    /// The error of `out`, now or earlier: then the trace has a hole.
+    /// Returns the error of `out`, now or earlier: then the trace has a hole.
     pub fn write_to(&self, mut out: impl Write, room: usize) -> Result<(), TraceHole> {
         let mut pending = self.pending();
         if let Some(hole) = &pending.hole {

@@ -101,7 +101,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// If it is not the line of an event.
+    /// Returns an error if it is not the line of an event.
     pub fn take_line(&mut self, line: &[u8]) -> Result<(), TraceLineError> {
         self.take(&serde_json::from_slice(line)?);
         Ok(())

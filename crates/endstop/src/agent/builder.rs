@@ -358,7 +358,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
+    /// Returns [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
     /// that does not bound the run.
     pub fn build(self) -> Result<AgentLoop, BuildError> {
         let model = self.model.ok_or_else(|| BuildError::NoModel(self.name.clone()))?;

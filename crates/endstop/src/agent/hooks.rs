@@ -156,7 +156,7 @@ impl HookContext<'_> {
     ///
     /// # Errors
     ///
-    /// If it is a message of another kind: the answers of the model and of tools belong to steps.
+    /// Returns an error if it is a message of another kind: the answers of the model and of tools belong to steps.
     pub fn append(&mut self, message: Message) -> HookResult {
         if !matches!(message, Message::User { .. } | Message::System { .. }) {
             return Err(ToolError::failed("a hook appends messages of users and the system only"));

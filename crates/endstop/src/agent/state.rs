@@ -445,7 +445,7 @@ impl AgentState {
     ///
     /// # Errors
     ///
-    /// If the text is no saved state, too long, or of a newer version.
+    /// Returns an error if the text is not a saved state, too long, or of a newer version.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         if text.len() > MAX_STATE_BYTES {
             return Err(StateError::TooLarge(text.len()));

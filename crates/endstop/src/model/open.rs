@@ -67,7 +67,7 @@ const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everyt
 ///
 /// # Errors
 ///
-/// [`OpenModelError`]: what is unknown or missing, and what to do about it.
+/// Returns [`OpenModelError`]: what is unknown or missing, and what to do about it.
 pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenModelError> {
     if name == "scripted" {
         let reply = Reply::text(SCRIPTED_REPLY);

@@ -163,7 +163,7 @@ impl ProviderModelBuilder {
     ///
     /// # Errors
     ///
-    /// [`OpenModelError`] if the provider is unknown, its key missing, or the base URL unusable.
+    /// Returns [`OpenModelError`] if the provider is unknown, its key missing, or the base URL unusable.
     pub fn build(self) -> Result<ProviderModel, OpenModelError> {
         let known = self.known()?;
         let base_url = self.find_base_url(known)?;

@@ -86,7 +86,7 @@ impl ReplayModel {
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] if the file cannot be read, or has no such run, or no reply.
+    /// Returns [`ReplayModelError`] if the file cannot be read, or has no such run, or no reply.
     pub fn open(path: &Path, run: Option<&str>) -> Result<Self, ReplayModelError> {
         let found = walk(&[path.to_owned()])?;
         let name = path.display().to_string();
@@ -97,7 +97,7 @@ impl ReplayModel {
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] if it does not have such a run, or no reply.
+    /// Returns [`ReplayModelError`] if it does not have such a run, or no reply.
     pub fn read(transcript: &Transcript, run: Option<&str>) -> Result<Self, ReplayModelError> {
         Self::from_transcripts(transcript.main.name(), std::slice::from_ref(transcript), run)
     }

@@ -88,7 +88,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// The first name that is none, with those that are.
+    /// Returns the first name that is none, with those that are.
     pub fn parse(names: &str) -> Result<Vec<Self>, UnknownBuiltin> {
         if names.trim().is_empty() {
             return Ok(Vec::new());

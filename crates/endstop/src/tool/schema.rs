@@ -113,7 +113,7 @@ impl ArgumentSchema {
     ///
     /// # Errors
     ///
-    /// The error says which part of the schema is wrong.
+    /// Returns the error says which part of the schema is wrong.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SchemaError::NotAnObject);
@@ -131,7 +131,7 @@ impl ArgumentSchema {
     ///
     /// # Errors
     ///
-    /// [`ArgumentsError`]: what does not fit.
+    /// Returns [`ArgumentsError`]: what does not fit.
     pub fn check(&self, arguments: &str) -> Result<Value, ArgumentsError> {
         let value = parse(arguments)?;
         let problems = check::problems(&self.schema, &self.patterns, &value, MAX_PROBLEMS);

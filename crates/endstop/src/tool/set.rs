@@ -94,7 +94,7 @@ impl ToolSet {
     ///
     /// # Errors
     ///
-    /// The first tool that cannot be offered, and why.
+    /// Returns the first tool that cannot be offered, and why.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolSetError> {
         let mut set = Self::default();
         for tool in tools {
@@ -107,7 +107,7 @@ impl ToolSet {
     ///
     /// # Errors
     ///
-    /// Why it cannot be offered; the set is as before.
+    /// Returns the reason if the tool cannot be offered. The set is then unchanged.
     pub fn push(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolSetError> {
         if self.entries.len() >= MAX_TOOLS {
             return Err(ToolSetError::TooMany);

@@ -31,7 +31,7 @@ pub(super) struct How {
 /// Prints how the run ended.
 ///
 /// # Errors
-/// If the output cannot be written.
+/// Returns an error if the output cannot be written.
 pub(super) fn tell(
     state: &AgentState,
     setup: &Setup,

@@ -60,7 +60,7 @@ pub(super) enum Children {
 /// Starts the command in a new process group, with this process's standard streams.
 ///
 /// # Errors
-/// If it cannot be started: 127 if it does not exist, and 126 otherwise.
+/// Returns an error if it cannot be started: 127 if it does not exist, and 126 otherwise.
 pub(super) fn begin(
     command: &[OsString],
     variables: &BTreeMap<&'static str, String>,

@@ -360,7 +360,7 @@ impl JsonFile {
     /// Checks that it can be written, before anything starts.
     ///
     /// # Errors
-    /// If it cannot.
+    /// Returns an error if it cannot.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
         let failed =
             |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
@@ -384,7 +384,7 @@ impl JsonFile {
     /// Writes it.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub(super) fn write(mut self, value: &Value) -> Result<(), CliError> {
         let text = format!("{value}\n");
         let written = match self.draft.take() {

@@ -38,7 +38,7 @@ impl Signals {
     /// which starts later, ignores them too.
     ///
     /// # Errors
-    /// The error of the system.
+    /// Returns the error of the system.
     pub(super) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let unless_ignored = |signal: Signal| {

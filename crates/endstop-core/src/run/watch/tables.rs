@@ -76,7 +76,7 @@ impl Watched {
     /// Compiles the policies together.
     ///
     /// # Errors
-    /// If one of them cannot be compiled or not be watched, or if they do not go together.
+    /// Returns an error if one of them cannot be compiled or not be watched, or if they do not go together.
     pub fn new(policies: &[&Policy], probes: &Probes) -> Result<Self, WatchError> {
         let mut joined = Policy::default();
         let mut owners = Vec::new();

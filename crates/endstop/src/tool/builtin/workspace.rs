@@ -78,7 +78,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Directory`] if it does not exist, cannot be entered or is not a directory.
+    /// Returns [`WorkspaceError::Directory`] if it does not exist, cannot be entered or is not a directory.
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let directory = directory.as_ref();
         let failed =
@@ -100,8 +100,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// The error says why it is refused. It reveals nothing about files outside the directory, not even whether they
-    /// exist, beyond the refusal itself.
+    /// Returns the error says why it is refused. It reveals nothing about files outside the directory, not even whether
+    /// they exist, beyond the refusal itself.
     pub fn resolve(&self, path: &str) -> Result<PathBuf, WorkspaceError> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             return Err(WorkspaceError::NoPath);
