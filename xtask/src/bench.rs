@@ -51,7 +51,7 @@ pub(crate) fn budgets(root: &Path) -> Result<(), String> {
 
 fn build(directory: &Path, more: &[&str]) -> Result<(), String> {
     let built = Command::new("cargo")
-        .args(["build", "--release"])
+        .args(["build", "--release", "--target-dir", "target"])
         .args(more)
         .current_dir(directory)
         .status();

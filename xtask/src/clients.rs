@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::page;
+use install::NotRun;
 use intercept::{HTTP_CLIENTS, HttpClient};
 use list::{CLIENTS, Client};
 use programs::{PROGRAMS, Program, ProgramRun};
@@ -41,7 +42,7 @@ struct Chosen<'a> {
 }
 
 /// Runs clients and programs: all with `--all`, the programs with `--programs`, HTTP clients with `--intercept`, those named,
-/// and otherwise those that run for each change (`--ci`). With `--write` puts the rows into their page.
+/// and otherwise those that run for each change. With `--write` puts the rows into their page.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
@@ -66,7 +67,7 @@ fn run_clients(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), S
         for client in of_group {
             match &place {
                 Ok(place) => runs.extend(run::all(root, endstop, place, client)),
-                Err(why) => runs.skipped.push(format!("{}: {why}", client.name)),
+                Err(why) => runs.not_run(client.name, why),
             }
         }
         chosen.sweep(root, group);
@@ -80,7 +81,7 @@ fn run_http(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), Stri
     for client in HTTP_CLIENTS.iter().filter(|client| chosen.has_http(client)) {
         match intercept::both(root, endstop, client) {
             Ok(rows) => runs.extend(rows.into_iter()),
-            Err(why) => runs.skipped.push(format!("{}: {why}", client.name)),
+            Err(why) => runs.not_run(client.name, &why),
         }
     }
     let names: Vec<&str> = HTTP_CLIENTS.iter().map(|client| client.name).collect();
@@ -93,9 +94,13 @@ fn run_programs(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), 
     let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
     for of_group in programs.chunk_by(|one, next| one.packages() == next.packages()) {
         for program in of_group {
-            let ended = programs::one(root, endstop, program);
-            println!("{}", programs::line(&ended));
-            rows.push(ended);
+            match programs::one(root, endstop, program) {
+                Ok(ended) => {
+                    println!("{}", programs::line(&ended));
+                    rows.push(ended);
+                }
+                Err(why) => println!("skipped: {}: {why}", program.name),
+            }
         }
         of_group.first().into_iter().for_each(|it| chosen.sweep(root, &it.packages()));
     }
@@ -118,6 +123,8 @@ fn run_programs(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), 
 struct Runs {
     rows: Vec<Ended>,
     skipped: Vec<String>,
+    /// Those of which something in this repository is wrong.
+    broken: Vec<String>,
 }
 
 /// A table of the page.
@@ -136,9 +143,17 @@ impl Runs {
         }
     }
 
+    fn not_run(&mut self, client: &str, why: &NotRun) {
+        let (list, why) = match why {
+            NotRun::Skipped(why) => (&mut self.skipped, why),
+            NotRun::Broken(why) => (&mut self.broken, why),
+        };
+        list.push(format!("{client}: {why}"));
+    }
+
     fn report(&self, root: &Path, chosen: &Chosen<'_>, table: &Table<'_>) -> Result<(), String> {
-        let Self { rows, skipped } = self;
-        if rows.is_empty() && skipped.is_empty() {
+        let Self { rows, skipped, broken } = self;
+        if rows.is_empty() && skipped.is_empty() && broken.is_empty() {
             return Ok(());
         }
         println!("\n{}", (table.page)(rows));
@@ -150,15 +165,15 @@ impl Runs {
             let fault = row.fault.as_deref().unwrap_or_default();
             eprintln!("failed: {}: {fault}\n{}", table::line(row), row.errors);
         }
-        println!(
-            "{} passed, {} failed, {} skipped",
-            rows.len().saturating_sub(failed.len()),
-            failed.len(),
-            skipped.len()
-        );
+        for why in broken {
+            eprintln!("failed: {why}");
+        }
+        let (passed, failed) =
+            (rows.len().saturating_sub(failed.len()), failed.len().saturating_add(broken.len()));
+        println!("{passed} passed, {failed} failed, {} skipped", skipped.len());
         // The rows of clients that were skipped stay.
         chosen.write(root, table.task, &(table.page)(rows), table.names)?;
-        if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of clients", failed.len())) }
+        if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of clients")) }
     }
 }
 
@@ -230,7 +245,6 @@ fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {
             "--programs" => chosen.is_of_programs = true,
             "--intercept" => chosen.is_of_http = true,
             "--sweep" => chosen.is_swept = true,
-            "--ci" => {}
             "--write" => chosen.is_written = true,
             name if names().any(|known| known == name) => chosen.names.push(name),
             other => {

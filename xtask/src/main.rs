@@ -43,7 +43,7 @@ Tasks:
            from loopback in a clean environment, and time it
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
-  clients [--ci | --all | --programs | --intercept | NAME..] [--sweep] [--write]
+  clients [--all | --programs | --intercept | NAME..] [--sweep] [--write]
            run real clients under `endstop run`, which are installed below target/ first, and print how
            they ended; --programs are agent programs such as Codex, --intercept HTTP clients; with --sweep
            remove what was installed after its runs, with --write put the rows into docs/clients.md

@@ -23,6 +23,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         ["shares", words @ ..] => report(shares::run(&root(), words)),
         ["detection", "--write"] => report(detection::write(&root())),
         ["detection", forms @ ..] => report(detection::print(&root(), forms)),
+        [task, unknown, ..] => report(Err(format!("`{unknown}` is no option of `{task}`"))),
         _ => false,
     }
 }

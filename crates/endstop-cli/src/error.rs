@@ -62,8 +62,8 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
-                 agent: the run failed)"
+                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
+                 key list: none; kill: not confirmed), or the work failed (agent: the run; budget: its store)"
             }
             Self::Usage => "invalid arguments or unusable input",
             Self::Stopped => {

@@ -1,8 +1,8 @@
 //! Endstop's own traces: JSON lines, a header for each run and then its events, as
 //! [`endstop_core::wire::v1::trace`] writes them.
 //!
-//! Events are passed on as they were recorded. The reader adds events that a trace lacks at its ends: if the first event
-//! of a run is not `run_begin`, or if its file ends before `run_end`.
+//! Events are passed on as they were recorded. Missing ends of a trace are added: for a run whose first event is not
+//! `run_begin`, or whose file was truncated before `run_end`.
 //!
 //! More than 250 lines because pieces of one file are read by several threads, and lines that are as Endstop writes
 //! them are read without a parser.

@@ -9,8 +9,8 @@
 //! - A sample without events is read from its messages: its tokens and times are then unknown.
 //! - A reply that Inspect took from its own cache cost nothing.
 //! - Retries are failed attempts; the call that a person or a rule did not approve is refused.
-//! - A run succeeded if all its clear scores agree: `C`, true and 1, against `I`, false and 0. If scores contradict each
-//!   other, or are partial or of another kind, the outcome is unknown.
+//! - A run succeeded if all its clear scores agree: `C`, true and 1, against `I`, false and 0. Partial and other
+//!   scores, and scores that contradict each other, leave it unknown.
 //!
 //! More than 250 lines because it reads archives or documents, whose events refer to each other by spans, and samples
 //! that have messages alone.
@@ -59,7 +59,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     });
 }
 
-/// A file that cannot be opened is not one; reading it as a document reports why.
+/// A file that cannot be opened is none; reading it as a document tells why.
 fn is_archive(part: &Part) -> bool {
     let mut magic = [0; 2];
     let read = part.open().and_then(|mut file| file.read_exact(&mut magic));

@@ -6,9 +6,9 @@
 //! - `spend` is the billed amount. LiteLLM also writes 0 if it knows no price; if tokens were used and its cache did
 //!   not answer, 0 is unknown, and the price table computes it.
 //! - A row with the status `failure` is a failed attempt; the next one answers the same step.
-//! - Messages are logged only if that is switched on. If they are, the reader takes user turns, tool calls and results
-//!   from them. Rows of MCP tools are the tool calls of the step before them.
-//! - Embeddings, images and similar requests are not steps; they make the run's cost a lower bound.
+//! - Messages are logged only if that is switched on. They then show user turns, tool calls and results. Rows of MCP
+//!   tools are the tool calls of the step before them.
+//! - Embeddings, images and similar calls are not steps; their cost makes the run's cost a lower bound.
 //!
 //! More than 250 lines because rows are of all kinds of requests, are put together to runs, and may have messages in
 //! every API.

@@ -2,7 +2,7 @@
 //! holds the request and the response. The directory is one run.
 //!
 //! - Calls are in the order of their times. Results of tools are in the messages of subsequent calls.
-//! - `cost` is what the SDK computed when it made the call; 0 is what it writes if it knows no price, so the price
+//! - `cost` is what the SDK computed when it made the call; 0 is what it writes where it knows no price, so the price
 //!   table computes that.
 //! - A document with an error in place of a response is a failed attempt.
 //! - Calls outside the agent's own, such as those of a condenser, are calls of the run.
@@ -28,7 +28,7 @@ use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.object() else { return false };
-    // Members after the messages may appear only at the end of the file.
+    // The keys after the messages may be in the file's end alone.
     let says = |key: &str| keys.have(&[key]) || head.mentions(&format!("\"{key}\""));
     let is_request = keys.have(&["messages"]) || keys.have(&["input"]);
     is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)
@@ -79,7 +79,7 @@ fn seconds(raw: Option<&RawValue>) -> Time {
 #[serde(bound(deserialize = "'de: 'a"))]
 struct LoggedCall<'a> {
     messages: Option<&'a RawValue>,
-    /// In place of `messages` if the API is that of responses.
+    /// In place of `messages` where the API is that of responses.
     input: Option<&'a RawValue>,
     response: Option<&'a RawValue>,
     error: Option<&'a RawValue>,

@@ -121,7 +121,7 @@ struct QwenFile<'s> {
 }
 
 impl QwenFile<'_> {
-    /// Reads the file. The caller may take the timeline so far after each line.
+    /// Reads the file. Its entries so far may be taken after each line.
     fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
         let mut lines = self.file.reading.lines();
         while lines.advance() {
@@ -207,7 +207,7 @@ fn is_api_error(line: &Line<'_>) -> bool {
         && line.system_payload.as_ref().is_some_and(is_error)
 }
 
-/// The usage with its thoughts left out if the output includes them.
+/// The usage with its thoughts left out where the output includes them.
 fn without_counted_thoughts(mut usage: Value) -> Value {
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let sum = count("promptTokenCount")

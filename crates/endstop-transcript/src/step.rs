@@ -87,12 +87,12 @@ pub(crate) struct ToolAnswer {
 pub(crate) struct Full;
 
 impl Reply {
-    /// A reply whose cost is unknown until a report shows it.
+    /// A reply whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
         Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
     }
 
-    /// A reply of a format that does not record tokens and cost.
+    /// A reply of a format without tokens and money.
     pub(crate) fn of_model(model: Option<impl Into<String>>) -> Self {
         Self { model: model.map(Into::into), ..Self::default() }
     }
@@ -144,7 +144,7 @@ impl Step {
         push(&mut self.calls, ToolCall::new(id, tool, arguments, time))
     }
 
-    /// Adds a tool call that was requested and not made.
+    /// Adds a tool call that was asked for and not made.
     pub(crate) fn refuse(&mut self, time: Time, tool: impl Into<String>) -> Result<(), Full> {
         let tool = tool.into();
         self.weigh(tool.len())?;

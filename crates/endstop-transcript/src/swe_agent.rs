@@ -4,12 +4,12 @@
 //!   proposals that were not executed have entries too. If it has `attempts`, each is a run, and the chosen one,
 //!   which the file repeats at its top, is not read again.
 //! - In the text form the tool is the first word of `action` and its arguments are the rest; in the
-//!   function-calling form they are those of the function, which only `history` has.
-//! - An action that left neither a result nor a state was blocked, or was not a valid shell command: one refused call. An
-//!   entry without an action is a response that requested no tool.
+//!   function-calling form they are those of the function, which only `history` tells.
+//! - An action that left neither a result nor a state was blocked or no valid shell: one refused call. An
+//!   entry without an action is a reply that asked for nothing.
 //! - The entry with which the harness closes a run (`Exit due to cost limit`) is not a model call.
-//! - Tokens and cost are recorded for the run and not for its calls. The submitted patch may be wrong, so there is no
-//!   outcome. Whether a command failed is not recorded either.
+//! - Tokens and money are recorded for the run as a whole and not for its calls, and a submission may be wrong, so
+//!   there is no outcome. Failures of commands are not recorded either.
 //!
 //! More than 250 lines because it has a text form and function calls, a history with what the steps leave out, and
 //! several attempts in one file.

@@ -180,3 +180,15 @@ async fn a_script_fails_and_cuts() {
     assert_eq!((error.kind, error.retry_after), (ModelErrorKind::RateLimited, wait));
     assert_eq!((model.failed(), model.dropped(), model.in_flight()), (2, 0, 0));
 }
+
+#[tokio::test]
+async fn a_reply_may_report_its_input_first_and_a_model_may_be_bounded() {
+    let early = TokenUsage { input: 10, ..<_>::default() };
+    let model = ScriptedModel::new("m")
+        .output_bound(8)
+        .reply(Reply::text("one").reports_early(early).usage(10, 2));
+    assert_eq!(model.max_output_tokens(), Some(8));
+    let events = ask(&model, &[]).await;
+    let Some(Ok(ModelEvent::Usage(reported))) = events.first() else { panic!("{events:?}") };
+    assert_eq!((reported.clone(), text(&events)), (early.into(), vec!["one"]));
+}

@@ -21,6 +21,21 @@ pub(super) struct Installed {
     pub(super) directory: PathBuf,
 }
 
+/// Why a client is not run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotRun {
+    /// Its interpreter or packages cannot be had here: it is skipped.
+    Skipped(String),
+    /// Something of this repository is wrong: it has failed.
+    Broken(String),
+}
+
+impl From<String> for NotRun {
+    fn from(why: String) -> Self {
+        Self::Broken(why)
+    }
+}
+
 /// Installs groups at the same time, because most of an installation waits for the network. [`install`] reports those that
 /// fail.
 pub(super) fn all(root: &Path, groups: &BTreeSet<String>) {
@@ -34,8 +49,8 @@ pub(super) fn all(root: &Path, groups: &BTreeSet<String>) {
 /// Installs a group, unless what is there is what is asked for.
 ///
 /// # Errors
-/// Why it cannot be installed; the reason to skip its clients.
-pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
+/// If a package manager fails, or the group is not described.
+pub(super) fn install(root: &Path, group: &str) -> Result<Installed, NotRun> {
     let (file, wanted) = requirements(root, group)?;
     let directory = root.join("target/clients").join(group);
     let is_node = file.extension().is_some_and(|ending| ending == "json");
@@ -45,7 +60,8 @@ pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
         // What is left of another version must not be found.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
-        if is_node { npm(&directory, &file) } else { pip(&directory, &file) }?;
+        let installed = if is_node { npm(&directory, &file) } else { pip(&directory, &file) };
+        installed.map_err(NotRun::Skipped)?;
         fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
     }
     let sources = root.join(DIRECTORY);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::install::{self, Installed, version};
+use super::install::{self, Installed, NotRun, version};
 use super::list::DIRECTORY;
 use super::run::{self, Connections, Counts, Ended};
 
@@ -80,9 +80,10 @@ pub(super) const HTTP_CLIENTS: &[HttpClient] = &[
 /// Runs a client, streaming and not.
 ///
 /// # Errors
-/// Why it cannot be installed or built; the reason to skip it.
-pub(super) fn both(root: &Path, endstop: &Path, client: &HttpClient) -> Result<Vec<Ended>, String> {
-    let (program, arguments) = client.program.split_first().ok_or("it has no program")?;
+/// If it cannot be installed or built.
+pub(super) fn both(root: &Path, endstop: &Path, client: &HttpClient) -> Result<Vec<Ended>, NotRun> {
+    let (program, arguments) =
+        client.program.split_first().ok_or_else(|| "it has no program".to_owned())?;
     let mut command = started(root, client.language, program)?;
     command.args(arguments);
     let version = match client.language.group() {
@@ -105,7 +106,7 @@ pub(super) fn both(root: &Path, endstop: &Path, client: &HttpClient) -> Result<V
 }
 
 /// The command that starts a program, after what it needs was installed and built.
-fn started(root: &Path, language: Language, program: &str) -> Result<Command, String> {
+fn started(root: &Path, language: Language, program: &str) -> Result<Command, NotRun> {
     let source = root.join(DIRECTORY).join(program);
     let place = language.group().map(|group| install::install(root, group)).transpose()?;
     Ok(match (language, place) {
@@ -113,7 +114,7 @@ fn started(root: &Path, language: Language, program: &str) -> Result<Command, St
         (Language::Node, Some(place)) => interpreted(&node(&place), &place.programs.join(program)),
         (Language::Go, Some(place)) => Command::new(go_build(&place, &source)?),
         (Language::Rust, _) => Command::new(cargo_build(root)?.join(program)),
-        (_, None) => return Err("its packages are not installed".to_owned()),
+        (_, None) => return Err(NotRun::Broken("it names no packages".to_owned())),
     })
 }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::doctor::Diagnosis;
-use super::install::{self, Installed, version};
+use super::install::{self, Installed, NotRun, version};
 use super::run::{self, Connections, Counts, STEPS, STOP_WORD, STOPPED};
 
 /// One program, and how it is called.
@@ -283,7 +283,10 @@ impl Program {
 }
 
 /// Installs and runs a program, after doctor was asked what would happen.
-pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun {
+///
+/// # Errors
+/// If its packages cannot be had; the reason to skip it.
+pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<ProgramRun, String> {
     let group = program.packages();
     let mut ended = ProgramRun {
         name: program.name,
@@ -294,7 +297,12 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun 
         calls_home: program.calls_home,
         ..ProgramRun::default()
     };
-    let started = install::install(root, &group).and_then(|place| {
+    let place = match install::install(root, &group) {
+        Ok(place) => Ok(place),
+        Err(NotRun::Skipped(why)) => return Err(why),
+        Err(NotRun::Broken(why)) => Err(why),
+    };
+    let started = place.and_then(|place| {
         let commands = Commands { root, endstop, program, place: &place };
         ended.doctor = Diagnosis::of(&mut commands.doctor()?)?;
         start(commands.run()?, &mut ended)?;
@@ -303,7 +311,7 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun 
     let fault = started.err().or_else(|| fault(&ended, program.stops));
     let disagrees = ended.doctor.fault(ended.way, ended.counts.calls == Some(STEPS));
     ended.fault = fault.or(disagrees);
-    ended
+    Ok(ended)
 }
 
 /// A program that only interception limits does not start without it.

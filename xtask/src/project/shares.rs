@@ -29,14 +29,14 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let parallel = runtime.block_on(parallel::table())?;
     println!("{parallel}");
-    if is_written {
-        page::write(root, PAGE, "shares", &parallel)?;
-    }
     let Some(files) = conversation::files(root)? else {
-        println!(
-            "skipped: the recorded runs are not next to the project, in `{}`",
-            conversation::PLACE
-        );
+        let why =
+            format!("the recorded runs are not next to the project, in `{}`", conversation::PLACE);
+        // The page has both tables between its marks.
+        if is_written {
+            return Err(format!("nothing was written: {why}"));
+        }
+        println!("skipped: {why}");
         return Ok(());
     };
     let holds = runtime.block_on(holds::table(&files))?;

@@ -52,12 +52,12 @@ pub struct DemoAgentArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// Returns an error if a model call fails.
+/// If a model call fails.
 pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     let said = runtime.block_on(plan(args)).map_err(|problem| {
         CliError::new(format!("the agent failed: {problem}")).with_exit(ExitMeaning::AnswerIsNo)
     })?;
@@ -123,7 +123,7 @@ async fn show(args: &DemoAgentArgs, call: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "agent: {call}").map_err(|error| error.to_string())
 }
 
-/// The conversation so far, in the form that is sent.
+/// The messages so far, as they are sent.
 struct Conversation {
     head: String,
     messages: String,
@@ -182,9 +182,9 @@ struct Model {
 
 impl Model {
     async fn connect(base: &str) -> Result<Self, String> {
-        let uri: Uri = base.parse().map_err(|_| format!("`{base}` is no address"))?;
+        let uri: Uri = base.parse().map_err(|_| format!("`{base}` is not an address"))?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
-        let authority = authority.ok_or_else(|| format!("`{base}` is no plain HTTP address"))?;
+        let authority = authority.ok_or_else(|| format!("`{base}` is not a plain HTTP address"))?;
         let address = (authority.host(), authority.port_u16().unwrap_or(80));
         let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;

@@ -49,7 +49,7 @@ pub fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
     runtime.block_on(prune(args, out))
 }
 

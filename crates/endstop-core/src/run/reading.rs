@@ -32,26 +32,26 @@ pub struct WindowReset {
 }
 
 impl Run {
-    /// Returns the status of the run.
+    /// The status of the run.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
     }
 
-    /// Returns whether a pause from outside lets nothing of this kind begin.
+    /// Whether a pause from outside lets nothing of this kind begin.
     #[must_use]
     pub const fn holds_back(&self, kind: &EventKind<'_>) -> bool {
         self.state.pause.is_some() && is_held_back(kind)
     }
 
-    /// Returns the pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it
-    /// held something back.
+    /// The pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it held
+    /// something back.
     #[must_use]
     pub const fn pause_request(&self) -> Option<&PauseRequest> {
         self.state.pause.as_ref()
     }
 
-    /// Returns the next reset for which a paused run waits: the earliest of those windows that its pause rules with
+    /// The next reset for which a paused run waits: the earliest of those windows that its pause rules with
     /// [`resumes_at_reset`](crate::policy::Rule::resumes_at_reset) compare. Once it has passed, the driver reports
     /// [`quota_fact`] as 0. `None` if a person has to decide, or no provider has reported when the windows reset.
     ///
@@ -89,7 +89,7 @@ impl Run {
         let used = rules
             .flat_map(Rule::windows)
             .filter(|window| reported(&quota_fact(window)).is_some_and(|used| used > 0));
-        // Zero means that the run has already waited for this reset.
+        // Zero stands for a reset that was waited for already.
         let reset_of = |window| reported(&reset_fact(window)).filter(|at| *at > 0);
         let resets = used.filter_map(|window| Some((reset_of(window)?, window)));
         let (at, window) = resets.min()?;
@@ -109,14 +109,14 @@ impl Run {
         self.last_stop_signal().map(|signal| signal.reason)
     }
 
-    /// Returns whether the run has ended naturally. A rule or a raised signal with the reason `completed` is a stop.
+    /// Whether the run has ended naturally. A rule or a raised signal with the reason `completed` is a stop.
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)
     }
 
-    /// Returns whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit
-    /// was raised while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
+    /// Whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit was raised
+    /// while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
     #[must_use]
     pub fn was_stopped_by_other_rules(&self) -> bool {
         let Some(record) = self.state.ended.as_ref().and_then(Ended::record) else { return false };
@@ -128,13 +128,13 @@ impl Run {
         standing(sight, false).next().is_none() && !record.rests_on_a_rule_of(&now)
     }
 
-    /// Returns the signal that the run ended by.
+    /// The signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
         self.state.ended.as_ref().map(Ended::signal)
     }
 
-    /// Returns whether a signal of this reason was raised and stands, whatever the run ended by.
+    /// Whether a signal of this reason was raised and stands, whatever the run ended by.
     #[must_use]
     pub fn has_raised(&self, reason: StopReason) -> bool {
         self.state.raised.signals().any(|signal| signal.reason == reason)
@@ -176,7 +176,7 @@ impl Run {
         self.state.meter.tallies().total(Counter::ToolCalls)
     }
 
-    /// Returns the offset of the last event: where a resumed run's clock continues.
+    /// The offset of the last event: where a resumed run's clock continues.
     #[must_use]
     pub const fn at(&self) -> Millis {
         self.state.meter.clocks().at()
@@ -187,7 +187,7 @@ impl Run {
         core::mem::take(&mut self.notices)
     }
 
-    /// Returns the signals that stand now and whether a continuation is requested.
+    /// The signals that stand now and whether a continuation is requested.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals: StopSignals = match &self.state.ended {
@@ -198,7 +198,7 @@ impl Run {
         ExecutionContinuation { stop_signals, is_continuation_requested }
     }
 
-    /// Returns the trip record: of the stop if the run has stopped, and of the current state if not.
+    /// The trip record: of the stop if the run has stopped, and of the current state if not.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         match &self.state.ended {
@@ -215,13 +215,13 @@ impl Run {
         record.unwrap_or_else(|| self.trip_record())
     }
 
-    /// Returns the trip record as text.
+    /// The trip record as text.
     #[must_use]
     pub fn explain(&self) -> String {
         self.trip_record().to_string()
     }
 
-    /// Returns the least value at or after the present one on `resource` at which a rule of `actions` trips.
+    /// The least value at or after the present one on `resource` at which a rule of `actions` trips.
     /// Computed once a step: O(leaves²) of the policy, and it allocates.
     #[must_use]
     pub fn next_trip(&self, resource: Resource, actions: &[Action]) -> Option<NextTrip> {
@@ -245,7 +245,7 @@ impl Run {
         room(sight, resource, reserved, actions, |rule| self.is_pause_approved(rule))
     }
 
-    /// Whether a person has approved the pause of the rule permanently.
+    /// A person has approved the pause of the rule permanently.
     pub(super) fn is_pause_approved(&self, rule: RuleIx) -> bool {
         self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
     }
@@ -262,20 +262,20 @@ impl Run {
         sight.frame.as_now(&self.state.meter, &self.program, concerned)
     }
 
-    /// Returns the policy that it runs under, compiled.
+    /// The policy that it runs under, compiled.
     #[must_use]
     pub const fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// Returns the finish rule under which the last step runs.
+    /// The finish rule under which the last step runs.
     #[must_use]
     pub fn finishing(&self) -> Option<&str> {
         let wrap_up = self.state.wrap_up.as_ref()?;
         Some(&self.program.rule(wrap_up.rule).id)
     }
 
-    /// Returns a number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
+    /// A number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
     /// unit. `None` if it is not known in full, and for gauges that are not counted in every run: these
     /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
     #[must_use]

@@ -296,7 +296,7 @@ fn replace(kept: &mut Option<String>, found: Option<Text<'_>>) {
     }
 }
 
-/// A key that distinguishes model calls. A line without any id is a separate call.
+/// The key of a model call. A line without any id is a separate call.
 fn key_of(id: Option<&Text<'_>>, request: Option<&Text<'_>>, line: u64) -> u64 {
     match (id, request) {
         (None, None) => digest(&format!("line {line}")),

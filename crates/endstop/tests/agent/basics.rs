@@ -8,6 +8,7 @@ use endstop::core::signal::StopReason;
 use endstop::message::ToolOutcome;
 use endstop::model::ModelErrorKind;
 use endstop::model::{Reply, ScriptedModel};
+use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::support::*;
@@ -29,6 +30,17 @@ async fn the_counter_stops_at_three_with_all_three_steps_recorded() {
     assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 3);
     assert_eq!(state.status(), Status::Stopped);
     assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_states_after_each_step_are_a_stream() {
+    let (tool, _) = counter_tool(9);
+    let agent = agent(&caller("counter"), "steps >= 3").tool(tool).build().unwrap();
+    let states = agent.iterate(AgentState::with_prompt("Count.")).await.unwrap().into_stream();
+    let states: Vec<AgentState> = states.collect().await;
+    let steps: Vec<u64> = states.iter().map(AgentState::step_count).collect();
+    assert_eq!(steps, [1, 2, 3]);
+    assert_eq!(states.last().map(AgentState::status), Some(Status::Stopped));
 }
 
 #[tokio::test(start_paused = true)]

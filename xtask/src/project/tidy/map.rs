@@ -8,14 +8,17 @@ use crate::project::tree::Tree;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// Every path that the map names between backticks exists, from the root or as the end of a path.
+/// The section of the map that names the tables of the project.
+const TABLES: &str = "## Where to add things";
+
+/// Every path that the map names between backticks exists, from the root or as the end of a path, and so does every table.
 pub(super) fn check_map(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.texts.get(MAP) else {
         return vec![Finding::new(MAP, 1, "there is no map of the project")];
     };
     let places = places(tree);
     let mut findings = Vec::new();
-    let mut is_code = false;
+    let (mut is_code, mut is_of_tables) = (false, false);
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
@@ -23,8 +26,14 @@ pub(super) fn check_map(tree: &Tree) -> Vec<Finding> {
         if is_code {
             continue;
         }
-        // Every second part stands between backticks.
-        for named in line.split('`').skip(1).step_by(2).filter(|word| is_path(word)) {
+        if line.starts_with("## ") {
+            is_of_tables = line == TABLES;
+        }
+        let tables = quoted(line).filter(|word| is_of_tables && is_constant(word));
+        for named in tables.filter(|word| !has_constant(tree, word)) {
+            findings.push(Finding::new(MAP, index + 1, format!("no constant `{named}`")));
+        }
+        for named in quoted(line).filter(|word| is_path(word)) {
             let wanted = named.trim_end_matches('/');
             let ends = |place: &String| {
                 place
@@ -41,6 +50,20 @@ pub(super) fn check_map(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The words between backticks: every second part.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+fn is_constant(word: &str) -> bool {
+    word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+}
+
+fn has_constant(tree: &Tree, name: &str) -> bool {
+    let written = [format!("const {name}:"), format!("static {name}:")];
+    tree.ending_in(".rs").any(|(_, text)| written.iter().any(|it| text.contains(it.as_str())))
 }
 
 /// All files and directories of the project. Those of data may be too large to be read.

@@ -23,6 +23,14 @@ fn paths_of_the_map_exist() {
 }
 
 #[test]
+fn tables_of_the_map_exist() {
+    let map = "`NONE`\n## Where to add things\n`ROWS`, `Rows`, `GONE`\n## Else\n`NONE`";
+    let tree = tree(&[("ARCHITECTURE.md", map), ("a.rs", "const ROWS: u8 = 1;")]);
+    let found: Vec<String> = check_map(&tree).iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["ARCHITECTURE.md:3: no constant `GONE`"]);
+}
+
+#[test]
 fn documents_of_others_are_found() {
     for text in
         ["At every checkpoint (01-", "see 05-"].map(|text| format!("{text}semantics section 5)"))
