@@ -1,4 +1,4 @@
-//! What was found, as Markdown.
+//! The results, as Markdown.
 
 use std::fmt::Write;
 
@@ -128,7 +128,7 @@ pub(super) fn named<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured>
     all.iter().find(|measured| measured.name == name)
 }
 
-/// Processor time of one of so many parts of an answer.
+/// Processor time of one of this many parts of a response.
 pub(super) fn cpu(measured: &Measured, case: Case, parts: f64) -> Option<f64> {
     measured.taken.median(case, |one| one.cpu_us).map(|cost| cost / parts)
 }

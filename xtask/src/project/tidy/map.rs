@@ -108,7 +108,7 @@ fn is_written(path: &str) -> bool {
     [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end)) && !is_data
 }
 
-/// What the pages are about that the project was planned with.
+/// The subjects of the pages with which the project was planned.
 const SUBJECTS: [&str; 14] = [
     "product",
     "semantics",
