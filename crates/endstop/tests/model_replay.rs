@@ -116,7 +116,7 @@ async fn usage_is_that_of_the_transcript_and_a_computed_cost_is_not() {
     let model = ReplayModel::read(&session.expect("the sample"), None).expect("a model");
     let mut used = TokenUsage::default();
     while let Some(heard) = ask(&model).await {
-        let usage = heard.end.usage.clone().expect("the format tells tokens").tokens;
+        let usage = heard.end.usage.clone().expect("the format records tokens").tokens;
         used = used.checked_add(&usage).expect("a sum");
         assert_eq!(
             heard.end.usage.and_then(|usage| usage.billed),

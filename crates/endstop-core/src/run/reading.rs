@@ -89,7 +89,7 @@ impl Run {
         let used = rules
             .flat_map(Rule::windows)
             .filter(|window| reported(&quota_fact(window)).is_some_and(|used| used > 0));
-        // Zero stands for a reset that was waited for already.
+        // Zero means that the run has already waited for this reset.
         let reset_of = |window| reported(&reset_fact(window)).filter(|at| *at > 0);
         let resets = used.filter_map(|window| Some((reset_of(window)?, window)));
         let (at, window) = resets.min()?;

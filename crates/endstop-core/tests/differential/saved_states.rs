@@ -19,7 +19,7 @@ use crate::generate::stream::stream;
 
 static RAISED: LazyLock<StopSignal> = LazyLock::new(|| StopSignal::new(StopReason::StopRequested));
 
-/// What people and hooks do in between, which the streams leave out.
+/// Acts of people and hooks in between, which the streams leave out.
 fn intervention() -> impl Strategy<Value = EventKind<'static>> {
     let limit = (select(&["cost", "steps", "tokens"][..]), 0u64..500)
         .prop_map(|(gauge, limit)| NewLimit { gauge, limit });

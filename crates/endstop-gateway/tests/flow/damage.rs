@@ -182,7 +182,7 @@ async fn what_a_kill_leaves_goes_on_and_counts_what_was_acknowledged() {
         let got = post(&gateway, &path("a"), &Agent::new("Go on.").request()).await;
         assert_eq!(got.status, 200, "{got:?}");
         drop(gateway);
-        // The half line is gone, and what follows is whole again.
+        // The half line is gone, and the following lines are complete again.
         let gateway = start(|| many(POLICY, upstream.addr, &keep)).await;
         assert_eq!(reading_of(&gateway, "a", "steps"), now + 1, "{length}");
     }

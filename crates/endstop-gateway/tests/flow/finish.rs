@@ -1,4 +1,4 @@
-//! The last call of a run that a finish rule ends: what it is sent as, and what becomes of calls in its answer.
+//! The last call of a run that a finish rule ends: the form in which it is sent, and tool calls in its answer.
 
 use endstop_core::run::Status;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
         agent.extra = json!({ "parallel_tool_calls": true });
         let answers = agent.run(&gateway, &format!("/r/{run}{CHAT}")).await;
         assert_eq!(answers.last().unwrap().words(), "As far as I came.", "{answers:?}");
-        // The second run's is sent so at once.
+        // That of the second run is sent like this immediately.
         assert_eq!(upstream.calls(), sent, "{run}");
         let run = gateway.run(&endstop_runtime::store::RunId::parse(run).unwrap()).unwrap();
         assert_eq!(run.status(), Status::Stopped);

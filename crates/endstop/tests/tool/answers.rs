@@ -1,4 +1,4 @@
-//! What a model reads where a call has no result.
+//! The texts that a model reads if a call has no result.
 
 use std::time::Duration;
 

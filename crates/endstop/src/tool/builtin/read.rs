@@ -189,7 +189,7 @@ impl Page {
             ));
         } else {
             text.push_str(&format!(
-                "[{left} bytes of the file are left; go on with offset {next}]"
+                "[{left} bytes of the file are left; continue with offset {next}]"
             ));
         }
         text
