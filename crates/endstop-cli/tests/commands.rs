@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn endstop(arguments: &[&str]) -> Output {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    // A home without transcripts, so that no test reads those of the user who runs it.
+    // A home without transcripts, so that no test reads the user's transcripts.
     command.env("HOME", "/nonexistent").env_remove("CLAUDE_CONFIG_DIR").env_remove("CODEX_HOME");
     command.args(arguments).current_dir(root()).output().unwrap()
 }

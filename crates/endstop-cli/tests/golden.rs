@@ -9,7 +9,7 @@ fn what_is_printed_is_what_was_agreed() {
     // Paths in the cases are relative to the root of a checkout.
     std::env::set_current_dir("../..").expect("the root of the checkout");
     trycmd::TestCases::new()
-        // A home without transcripts, so that no case reads those of the user who runs it.
+        // A home without transcripts, so that no case reads the user's transcripts.
         .env("HOME", "/nonexistent")
         .env("COLUMNS", "100")
         .case("crates/endstop-cli/tests/golden/*.md");

@@ -400,7 +400,7 @@ fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> 
     ended.connections = Connections::read(&summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
-    status.map(drop).ok_or_else(|| "it did not end in time".to_owned())
+    status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
 }
 
 /// The fault of a run whose program should get `stops` stops.

@@ -157,7 +157,7 @@ fn after_the_fact(name: &'static str, record: impl Fn(f64), reported: impl Fn() 
     Told { name, admitted: CALLS.len(), spent: CALLS.iter().sum(), reported: reported() }
 }
 
-/// A call is made if its hold is admitted; `hold` says how much of its cost is held.
+/// A call is sent if its hold is admitted; `hold` says how much of its cost is held.
 fn with_holds(name: &'static str, hold: impl Fn(u64) -> u64) -> Told {
     let cents =
         |count: u64| Amounts { cost: Money::from_picos(count * PICOS_PER_CENT), ..Amounts::ZERO };

@@ -37,7 +37,7 @@ impl Terminal {
         Self { pty, child, seen }
     }
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }

@@ -11,7 +11,7 @@ use endstop_core::{Event, EventKind};
 use super::Truth;
 use super::log::View;
 
-/// The value of a gauge, as far as it is known.
+/// The value of a gauge, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     Known(u64),

@@ -30,7 +30,7 @@ struct Attack {
     leaves: bool,
     /// The behavior of the upstream.
     acts: fn(&Arrived) -> Vec<Act>,
-    /// The bill of the upstream for a request, in pico-dollars.
+    /// The amount that the upstream bills for a request, in pico-dollars.
     billed: fn(&Arrived) -> u64,
     /// The number of requests that reach the upstream, if that is certain.
     sent: Option<usize>,

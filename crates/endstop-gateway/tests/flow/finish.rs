@@ -51,8 +51,8 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
     assert!(seen[2].body.contains("last turn") && !seen[2].body.contains("parallel_tool_calls"));
 }
 
-/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up. Nothing that
-/// was sent is said to be not sent.
+/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up. No request
+/// that was sent is reported as not sent.
 #[tokio::test]
 async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_it() {
     let upstream = Fake::start(|request, _| match request.body.contains("last turn") {

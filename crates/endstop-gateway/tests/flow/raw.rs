@@ -1,4 +1,4 @@
-//! Requests that pass unread, and their ends.
+//! Requests that are forwarded unparsed, and their ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

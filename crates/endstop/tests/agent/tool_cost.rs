@@ -506,7 +506,7 @@ async fn a_run_that_is_cut_anywhere_and_resumed_loses_no_cost() {
         let state = agent().resume(&id).await.unwrap();
         assert_eq!(state.final_response(), Some("Done."));
         let cost = state.cost().unwrap();
-        // A batch that was aborted is made again, and costs what its calls declare or reported.
+        // A batch that was aborted runs again, and costs what its calls declare or reported.
         assert!(cost >= usd(SPREE) && cost >= before, "{cut:?}: {cost}");
         assert!(cost <= usd("3.21"), "{cut:?}: {cost}");
     }

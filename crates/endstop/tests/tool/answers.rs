@@ -17,7 +17,7 @@ fn each_outcome_says_what_happened_and_why() {
         (
             answers::refused("bash", "calls", "max_tool_calls(3)", "3 tool calls"),
             "Not run: a limit of this run refuses the call of `bash`. The rule `calls` is \
-             max_tool_calls(3); now it is at 3 tool calls. Calling it again will be refused too; go on \
+             max_tool_calls(3); now it is at 3 tool calls. Calling it again will be refused too; continue \
              with what you have.",
         ),
         (

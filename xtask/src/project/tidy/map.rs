@@ -66,7 +66,7 @@ fn has_constant(tree: &Tree, name: &str) -> bool {
     tree.ending_in(".rs").any(|(_, text)| written.iter().any(|it| text.contains(it.as_str())))
 }
 
-/// All files and directories of the project. Those of data may be too large to be read.
+/// All files and directories of the project. Data files may be too large to be read.
 fn places(tree: &Tree) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     for path in tree.texts.keys() {

@@ -68,7 +68,7 @@ fn check_tokens(path: &str, stream: TokenStream) -> Vec<Finding> {
 fn unfinished_macro(tokens: &[TokenTree], index: usize) -> Option<String> {
     let token = tokens.get(index);
     let name = UNFINISHED.into_iter().find(|name| is_word(token, name))?;
-    is_punct(tokens.get(index + 1), '!').then(|| format!("`{name}!`; write what is missing"))
+    is_punct(tokens.get(index + 1), '!').then(|| format!("`{name}!`; write the missing code"))
 }
 
 fn bad_attribute(tokens: &[TokenTree], index: usize) -> Option<String> {
