@@ -62,7 +62,7 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
+                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
                  key list: none; kill: not confirmed), or the work failed (agent: the run; budget: its store)"
             }
             Self::Usage => "invalid arguments or unusable input",
