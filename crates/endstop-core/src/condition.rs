@@ -101,7 +101,7 @@ impl CompareOp {
         (Self::Ne, Self::Ne.symbol()),
     ];
 
-    /// As written.
+    /// Returns the operator as written.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -164,14 +164,14 @@ impl Condition {
         }
     }
 
-    /// Nesting depth, counting this node as 1. Names cost nothing.
+    /// Returns the nesting depth, counting this node as 1. Names cost nothing.
     #[must_use]
     pub fn depth(&self) -> usize {
         let below = self.parts().into_iter().map(Self::depth).max().unwrap_or(0);
         if matches!(self, Self::Named(_)) { below } else { below + 1 }
     }
 
-    /// Number of nodes. Names cost nothing.
+    /// Returns the number of nodes. Names cost nothing.
     #[must_use]
     pub fn node_count(&self) -> usize {
         let below: usize = self.parts().into_iter().map(Self::node_count).sum();

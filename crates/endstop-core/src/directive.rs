@@ -91,7 +91,7 @@ impl Status {
         }
     }
 
-    /// The status of a run that ended for `reason`.
+    /// Returns the status of a run that ended for `reason`.
     #[must_use]
     pub const fn after(reason: StopReason) -> Self {
         match reason {

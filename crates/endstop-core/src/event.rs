@@ -39,7 +39,7 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// An event of the run itself, without wall time.
+    /// Creates an event of the run itself, without wall time.
     #[must_use]
     pub const fn new(at: Millis, kind: EventKind<'a>) -> Self {
         Self { at, wall: WallTime(0), source: Source::Own, kind }
@@ -291,7 +291,7 @@ pub struct NewLimit<'a> {
 }
 
 impl NewLimit<'_> {
-    /// A new limit on `cost`.
+    /// Creates a new limit on `cost`.
     #[must_use]
     pub const fn cost(limit: Money) -> Self {
         Self { gauge: "cost", limit: limit.picos() }

@@ -98,7 +98,7 @@ pub fn parse_amount(text: &str, unit: Unit) -> Result<u64, Diagnostic> {
     amount(text, unit, "limit", 0..text.len())
 }
 
-/// Text of a condition's amount in `unit`.
+/// Returns the text of a condition's amount in `unit`.
 #[must_use]
 pub fn amount_text(value: u64, unit: Unit) -> String {
     alloc::format!("{}", Amount { unit, value })

@@ -49,7 +49,7 @@ impl Action {
     /// Every action, first in precedence first.
     pub const ALL: [Self; 5] = [Self::Stop, Self::Pause, Self::Finish, Self::Retry, Self::Warn];
 
-    /// As written in a policy file.
+    /// Returns the name as written in a policy file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule with the defaults.
+    /// Creates a rule with the defaults.
     #[must_use]
     pub fn new(id: impl Into<String>, action: Action, condition: Condition) -> Self {
         Self {
@@ -371,7 +371,7 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// One stop rule called `stop`, as `--stop EXPR` gives.
+    /// Creates a policy with one stop rule called `stop`, like `--stop EXPR`.
     #[must_use]
     pub fn stop(condition: Condition) -> Self {
         Self { rules: alloc::vec![Rule::new("stop", Action::Stop, condition)], ..Self::default() }
@@ -396,7 +396,7 @@ impl Policy {
         self.rules.iter().find_map(|rule| rule.condition.unpriced_model())
     }
 
-    /// This policy with the rules of `narrower` added.
+    /// Returns this policy with the rules of `narrower` added.
     ///
     /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the narrower
     /// policy whose id is taken is kept as `id@origin`. The stricter treatment of unpriced calls and of unreported

@@ -234,7 +234,7 @@ impl fmt::Debug for Probes {
 }
 
 impl Probes {
-    /// No probes.
+    /// Creates an empty set of probes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -87,7 +87,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// Creates a run that has not begun.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         let probes = RunningProbes::start(program.probe_names().rows(), program.probes());

@@ -191,13 +191,13 @@ fn context_or_empty_list<'de, D: Deserializer<'de>>(
 }
 
 impl StopSignal {
-    /// A signal without message, context or source.
+    /// Creates a signal without message, context or source.
     #[must_use]
     pub const fn new(reason: StopReason) -> Self {
         Self { reason, message: String::new(), context: BTreeMap::new(), source: None }
     }
 
-    /// The signal of a person who cancels the run.
+    /// Creates the signal of a person who cancels the run.
     pub fn user_requested(message: impl Into<String>) -> Self {
         Self::new(StopReason::UserRequested).with_message(message)
     }
@@ -221,21 +221,21 @@ impl StopSignal {
             && !source.is_some_and(|source| source.starts_with(POLICY_SOURCE))
     }
 
-    /// The same signal with this message.
+    /// Sets the message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The same signal with one more context entry.
+    /// Adds a context entry.
     #[must_use]
     pub fn with_context(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.context.insert(key.into(), value.into());
         self
     }
 
-    /// The same signal from this source; an empty one is none.
+    /// Sets the source; an empty one counts as none.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into()).filter(|text| !text.is_empty());
@@ -366,7 +366,7 @@ impl StopSignals {
         self.0.iter().min_by_key(|signal| signal.rank())
     }
 
-    /// All, in order of arrival.
+    /// Returns all signals, in order of arrival.
     pub fn iter(&self) -> core::slice::Iter<'_, StopSignal> {
         self.0.iter()
     }

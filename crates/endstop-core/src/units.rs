@@ -47,7 +47,7 @@ impl Money {
     /// No money.
     pub const ZERO: Self = Self(0);
 
-    /// An amount of `picos` pico-dollars.
+    /// Creates an amount of `picos` pico-dollars.
     #[must_use]
     pub const fn from_picos(picos: u64) -> Self {
         Self(picos)
@@ -68,7 +68,7 @@ impl Money {
         }
     }
 
-    /// The sum, at most the largest amount.
+    /// Returns the sum, at most the largest amount.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -80,7 +80,7 @@ impl Money {
         self.0 == 0
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -250,7 +250,7 @@ impl TokenUsage {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// `seconds` seconds. Saturates.
+    /// Creates a duration of `seconds` seconds. Saturates.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000))

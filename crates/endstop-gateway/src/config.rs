@@ -104,8 +104,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with defaults: a free port of the loopback address, the embedded prices, the clients' own keys, no
-    /// control API, and no stored runs.
+    /// Creates a configuration with defaults: a free port of the loopback address, the embedded prices, the clients'
+    /// own keys, no control API, and no stored runs.
     #[must_use]
     pub fn new(upstreams: Upstreams, program: Arc<Program>, runs: Runs) -> Self {
         Self {

@@ -40,7 +40,7 @@ impl Upstreams {
         self
     }
 
-    /// One base for all, with or without `/v1` at its end.
+    /// Uses one base for all APIs, with or without `/v1` at its end.
     ///
     /// # Errors
     /// Returns an error if it is no valid address.

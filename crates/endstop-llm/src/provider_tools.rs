@@ -291,7 +291,7 @@ impl ProviderTools {
         self.tools.iter().any(|tool| tool.cap() != RunCap::None)
     }
 
-    /// How often they may run by the request, each or all together; 5 without a limit.
+    /// Returns how often they may run by the request, each or all together; 5 without a limit.
     #[must_use]
     pub fn wanted_runs(&self) -> u64 {
         let of_each = self.tools.iter().filter(|tool| tool.cap() == RunCap::MaxUses);
@@ -301,7 +301,7 @@ impl ProviderTools {
         of_each.chain(together).max().unwrap_or(DEFAULT_TOOL_RUNS)
     }
 
-    /// Most searches that are billed, if the tools may run so often.
+    /// Returns the most searches that are billed, if the tools may run so often.
     #[must_use]
     pub fn searches(&self, runs: u64) -> u64 {
         let all = self.count(runs, OfferedTool::searches);

@@ -86,7 +86,7 @@ impl CallRequest {
         }
     }
 
-    /// Most tokens that instructions, tools and everything else outside the messages can be.
+    /// Returns the most tokens that instructions, tools and everything else outside the messages can be.
     #[must_use]
     pub fn fixed_bound(&self) -> u64 {
         self.fixed.iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))

@@ -98,7 +98,7 @@ pub struct Line {
 pub struct UnitRate(u128);
 
 impl UnitRate {
-    /// Dollars per [`Unit::per`] counts as plain decimal text.
+    /// Returns the dollars per [`Unit::per`] counts as plain decimal text.
     #[must_use]
     pub fn to_decimal(self) -> String {
         decimal::plain(self.0, RATE_DECIMALS)

@@ -67,7 +67,7 @@ pub struct CancelToken {
 }
 
 impl CancelToken {
-    /// A token without a parent: the root of a new tree.
+    /// Creates a token without a parent: the root of a new tree.
     #[must_use]
     pub fn new() -> Self {
         Self { handle: crate::sync::Arc::new(Handle::root()) }
@@ -87,7 +87,7 @@ impl CancelToken {
         self.handle.cancel(Arc::new(signal), urgency)
     }
 
-    /// Why it was cancelled first.
+    /// Returns the reason of the first cancellation.
     #[must_use]
     pub fn signal(&self) -> Option<Arc<StopSignal>> {
         self.handle.signal()
@@ -99,7 +99,7 @@ impl CancelToken {
         self.handle.signals()
     }
 
-    /// How urgently it was cancelled.
+    /// Returns the urgency of the cancellation.
     #[must_use]
     pub fn urgency(&self) -> Option<Urgency> {
         self.handle.urgency()

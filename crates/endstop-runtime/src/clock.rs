@@ -39,7 +39,7 @@ impl fmt::Debug for RunClock {
 }
 
 impl RunClock {
-    /// A clock that continues from `before`: zero for a new run, the last event's offset for a resumed one.
+    /// Creates a clock that continues from `before`: zero for a new run, the last event's offset for a resumed one.
     #[must_use]
     pub fn start(before: Millis, wall: Option<WallClock>) -> Self {
         Self { origin: Instant::now(), before, wall }

@@ -124,7 +124,7 @@ impl BudgetSnapshot {
 }
 
 impl Budget {
-    /// A new tree.
+    /// Creates a new tree.
     #[must_use]
     pub fn root(limits: Limits) -> Self {
         Self(Arc::new(Node::root(limits)))

@@ -103,7 +103,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// The kind of failure that an HTTP status is, if its body does not say more.
+    /// Returns the kind of failure that an HTTP status is, if its body does not say more.
     #[must_use]
     pub const fn of_status(status: u16) -> Self {
         match status {
@@ -137,7 +137,7 @@ impl fmt::Display for ModelErrorKind {
 }
 
 impl ModelError {
-    /// A failure without details.
+    /// Creates a failure without details.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,

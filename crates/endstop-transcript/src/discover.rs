@@ -78,7 +78,7 @@ pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     Ok(found)
 }
 
-/// Where the known tools keep transcripts on this machine: directories and files that exist.
+/// Returns the directories and files of known tools with transcripts that exist on this machine.
 #[must_use]
 pub fn default_homes() -> Vec<PathBuf> {
     let homes = homes_from(|name| env::var_os(name));

@@ -495,19 +495,19 @@ impl Format {
         self.id
     }
 
-    /// What it is and where the tool keeps it, in one line.
+    /// Returns a description of the format and of its place, in one line.
     #[must_use]
     pub const fn describe(&self) -> &'static str {
         self.describe
     }
 
-    /// Where the tool keeps its transcripts on this machine.
+    /// Returns the directories in which the tool keeps its transcripts on this machine.
     #[must_use]
     pub const fn homes(&self) -> &'static [Home] {
         self.homes
     }
 
-    /// Where it is found if not in one of its homes, in a few words.
+    /// Returns where it is found if not in one of its homes, in a few words.
     #[must_use]
     pub const fn kept(&self) -> &'static str {
         self.kept
@@ -536,7 +536,7 @@ impl Format {
         self.is_directory
     }
 
-    /// Files and directories that may hold further parts of this file's run.
+    /// Returns files and directories that may have further parts of this file's run.
     #[must_use]
     pub fn companions(&self, path: &Path) -> Vec<PathBuf> {
         self.companions.map(|companions| companions(path)).unwrap_or_default()

@@ -63,14 +63,14 @@ impl fmt::Debug for Content {
 }
 
 impl Part {
-    /// A file on disk.
+    /// Creates a part from a file on disk.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self { name: path.display().to_string(), content: Content::File(path) }
     }
 
-    /// Bytes, under the name of a file.
+    /// Creates a part from bytes, under the name of a file.
     #[must_use]
     pub fn bytes(name: impl Into<String>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self { name: name.into(), content: Content::Bytes(Arc::new(bytes.into())) }

@@ -92,7 +92,7 @@ impl Warning {
         Self { kind, file: file.to_owned(), line: None, count: 1, message: message.into() }
     }
 
-    /// A file, or an equivalent, is of no known format.
+    /// Creates the warning of a file, or an equivalent, that has no known format.
     ///
     /// ```
     /// let warning = endstop_transcript::Warning::unknown_format("notes.json");
@@ -103,7 +103,7 @@ impl Warning {
         Self::of_file(WarningKind::UnknownFormat, file, "not read, of no known format")
     }
 
-    /// A file of a known format held no run.
+    /// Creates the warning of a file of a known format that has no run.
     #[must_use]
     pub fn no_runs(file: &str) -> Self {
         Self::of_file(WarningKind::NoRuns, file, "no run is in this file")

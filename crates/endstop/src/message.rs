@@ -63,17 +63,17 @@ pub enum Message {
 pub const TOKENS_PER_MESSAGE: u64 = 16;
 
 impl Message {
-    /// A system message.
+    /// Creates a system message.
     pub fn system(text: impl Into<String>) -> Self {
         Self::System { text: text.into() }
     }
 
-    /// A user's message.
+    /// Creates a user's message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into() }
     }
 
-    /// A reply without tool calls.
+    /// Creates a reply without tool calls.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant { text: text.into(), tool_calls: Vec::new(), opaque: Vec::new() }
     }

@@ -56,7 +56,7 @@ impl Contract {
         matches!(self, Self::Same)
     }
 
-    /// Who reads it, and why drivers may differ, as a sentence or two.
+    /// Returns which drivers read it, and why they may differ, as a sentence or two.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         match self {

@@ -98,7 +98,7 @@ pub const FACTS: &[FactRow] = &[
 ];
 
 impl Fact {
-    /// As written, without arguments.
+    /// Returns the name as written, without arguments.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -204,7 +204,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// The gauge without argument, descendants included.
+    /// Creates the gauge without argument, descendants included.
     #[must_use]
     pub const fn of(id: GaugeId) -> Self {
         Self { id, own: false, argument: None }

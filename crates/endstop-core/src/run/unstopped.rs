@@ -39,7 +39,7 @@ pub struct UnstoppedRun {
 }
 
 impl UnstoppedRun {
-    /// A run that is about to begin.
+    /// Creates a run that is about to begin.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         Self { run: Run::new(program), paused_by: Vec::new(), refused: Vec::new() }

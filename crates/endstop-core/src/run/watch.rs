@@ -100,7 +100,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A run that has not begun.
+    /// Creates a run that has not begun.
     #[must_use]
     pub fn new(watched: Arc<Watched>) -> Self {
         let program = watched.program();

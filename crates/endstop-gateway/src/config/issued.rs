@@ -41,7 +41,7 @@ pub fn new_key() -> String {
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of a key.
+    /// Computes the hash of a key.
     #[must_use]
     pub fn of(key: &Key) -> Self {
         Self::of_bytes(key.expose().as_bytes())
@@ -108,7 +108,7 @@ pub struct IssuedKey {
 }
 
 impl IssuedKey {
-    /// A key for these runs that may call every model and does not expire.
+    /// Creates a key for these runs that may call every model and does not expire.
     pub fn new(name: impl Into<String>, hash: KeyHash, runs: KeyRuns) -> Self {
         Self {
             name: name.into(),
@@ -184,14 +184,14 @@ pub struct IssuedKeys {
 }
 
 impl IssuedKeys {
-    /// Keys that do not change.
+    /// Creates keys that do not change.
     #[must_use]
     pub fn new(keys: Vec<IssuedKey>) -> Self {
         let table = Arc::new(RwLock::new(Arc::new(KeyTable::new(keys))));
         Self { table, ..Self::default() }
     }
 
-    /// The keys of a source. The gateway checks it before each call of a client.
+    /// Reads the keys from a source. The gateway checks it before each call of a client.
     #[must_use]
     pub fn from_source(source: impl KeySource + 'static) -> Self {
         let keys = Self { source: Some(Arc::new(source)), ..Self::default() };

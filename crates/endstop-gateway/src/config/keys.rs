@@ -18,7 +18,7 @@ use endstop_runtime::store::{RunId, RunIdError};
 pub struct Key(String);
 
 impl Key {
-    /// The key with this text.
+    /// Creates the key with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -301,7 +301,7 @@ impl AccountSet {
         self.accounts.values()
     }
 
-    /// One account.
+    /// Returns the account of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.accounts.get(name)

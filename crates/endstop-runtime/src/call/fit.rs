@@ -90,8 +90,8 @@ pub enum CallRoom {
 }
 
 impl RunHandle {
-    /// When a call fits with all the output that it wants, and a wrap-up after it if one is kept. Nothing begins and
-    /// nothing is recorded.
+    /// Returns when a call fits with all the output that it wants, and a wrap-up after it if one is kept. Nothing
+    /// begins and nothing is recorded.
     #[must_use]
     pub fn room_for(&self, plan: &CallPlan<'_>) -> CallRoom {
         let planned = self.planned(&CallPlan { min_output: plan.max_output, ..*plan });

@@ -360,7 +360,7 @@ impl OpenCall {
         }) == CallRoom::Now
     }
 
-    /// When it began, or was sent ([`OpenCall::sent`]).
+    /// Returns when it began, or was sent ([`OpenCall::sent`]).
     #[must_use]
     pub const fn begun(&self) -> Instant {
         self.begun
@@ -513,7 +513,7 @@ impl OpenCall {
         (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 
-    /// The request is sent now: its time counts from here.
+    /// Records that the request is sent now: its time counts from here.
     pub fn sent(&mut self) {
         self.begun = Instant::now();
     }

@@ -225,7 +225,7 @@ const fn reserve(tool: &str, cost: Money, held: Money) -> EventKind<'_> {
 }
 
 impl OpenToolCall {
-    /// Where the tool can report its cost before its end.
+    /// Returns the handle by which the tool can report its cost before its end.
     #[must_use]
     pub fn report(&self) -> CostReport {
         self.report.clone()

@@ -81,7 +81,7 @@ pub struct MemoryKillSwitch {
 }
 
 impl MemoryKillSwitch {
-    /// A switch that is not on.
+    /// Creates a switch that is not on.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -133,7 +133,7 @@ pub struct FileKillSwitch {
 }
 
 impl FileKillSwitch {
-    /// A switch at `path`; nothing is created.
+    /// Creates a switch at `path`, and no file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }

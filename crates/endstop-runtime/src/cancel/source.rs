@@ -33,7 +33,7 @@ fn signal(message: impl Into<String>) -> StopSignal {
 }
 
 impl InMemoryCancellationSource {
-    /// A source at which nothing is requested.
+    /// Creates a source at which nothing is requested.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -81,7 +81,7 @@ pub enum LeaseError {
 }
 
 impl LeaseTable {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self { leases: BTreeMap::new() }

@@ -62,7 +62,7 @@ pub enum UnconfirmedCause {
 }
 
 impl UnconfirmedCause {
-    /// The cause for the charge of a failed attempt.
+    /// Returns the cause for the charge of a failed attempt.
     #[must_use]
     pub fn of_error(error: &ModelError) -> Self {
         match (error.status, error.kind) {

@@ -68,14 +68,14 @@ impl RunHandle {
         Self { node }
     }
 
-    /// A root run. [`RunHandle::begin`] begins it.
+    /// Creates a root run. [`RunHandle::begin`] begins it.
     #[must_use]
     pub fn root(info: RunInfo, program: Arc<Program>, environment: RunEnvironment) -> Self {
         Self::resumed(info, Run::new(program), Carried::default(), environment)
     }
 
-    /// A root run that continues from a restored core and the counts saved with it. Its own budget starts at its
-    /// earlier spend; its ancestors' budgets are not charged, because they count spend while they are shared.
+    /// Creates a root run that continues from a restored core and the counts saved with it. Its own budget starts at
+    /// its earlier spend; its ancestors' budgets are not charged, because they count spend while they are shared.
     #[must_use]
     pub fn resumed(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
         let is_new = run.status() == Status::Pending;

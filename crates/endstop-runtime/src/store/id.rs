@@ -31,7 +31,7 @@ const CHILD: char = '~';
 pub struct RunId(String);
 
 impl RunId {
-    /// A new id: a UUID of version 7, so that ids in order of their text are in order of their time.
+    /// Creates a new id: a UUID of version 7, so that ids in order of their text are in order of their time.
     #[must_use]
     pub fn new() -> Self {
         Self(uuid::Uuid::now_v7().to_string())

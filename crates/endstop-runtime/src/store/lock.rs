@@ -27,7 +27,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// The lock of `run`, which `release` gives back. For those who write a store.
+    /// Creates the lock of `run`, which `release` gives back. For those who write a store.
     pub fn new(run: RunId, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { run, release: Some(Box::new(release)) }
     }

@@ -51,7 +51,7 @@ struct Pending {
 }
 
 impl TraceBuffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -91,7 +91,7 @@ impl TraceBuffer {
         self.pending().lines.is_empty()
     }
 
-    /// Why nothing more is recorded, if that is so.
+    /// Returns why nothing more is recorded, or `None`.
     #[must_use]
     pub fn hole(&self) -> Option<TraceHole> {
         self.pending().hole.clone()

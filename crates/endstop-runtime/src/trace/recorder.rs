@@ -24,7 +24,7 @@ const COMPUTED: &str = "computed";
 /// The length of a line without the texts of its event: keys, times, amounts.
 const LINE_BASE: usize = 192;
 
-/// `event` as one line of a trace, with its line feed.
+/// Returns `event` as one line of a trace, with its line feed.
 #[must_use]
 pub fn trace_line(event: &Event<'_>) -> String {
     let mut line = Vec::with_capacity(LINE_BASE.saturating_add(texts(&event.kind)));
@@ -208,7 +208,7 @@ impl TraceRecorder {
         Self { prices: None, flush: Flush::default(), continues: false, state: Mutex::new(state) }
     }
 
-    /// The version of the price table that computes costs, for the headers.
+    /// Sets the version of the price table that computes costs, for the headers.
     #[must_use]
     pub fn prices(mut self, version: impl Into<String>) -> Self {
         self.prices = Some(version.into());

@@ -82,13 +82,13 @@ impl Default for Recording {
 }
 
 impl Recording {
-    /// An empty recording of at most 100,000 entries.
+    /// Creates an empty recording of at most 100,000 entries.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(DEFAULT_RECORDING)
     }
 
-    /// An empty recording of at most `bound` entries.
+    /// Creates an empty recording of at most `bound` entries.
     #[must_use]
     pub fn bounded(bound: usize) -> Self {
         Self { bound, kept: Mutex::default() }

@@ -239,7 +239,7 @@ impl Replayed {
         self.spent
     }
 
-    /// Tokens of the events, and whether some of them were added as an estimate.
+    /// Returns the tokens of the events, and whether some of them were added as an estimate.
     #[must_use]
     pub const fn usage(&self) -> (TokenUsage, bool) {
         (self.usage, self.is_estimate)
@@ -259,8 +259,8 @@ impl Replayed {
 }
 
 impl RunHandle {
-    /// A root run that continues from its recorded events: counters, money and a permanent stop as they were. The
-    /// budgets of its ancestors are not charged.
+    /// Creates a root run that continues from its recorded events: counters, money and a permanent stop as they were.
+    /// The budgets of its ancestors are not charged.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
         let Replayed { run, usage, uncertainty, spent, .. } = replayed;

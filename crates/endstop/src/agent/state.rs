@@ -275,7 +275,7 @@ impl Default for AgentState {
 }
 
 impl AgentState {
-    /// A run that has not begun, without messages.
+    /// Creates a run that has not begun, without messages.
     #[must_use]
     pub fn new() -> Self {
         Self::of_run(RunId::new())
@@ -296,7 +296,7 @@ impl AgentState {
         }
     }
 
-    /// A run that begins with a user's message.
+    /// Creates a run that begins with a user's message.
     #[must_use]
     pub fn with_prompt(prompt: impl Into<String>) -> Self {
         Self::new().with_message(Message::user(prompt))
@@ -396,7 +396,7 @@ impl AgentState {
         }
     }
 
-    /// Warnings of the last execution: that the run had been stopped before, so that no new message
+    /// Returns warnings of the last execution: that the run had been stopped before, so that no new message
     /// was answered. Empty in most states.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
@@ -441,7 +441,7 @@ impl AgentState {
         new.any(|message| matches!(message, Message::User { .. }))
     }
 
-    /// From JSON text.
+    /// Reads a state from JSON text.
     ///
     /// # Errors
     ///
@@ -457,7 +457,7 @@ impl AgentState {
         Ok(state)
     }
 
-    /// As JSON text. O(messages).
+    /// Returns the state as JSON text. O(messages).
     #[must_use]
     pub fn to_json(&self) -> String {
         match serde_json::to_string(self) {
@@ -472,7 +472,7 @@ impl AgentState {
         self.execution.status
     }
 
-    /// Steps begun, descendants included.
+    /// Returns the number of steps begun, descendants included.
     #[must_use]
     pub const fn step_count(&self) -> u64 {
         self.execution.step_count
@@ -484,13 +484,13 @@ impl AgentState {
         &self.execution.steps
     }
 
-    /// Tokens settled by class, descendants included.
+    /// Returns the settled tokens by class, descendants included.
     #[must_use]
     pub const fn usage(&self) -> TokenUsage {
         self.execution.usage
     }
 
-    /// Money settled, descendants included; `None` after a call without a price.
+    /// Returns the settled cost, descendants included; `None` after a call without a price.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.execution.cost_picos.map(Money::from_picos)
@@ -528,7 +528,7 @@ impl AgentState {
         self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
     }
 
-    /// Why the run ended; `completed` if it ended naturally, `None` while it runs.
+    /// Returns why the run ended: `completed` if it ended naturally, `None` while it runs.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)

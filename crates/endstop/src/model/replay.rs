@@ -145,7 +145,7 @@ impl ReplayModel {
         self.replies
     }
 
-    /// Problems in reading the transcript.
+    /// Returns the problems in reading the transcript.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

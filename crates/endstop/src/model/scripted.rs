@@ -95,7 +95,7 @@ pub struct RecordedRequest {
 }
 
 impl ScriptedModel {
-    /// A model without replies; add them with [`reply`](Self::reply).
+    /// Creates a model without replies; add them with [`reply`](Self::reply).
     pub fn new(name: impl Into<String>) -> Self {
         let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };
         Self::with_script(name.into(), script)
@@ -122,8 +122,8 @@ impl ScriptedModel {
         }
     }
 
-    /// The answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does nothing
-    /// to a model made of a function.
+    /// Adds the answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does
+    /// nothing to a model made of a function.
     #[must_use]
     pub fn reply(mut self, reply: Reply) -> Self {
         if let Script::List { replies, .. } = &mut self.script {
@@ -132,7 +132,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Every further call has the last reply.
+    /// Repeats the last reply for every further call.
     #[must_use]
     pub fn repeat_last(mut self) -> Self {
         if let Script::List { repeats_last, .. } = &mut self.script {
@@ -171,7 +171,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Remembers the last `count` requests, at most [`MAX_REMEMBERED`]. Without it none is copied.
+    /// Records the last `count` requests, at most [`MAX_REMEMBERED`]. Without it none is copied.
     #[must_use]
     pub fn remember(mut self, count: usize) -> Self {
         self.remember = count.min(MAX_REMEMBERED);

@@ -127,7 +127,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// The zone of the times, in minutes east of UTC; 0 by default.
+    /// Sets the zone of the times, in minutes east of UTC; 0 by default.
     #[must_use]
     pub const fn minutes_east(mut self, minutes: i32) -> Self {
         self.options.minutes_east = minutes;
@@ -162,7 +162,7 @@ impl ConsoleObserver {
         self
     }
 
-    /// The columns that a line may take; 200 by default. At least 40 are used.
+    /// Sets the columns that a line may take; 200 by default. At least 40 are used.
     #[must_use]
     pub const fn max_width(mut self, columns: usize) -> Self {
         self.options.max_width = if columns < 40 { 40 } else { columns };

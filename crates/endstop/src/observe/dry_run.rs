@@ -107,8 +107,8 @@ impl DryRunObserver {
         look(self.lock().unstopped.run())
     }
 
-    /// When the policy could stop the run next by time alone, from the last event on; `None` once it has. The driver
-    /// of the run ticks it then: without an event no time passes here.
+    /// Returns when the policy could stop the run next by time alone, from the last event on; `None` once it has. The
+    /// driver of the run ticks it then: without an event no time passes here.
     #[must_use]
     pub fn next_limit_in_time(&self) -> Option<Millis> {
         let state = self.lock();

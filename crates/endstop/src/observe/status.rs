@@ -146,7 +146,7 @@ fn cost(run: &Run, budget: &Budget) -> (Money, bool) {
 }
 
 impl StatusView {
-    /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
+    /// Returns the status of a run. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
     #[must_use]
     pub fn of(run: &Run, budget: &Budget) -> Self {
         Self::with(run, budget, &Near::of(run, budget, &Near::default()))
@@ -308,13 +308,13 @@ impl fmt::Debug for StatusLine {
 }
 
 impl StatusLine {
-    /// A status line of 80 columns on a screen that others print to as well.
+    /// Creates a status line of 80 columns on a screen that others print to as well.
     #[must_use]
     pub fn on(screen: Arc<Screen>) -> Self {
         Self { screen, width: Box::new(|| WIDTH), drawn: Mutex::default() }
     }
 
-    /// The same with the columns that the terminal has, asked for at each redraw.
+    /// Sets the function that returns the columns of the terminal, called at each redraw.
     #[must_use]
     pub fn width(mut self, columns: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         self.width = Box::new(columns);

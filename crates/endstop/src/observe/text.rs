@@ -32,7 +32,7 @@ pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// `text` cut to at most `columns`, with an ellipsis where something is missing. A character that takes two
+/// Returns `text` cut to at most `columns`, with an ellipsis where something is missing. A character that takes two
 /// columns is not halved.
 #[must_use]
 pub fn truncate(text: &str, columns: usize) -> String {

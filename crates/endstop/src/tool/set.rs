@@ -152,7 +152,7 @@ impl ToolSet {
         self.entries.iter()
     }
 
-    /// Number of tools.
+    /// Returns the number of tools.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()

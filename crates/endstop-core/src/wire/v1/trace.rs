@@ -325,7 +325,7 @@ mod cost {
 }
 
 impl<'a> Line<'a> {
-    /// The line that says `event`.
+    /// Creates the line that records `event`.
     #[must_use]
     pub fn from_event(event: &Event<'a>) -> Self {
         Self {

@@ -96,7 +96,7 @@ impl Workspace {
         &self.root
     }
 
-    /// Where a path leads, without links, whether or not anything is there yet.
+    /// Returns the path without links, whether or not anything exists there yet.
     ///
     /// # Errors
     ///
