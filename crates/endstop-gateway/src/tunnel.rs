@@ -97,7 +97,7 @@ impl TunnelError {
 #[derive(Debug)]
 pub(crate) struct TunnelService {
     mode: Tunnels,
-    /// Hosts of model providers that are tunnelled, whatever the mode.
+    /// Hosts of model providers that are tunneled, whatever the mode.
     direct_hosts: Vec<String>,
     password: ProxyPassword,
     /// Answers connections to model providers, if it is to.

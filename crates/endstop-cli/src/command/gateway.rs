@@ -172,7 +172,7 @@ pub(super) struct GatewaySetup {
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) tunnels: Tunnels,
-    /// Hosts of model providers that are tunnelled in any case.
+    /// Hosts of model providers that are tunneled in any case.
     pub(super) direct_hosts: Vec<String>,
     /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
     /// precedence.
