@@ -6,6 +6,7 @@
 #[path = "../../../tests/support/golden.rs"]
 mod file;
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,10 @@ fn ask(test: &str, upstream: &str, usd: &str, path: &str, body: &Value) -> (Stri
     let file = directory.join("run.json");
     let script = "printf %s \"$ANTHROPIC_BASE_URL\" >base.new; mv base.new base; until [ -e done ]; do sleep 0.05; done";
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.current_dir(&directory).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .current_dir(&directory)
+        .stdin(Stdio::null())
+        .stderr(File::create(directory.join("stderr")).unwrap());
     command.args(["run", "--upstream", upstream, "--usd", usd]);
     command.args(["--json-file", file.to_str().unwrap()]);
     let mut child = command.args(["--", "/bin/sh", "-c", script]).spawn().unwrap();
@@ -138,7 +142,9 @@ fn plan_upstream() -> String {
         write!(
             stream,
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-             anthropic-ratelimit-unified-5h-utilization: 0.425\r\nconnection: close\r\n\r\n{body}"
+             anthropic-ratelimit-unified-5h-utilization: 0.425\r\n\
+             anthropic-ratelimit-unified-5h-reset: 4102444800\r\n\
+             anthropic-ratelimit-unified-7d-utilization: 0.1\r\nconnection: close\r\n\r\n{body}"
         )
         .unwrap();
     });
@@ -146,10 +152,23 @@ fn plan_upstream() -> String {
 }
 
 #[test]
-fn the_summary_has_the_used_part_of_a_plan_that_the_provider_reported() {
+fn the_summary_has_what_the_provider_reported_of_a_plan_and_of_its_reset() {
     let body = json!({ "max_tokens": 100, "messages": [{ "content": "Go.", "role": "user" }],
         "model": "claude-sonnet-4-5" });
     let (response, told) = ask("plan", &plan_upstream(), "1", "/v1/messages", &body);
     assert!(response.contains("Done."), "{response}");
-    assert_eq!(told["quotas"], json!({ "5h": "42.5%" }), "{told}");
+    assert_eq!(told["quotas"], json!({ "5h": "42.5%", "7d": "10%" }), "{told}");
+    assert_eq!(told["quota_resets"], json!({ "5h": "2100-01-01T00:00:00Z" }), "{told}");
+}
+
+#[test]
+fn a_refused_call_is_not_reported_as_no_call() {
+    let path = "/model/anthropic.claude-v2/invoke";
+    let (response, told) = ask_within("bedrock", "1", path, &json!({}));
+    assert!(response.starts_with("HTTP/1.1 402"), "{response}");
+    assert_eq!((&told["upstream_calls"], &told["exit_code"]), (&0.into(), &0.into()));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_requests/bedrock");
+    let stderr = std::fs::read_to_string(directory.join("stderr")).unwrap();
+    assert!(!stderr.contains("no model call came"), "{stderr}");
+    assert!(stderr.contains("1 call refused"), "{stderr}");
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use endstop_core::run::Status;
+use endstop_core::run::{Status, WindowReset};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
@@ -209,6 +209,13 @@ impl Gateway {
     #[must_use]
     pub fn quotas(&self, id: &RunId) -> Vec<(String, u64)> {
         self.registry.get(id).map(|entry| entry.quotas().all()).unwrap_or_default()
+    }
+
+    /// Returns the next reset of each window of the subscription, by the name of the window, if providers reported it to
+    /// the run. None for an unknown run.
+    #[must_use]
+    pub fn quota_resets(&self, id: &RunId) -> Vec<WindowReset> {
+        self.registry.get(id).map(|entry| entry.quotas().resets()).unwrap_or_default()
     }
 
     /// Returns every run in memory, in order of their ids.

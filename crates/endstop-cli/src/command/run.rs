@@ -233,6 +233,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
+    let quota_resets = open.gateway.quota_resets(&id);
     let counts = close(open, &id).await;
     hook.end().await;
     // The last connection of the command may have been read after its end.
@@ -254,6 +255,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         counts,
         unknown_fields,
         quotas,
+        quota_resets,
         report,
         refused,
         options: args.limits.options(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use endstop_core::run::WindowReset;
 use endstop_core::units::WallTime;
 
 use crate::limits::{MAX_QUOTA_WINDOWS, MAX_WINDOW_NAME, RESET_JITTER};
@@ -49,5 +50,13 @@ impl Quotas {
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|(window, last)| (window.clone(), last.used)).collect()
+    }
+
+    /// The windows whose next reset is known, by name.
+    pub(crate) fn resets(&self) -> Vec<WindowReset> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known =
+            known.iter().filter_map(|(window, last)| Some((window.clone(), last.resets_at?)));
+        known.map(|(window, at)| WindowReset { window, at }).collect()
     }
 }

@@ -10,7 +10,7 @@ use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::amount_text;
 use endstop::core::run::WindowReset;
 use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::{Millis, Money};
+use endstop::core::units::{Millis, Money, WallTime};
 use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent, plan_text};
 use endstop::store::private_file;
 use endstop_gateway::Counts;
@@ -63,6 +63,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) unknown_fields: Vec<String>,
     /// Windows of the subscription and their used part, in hundredths of a percent.
     pub(super) quotas: Vec<(String, u64)>,
+    /// The next reset of each window, if the provider reported it.
+    pub(super) quota_resets: Vec<WindowReset>,
     pub(super) report: Option<Report>,
     /// The call that money or tokens did not admit.
     pub(super) refused: Option<RefusedCall>,
@@ -162,7 +164,8 @@ impl RunOutcome<'_> {
     /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
     fn had_no_request(&self, report: &Report) -> bool {
         let counts = &self.counts;
-        let requests = report.totals.attempts + counts.unmetered + counts.stop_responses;
+        let answered = counts.stop_responses + counts.refused;
+        let requests = report.totals.attempts + counts.unmetered + answered;
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
@@ -221,6 +224,9 @@ impl RunOutcome<'_> {
                 counted(self.counts.stop_responses, "call")
             ));
         }
+        if self.counts.refused > 0 {
+            parts.push(format!("{} refused", counted(self.counts.refused, "call")));
+        }
         if self.counts.unmetered > 0 {
             parts.push(format!("{} not metered", counted(self.counts.unmetered, "request")));
         }
@@ -265,6 +271,9 @@ impl RunOutcome<'_> {
             let used = self.quotas.iter();
             let used = used.map(|(window, used)| (window.clone(), Value::from(percent(*used))));
             keys.insert("quotas".to_owned(), Value::Object(used.collect()));
+            let resets = self.quota_resets.iter();
+            let resets = resets.map(|reset| (reset.window.clone(), Value::from(time(reset.at))));
+            keys.insert("quota_resets".to_owned(), Value::Object(resets.collect()));
         }
         summary
     }
@@ -273,6 +282,11 @@ impl RunOutcome<'_> {
 /// `42%`, from hundredths of a percent.
 fn percent(used: u64) -> String {
     amount_text(used, Unit::Percent)
+}
+
+/// `2027-01-01T00:00:00Z`.
+fn time(at: WallTime) -> String {
+    amount_text(at.0, Unit::WallTime).trim_matches('"').to_owned()
 }
 
 /// Those that cost most, first.
