@@ -37,7 +37,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// The cost of budgets over time per call.
 pub(crate) fn budgets(root: &Path) -> Result<(), String> {
-    let words = ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "sqlite"];
+    let words =
+        ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "redis,sqlite"];
     let status = Command::new("cargo")
         .args(words)
         .args(["--example", "budget_cost"])

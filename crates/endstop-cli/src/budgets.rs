@@ -5,14 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use endstop::account::{
-    Account, AccountLimit, AccountSet, BudgetStore, DEFAULT_ACCOUNT, RunAccounts, SqliteBudgetStore,
+    Account, AccountLimit, AccountSet, BudgetStore, BudgetStoreError, DEFAULT_ACCOUNT, KillTarget,
+    RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
 };
+use endstop::cancel::MemoryKillSwitch;
 use endstop::core::policy::{BudgetTable, Policy};
+use endstop::core::units::Money;
+use endstop::ledger::Dimension;
+use endstop_gateway::{RunGroup, RunKiller};
 
 use crate::defaults::{DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
+use crate::output;
 
 /// The budgets that are defined, and those that runs draw on.
 #[derive(Debug)]
@@ -22,6 +28,44 @@ pub(crate) struct Budgets {
     names: Vec<String>,
     /// Those that a flag names: runs draw on them whatever their key says.
     pub(crate) explicit: Vec<String>,
+    /// The store that is shared with other machines, instead of the file of the user.
+    remote: Option<Arc<RedisBudgetStore>>,
+}
+
+/// The flag of a store that is shared with other machines.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct StoreArgs {
+    /// Share budgets by this Redis or Valkey
+    ///
+    /// An address such as `rediss://USER:PASSWORD@HOST:6379/0?namespace=team&ca=FILE`. Processes on all machines with the
+    /// same address share budgets and `endstop kill`. Other users see a command line; the variable
+    /// ENDSTOP_BUDGET_STORE hides the password.
+    #[arg(long, value_name = "URL")]
+    budget_store: Option<String>,
+}
+
+impl StoreArgs {
+    /// The store, if one is named.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn open(&self) -> Result<Option<Arc<RedisBudgetStore>>, CliError> {
+        let Some(address) = self.budget_store.as_deref() else { return Ok(None) };
+        let failed = |error: BudgetStoreError| {
+            let hint = match &error {
+                BudgetStoreError::Away { .. } => "start the server, or leave out --budget-store",
+                _ => "docs/guide/many-gateways.md describes the address and the rights of its user",
+            };
+            let text = format!("--budget-store: {error}");
+            CliError::new(text).with_hint(hint).with_exit(ExitMeaning::Usage)
+        };
+        let store = RedisBudgetStore::open(address).map_err(failed)?;
+        let store = match state_directory() {
+            Some(directory) => store.with_spool(directory).map_err(failed)?,
+            None => store,
+        };
+        Ok(Some(Arc::new(store)))
+    }
 }
 
 impl Budgets {
@@ -68,10 +112,84 @@ impl Budgets {
             names.push(DEFAULT_ACCOUNT.to_owned());
         }
         let explicit = if flags.is_empty() { Vec::new() } else { names.clone() };
-        Ok(Self { set, names, explicit })
+        Ok(Self { set, names, explicit, remote: None })
     }
 
-    /// The accounts that the runs of this process draw on. `None` if no budget is defined: then no store is opened.
+    /// The same budgets in the store of a flag.
+    ///
+    /// # Errors
+    /// If the store cannot be opened.
+    pub(crate) fn in_store(self, store: &StoreArgs) -> Result<Self, CliError> {
+        Ok(Self { remote: store.open()?, ..self })
+    }
+
+    /// The store of the budgets.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn store(&self) -> Result<Arc<dyn BudgetStore>, CliError> {
+        match &self.remote {
+            Some(remote) => Ok(Arc::clone(remote) as Arc<dyn BudgetStore>),
+            None => local_store(),
+        }
+    }
+
+    /// The switch that `kill --all` of another machine turns on. `None` without a shared store.
+    pub(crate) fn kill_switch(&self) -> Option<MemoryKillSwitch> {
+        let (remote, switch) = (self.remote.as_ref()?, MemoryKillSwitch::new());
+        let turned = switch.clone();
+        remote.on_kill(move |kill| {
+            if kill.target == KillTarget::All {
+                turned.turn_on(kill.why.as_str());
+            }
+        });
+        Some(switch)
+    }
+
+    /// Stops runs that another machine kills: one of a name, or those of a key or a budget.
+    pub(crate) fn obey_kills(&self, killer: RunKiller) {
+        let Some(remote) = &self.remote else { return };
+        remote.on_kill(move |kill| {
+            let group = match &kill.target {
+                KillTarget::Run(name) => RunGroup::Run(name.clone()),
+                KillTarget::Key(name) => RunGroup::Key(name.clone()),
+                KillTarget::Budget(name) => RunGroup::Budget(name.clone()),
+                _ => return,
+            };
+            killer.kill(group, &kill.why);
+        });
+    }
+
+    /// Ends the part of this process in the shared store, so that kills do not wait for it.
+    pub(crate) fn leave(&self) {
+        if let Some(remote) = &self.remote {
+            remote.leave();
+        }
+    }
+
+    /// Warns of what a restart of the shared store can lose, in dollars.
+    pub(crate) fn warn_of_persistence(&self) {
+        let Some(remote) = &self.remote else { return };
+        let persistence = remote.persistence();
+        if persistence == StorePersistence::Always {
+            return;
+        }
+        let accounts: Vec<&Account> = self.set.iter().collect();
+        let states = remote.read(&accounts).unwrap_or_default();
+        let limits = states.iter().flat_map(|state| &state.limits);
+        let held =
+            limits.filter(|it| it.limit.dimension == Dimension::Cost).map(|it| it.held).max();
+        let held = Money::from_picos(held.unwrap_or_default());
+        output::warn(&format!(
+            "{}: {persistence}. Calls that it forgets could be spent twice: those of that time, and those in flight (now {} \
+             is held)",
+            remote.server(),
+            output::money(held)
+        ));
+    }
+
+    /// The accounts that the runs of this process draw on. `None` if no budget is defined: then no store is opened, unless it
+    /// is shared, because other machines can kill by it.
     ///
     /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
     /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
@@ -84,11 +202,13 @@ impl Budgets {
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Option<RunAccounts>, CliError> {
         let draws = !self.names.is_empty() || self.set.iter().any(Account::is_by_model);
-        if !draws {
-            return Ok(None);
-        }
+        let set = match (draws, &self.remote) {
+            (true, _) => self.set.clone(),
+            (false, Some(_)) => AccountSet::default(),
+            (false, None) => return Ok(None),
+        };
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        draw(store()?, self.set.clone(), &names, is_nested, &warn).map(Some)
+        draw(self.store()?, set, &names, is_nested, &warn).map(Some)
     }
 
     /// The budgets in few words: `me ($5.00 per day)`.
@@ -131,11 +251,8 @@ pub(crate) fn in_words(account: &Account) -> String {
     format!("{} ({})", account.name, limits.join(", "))
 }
 
-/// The store of the user's budgets.
-///
-/// # Errors
-/// Returns an error if it cannot be opened.
-pub(crate) fn store() -> Result<Arc<dyn BudgetStore>, CliError> {
+/// The store of the user's budgets on this machine.
+fn local_store() -> Result<Arc<dyn BudgetStore>, CliError> {
     let directory = state_directory().ok_or_else(|| {
         CliError::new("no directory for budgets: neither XDG_STATE_HOME nor HOME is set")
             .with_hint("set XDG_STATE_HOME to a directory of your own")

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use endstop::cancel::{FileKillSwitch, KillSwitch};
+use endstop::cancel::{FileKillSwitch, KillSwitch, MemoryKillSwitch};
 use endstop::store::{create_private_directory, private_file};
 use serde_json::{Value, json};
 
@@ -32,23 +32,30 @@ pub(crate) struct KillEpoch {
     stamp: Option<FileStamp>,
 }
 
-/// The kill epoch, and the file of `--kill-file`.
+/// The kill epoch, the file of `--kill-file`, and the kills of a store that other machines share.
 #[derive(Debug)]
-pub(crate) struct EpochOrFile {
+pub(crate) struct ProcessSwitch {
     epoch: Option<Arc<KillEpoch>>,
     file: Option<FileKillSwitch>,
+    shared: Option<MemoryKillSwitch>,
 }
 
-/// The kill switch of a process. `None` if there is neither an epoch nor a file.
-pub(crate) fn switch(epoch: Option<&Arc<KillEpoch>>, file: Option<&Path>) -> Option<EpochOrFile> {
-    let switch = EpochOrFile { epoch: epoch.cloned(), file: file.map(FileKillSwitch::new) };
-    (switch.epoch.is_some() || switch.file.is_some()).then_some(switch)
+/// The kill switch of a process. `None` if nothing can turn it on.
+pub(crate) fn switch(
+    epoch: Option<&Arc<KillEpoch>>,
+    file: Option<&Path>,
+    shared: Option<MemoryKillSwitch>,
+) -> Option<ProcessSwitch> {
+    let has_any = epoch.is_some() || file.is_some() || shared.is_some();
+    let (epoch, file) = (epoch.cloned(), file.map(FileKillSwitch::new));
+    has_any.then_some(ProcessSwitch { epoch, file, shared })
 }
 
-impl KillSwitch for EpochOrFile {
+impl KillSwitch for ProcessSwitch {
     fn on(&self) -> Option<String> {
         let of_file = self.file.as_ref().and_then(KillSwitch::on);
-        of_file.or_else(|| self.epoch.as_ref()?.on())
+        let of_store = || self.shared.as_ref().and_then(KillSwitch::on);
+        of_file.or_else(of_store).or_else(|| self.epoch.as_ref()?.on())
     }
 }
 

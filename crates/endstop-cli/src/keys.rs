@@ -19,7 +19,7 @@ use endstop_gateway::{IssuedKey, Key, KeyChange, KeyHash, KeyRuns, KeySource};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budgets::{self, Budgets, state_directory, store};
+use crate::budgets::{self, Budgets, state_directory};
 use crate::error::CliError;
 use crate::input::{FileStamp, read_text};
 use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
@@ -311,7 +311,7 @@ fn is_open_to_others(_: &Path) -> bool {
 /// The keys of a gateway: those of the file, as it is now. Budgets are those of its start.
 pub(crate) struct FileKeys {
     path: PathBuf,
-    budgets: Budgets,
+    budgets: Arc<Budgets>,
     /// See [`Budgets::open`].
     is_nested: bool,
     /// Takes the warnings of thresholds.
@@ -335,7 +335,7 @@ impl FileKeys {
     /// Returns an error if the file cannot be read.
     pub(crate) fn open(
         path: &Path,
-        budgets: Budgets,
+        budgets: Arc<Budgets>,
         is_nested: bool,
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Self, CliError> {
@@ -416,7 +416,7 @@ impl FileKeys {
         let mut known = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &*known {
             Some(opened) => Arc::clone(opened),
-            None => store()?,
+            None => self.budgets.store()?,
         };
         Ok(Arc::clone(known.get_or_insert(opened)))
     }

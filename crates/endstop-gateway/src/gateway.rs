@@ -23,7 +23,7 @@ use crate::call::{CallService, Drains};
 use crate::config::{Config, Tunnels};
 use crate::control::{self, ControlError, ControlServers};
 use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
-use crate::run::{Counts, Registry, RunOrigin};
+use crate::run::{Counts, Registry, RunKiller, RunOrigin};
 use crate::server::PeerInfo;
 use crate::tunnel::{InterceptedHost, TunnelReport, TunnelService};
 use crate::upstream::HttpClient;
@@ -183,6 +183,12 @@ impl Gateway {
     #[must_use]
     pub fn control_socket(&self) -> Option<&Path> {
         self.control.socket()
+    }
+
+    /// Stops runs together, from any thread.
+    #[must_use]
+    pub fn killer(&self) -> RunKiller {
+        RunKiller::new(Arc::clone(&self.registry))
     }
 
     /// Returns its configuration.

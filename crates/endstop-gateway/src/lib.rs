@@ -75,6 +75,6 @@ pub use config::{
 pub use control::{ControlError, RunControl};
 pub use gateway::{Gateway, StartError};
 pub use refused_call::{RefusalObserver, RefusedCall};
-pub use run::Counts;
+pub use run::{Counts, RunGroup, RunKiller};
 pub use tunnel::{DirectConnections, TunnelReport, model_hosts, model_provider};
 pub use webhook::{WEBHOOK_SIGNATURE, Webhook, WebhookError, WebhookTask};

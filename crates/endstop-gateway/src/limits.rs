@@ -244,3 +244,6 @@ pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
 /// Output tokens that tools at the provider leave room for: fewer searches are of more use than a response that is cut
 /// off, and most responses of agents are shorter.
 pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;
+/// The keys, budgets and runs whose kill a gateway remembers: far more than people kill before they start it again. Beyond that
+/// it forgets the oldest run.
+pub(crate) const MAX_KILLED_GROUPS: usize = 1_024;

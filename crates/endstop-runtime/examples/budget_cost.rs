@@ -13,6 +13,15 @@ use endstop_runtime::account::{
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::store::RunId;
 
+#[cfg(feature = "redis")]
+#[expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a measurement without its server has no meaning"
+)]
+#[path = "../../../tests/support/redis.rs"]
+mod redis;
+
 const CALLS: usize = 5_000;
 const BURST: usize = 100;
 
@@ -34,6 +43,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     burst("sqlite", (0..8).map(|_| open()).collect::<Result<_, _>>()?)?;
     std::fs::remove_dir_all(&directory)?;
+    #[cfg(feature = "redis")]
+    over_redis()?;
+    Ok(())
+}
+
+/// The same over a server on this machine, by the two usual ways in which it keeps its data.
+#[cfg(feature = "redis")]
+fn over_redis() -> Result<(), Box<dyn Error>> {
+    use endstop_runtime::account::RedisBudgetStore;
+    for fsync in ["everysec", "always"] {
+        let options = ["--appendonly", "yes", "--appendfsync", fsync];
+        let Some(server) = redis::RedisServer::start_with(&options) else { return Ok(()) };
+        let open = |namespace: &str| {
+            RedisBudgetStore::open(&format!("{}?namespace={namespace}", server.url()))
+        };
+        let name = format!("redis, appendfsync {fsync}");
+        cost(&name, &open("cost")?)?;
+        let handle = |_| Ok::<_, Box<dyn Error>>(Arc::new(open("burst")?) as Arc<dyn BudgetStore>);
+        burst(&name, (0..8).map(handle).collect::<Result<_, _>>()?)?;
+    }
     Ok(())
 }
 

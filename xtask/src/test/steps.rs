@@ -30,6 +30,7 @@ pub(super) enum Plan {
 pub(super) const STEPS: &[Step] = &[
     Step { name: "format", depth: Depth::Push, plan: format },
     Step { name: "lints", depth: Depth::Push, plan: lints },
+    Step { name: "redis", depth: Depth::Push, plan: redis },
     Step { name: "tests", depth: Depth::Push, plan: tests },
     Step { name: "doc tests", depth: Depth::Push, plan: doc_tests },
     Step { name: "examples", depth: Depth::Push, plan: examples },
@@ -84,6 +85,18 @@ fn format(_: &Path) -> Plan {
 
 fn lints(_: &Path) -> Plan {
     one("cargo clippy --workspace --all-targets --all-features -- -D warnings")
+}
+
+/// The server that some tests start. Without it they skip themselves, and this step reports it.
+fn redis(_: &Path) -> Plan {
+    for program in ["redis-server", "valkey-server"] {
+        if answers(program, &["--version"]) {
+            return one(&format!("{program} --version"));
+        }
+    }
+    let why = "neither redis-server nor valkey-server is installed, so the tests of budgets in Redis test nothing; \
+               Debian has `redis-server`";
+    Plan::Skip(why.to_owned())
 }
 
 /// The feature `models` apart: what it depends on changes how JSON objects are ordered and numbers read, for

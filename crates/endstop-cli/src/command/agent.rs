@@ -21,9 +21,11 @@ use endstop::message::Message;
 use endstop::model::Model;
 use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
+use endstop_gateway::RunKiller;
 
 use super::control_files::{ControlFiles, OutsideAct};
 use super::limits::{self, in_words, usd};
+use crate::budgets::Budgets;
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
@@ -192,8 +194,12 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
     let overshoot = Overshoot::default();
-    let mut builder =
-        build(args, &setup, &model, &screen, epoch.as_ref())?.cancel_token(token.clone());
+    let budgets = args.limits.budgets(&setup.policy)?;
+    let switch = epoch::switch(epoch.as_ref(), args.kill_file.as_deref(), budgets.kill_switch());
+    let mut builder = build(args, &setup, &model, &screen)?.cancel_token(token.clone());
+    if let Some(switch) = switch {
+        builder = builder.kill_switch(switch);
+    }
     builder = builder.observer(overshoot.clone());
     let record = record(args, &setup)?;
     if let Some(record) = &record {
@@ -204,7 +210,6 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(observer) = hook.observer() {
         builder = builder.shared_observer(observer);
     }
-    let budgets = args.limits.budgets(&setup.policy)?;
     if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
@@ -230,7 +235,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
     let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
-    let state = execute(&agent, state, &args.control, live, epoch.as_deref()).await?;
+    let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), &budgets)).await?;
+    budgets.leave();
     hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();
@@ -255,7 +261,7 @@ async fn execute(
     state: AgentState,
     control: &ControlFiles,
     (command, limits): (String, String),
-    epoch: Option<&KillEpoch>,
+    (epoch, budgets): (Option<&KillEpoch>, &Budgets),
 ) -> Result<AgentState, CliError> {
     let mut run = agent.iterate(state).await.map_err(cannot_run)?;
     let handle = run.handle();
@@ -263,6 +269,7 @@ async fn execute(
     let live = crate::live::LiveAgent::enter(&command, limits, &handle).await;
     #[cfg(not(unix))]
     drop((command, limits));
+    budgets.obey_kills(RunKiller::of_run(handle.clone()));
     epoch.map_or(Ok(()), KillEpoch::check)?;
     let outside = control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
@@ -330,7 +337,6 @@ fn build(
     setup: &Setup,
     model: &Arc<dyn Model>,
     screen: &Arc<Screen>,
-    epoch: Option<&Arc<KillEpoch>>,
 ) -> Result<AgentBuilder, CliError> {
     let workspace = match setup.tools.is_empty() {
         true => None,
@@ -347,9 +353,6 @@ fn build(
         .equip(AgentLoop::builder("agent"), model, workspace.as_ref())
         .tools(below.as_ref().map(delegate))
         .policy(setup.policy.clone());
-    if let Some(switch) = epoch::switch(epoch, args.kill_file.as_deref()) {
-        builder = builder.kill_switch(switch);
-    }
     if !output::is_quiet() {
         let console = ConsoleObserver::on(Arc::clone(screen)).show_text(args.verbose > 1);
         if args.verbose > 0 {

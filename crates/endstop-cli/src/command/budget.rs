@@ -11,7 +11,7 @@ use endstop::ledger::{Amounts, Dimension};
 use endstop::store::RunId;
 use serde_json::{Value, json};
 
-use crate::budgets::{Budgets, store, unknown};
+use crate::budgets::{Budgets, StoreArgs, unknown};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use crate::policy_source::load_file;
@@ -51,6 +51,8 @@ struct Source {
     /// A limit of the budget `me`, such as `$5 per day`
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// Changes of a budget.
@@ -93,7 +95,7 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass `--budget '$5 per day'` to `endstop run`";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
-    let states = store()?.read(&accounts).map_err(failed)?;
+    let states = budgets.store()?.read(&accounts).map_err(failed)?;
     if args.json {
         let budgets: Vec<Value> = states.iter().map(to_json).collect();
         writeln!(out, "{}", json!({ "version": 1, "budgets": budgets }))?;
@@ -113,7 +115,8 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 impl Source {
     fn read(&self) -> Result<Budgets, CliError> {
         let policy = self.policy.as_deref().map(load_file).transpose()?.unwrap_or_default();
-        Budgets::of(&Policy { rules: Vec::new(), ..policy }, &self.budget)
+        let policy = Policy { rules: Vec::new(), ..policy };
+        Budgets::of(&policy, &self.budget)?.in_store(&self.store)
     }
 }
 
@@ -134,7 +137,7 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let (spent, returned) =
         if is_return { (Amounts::ZERO, amounts) } else { (amounts, Amounts::ZERO) };
     let who = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
-    let store = store()?;
+    let store = budgets.store()?;
     let id = RunId::new().to_string();
     let adjustment = Adjustment { id: &id, account, spent, returned, who: &who, why: &args.why };
     store.adjust(&adjustment).map_err(failed)?;

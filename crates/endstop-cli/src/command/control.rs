@@ -6,11 +6,13 @@ pub mod tail;
 use std::io::Write;
 use std::process::ExitCode;
 
+use endstop::account::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill};
 use endstop::core::expr::did_you_mean;
 use endstop::core::units::Money;
 use serde_json::{Value, json};
 
 use super::limits::usd;
+use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MIN_RUN_PREFIX;
@@ -95,7 +97,7 @@ pub struct ActArgs {
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
@@ -119,6 +121,8 @@ pub struct KillArgs {
     why: Option<String>,
     #[command(flatten)]
     at: Where,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// Arguments of `endstop resume`.
@@ -408,6 +412,14 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    if let Some(store) = args.store.open()? {
+        if args.at.server.is_some() {
+            return Err(CliError::new(
+                "--server and --budget-store name different things to kill by",
+            ));
+        }
+        return kill_by_store(args, &store, out);
+    }
     let mut body = signed(args.why.as_deref());
     if let Some(run) = &args.run {
         return act(&args.at, run, "kill", &body, out);
@@ -460,6 +472,39 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Kills in the processes of all machines that share a store.
+fn kill_by_store(
+    args: &KillArgs,
+    store: &RedisBudgetStore,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
+    let (target, what) = match (&args.run, &args.key, &args.budget) {
+        (Some(run), ..) => (KillTarget::Run(run.clone()), format!("run {run}")),
+        (_, Some(key), _) => (KillTarget::Key(key.clone()), format!("the runs of key {key}")),
+        (.., Some(budget)) => {
+            (KillTarget::Budget(budget.clone()), format!("the runs that draw on budget {budget}"))
+        }
+        _ => (KillTarget::All, "all runs".to_owned()),
+    };
+    let kill = StoreKill { target, why: why_by(args.why.as_deref()) };
+    let receipt = store.kill(&kill).map_err(|error| CliError::new(error.to_string()))?;
+    let KillReceipt { confirmed, silent } = receipt;
+    if confirmed == 0 && silent == 0 {
+        return Err(CliError::new(format!("no live process uses {}", store.server()))
+            .with_hint("processes that start later are not concerned")
+            .with_exit(ExitMeaning::AnswerIsNo));
+    }
+    writeln!(out, "killed {what} in {}; no call of them is admitted", processes(confirmed))?;
+    if silent > 0 {
+        let verb = if silent == 1 { "has" } else { "have" };
+        output::note(&format!(
+            "{} {verb} not confirmed: dead, or cut off from the store, and without it no call begins",
+            processes(silent)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Lets no process start. A disk that is full is no reason to kill nothing.
 fn lock_starts() -> Option<EpochLock> {
     epoch::lock().unwrap_or_else(|error| {
@@ -471,9 +516,14 @@ fn lock_starts() -> Option<EpochLock> {
 /// Stops processes that the registry does not show, before their next call.
 fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
     let Some(lock) = lock else { return Ok(()) };
+    lock.begin_next(&why_by(why))
+}
+
+/// The reason of a kill, and who it is by.
+fn why_by(why: Option<&str>) -> String {
     let by = format!("killed by {}", who());
     let why = why.filter(|why| !why.is_empty());
-    lock.begin_next(&why.map_or_else(|| by.clone(), |why| format!("{why} ({by})")))
+    why.map_or_else(|| by.clone(), |why| format!("{why} ({by})"))
 }
 
 fn processes(number: u64) -> String {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use endstop::cancel::MemoryKillSwitch;
 use endstop::core::Program;
 use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
@@ -168,6 +169,8 @@ pub(super) struct GatewaySetup {
     pub(super) environment: RunEnvironment,
     /// The kill epoch at the start of this process.
     pub(super) epoch: Option<Arc<KillEpoch>>,
+    /// Turned on by `kill --all` of another machine.
+    pub(super) shared_kill: Option<MemoryKillSwitch>,
     pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
@@ -227,7 +230,8 @@ impl GatewayArgs {
         config.listen = setup.listen;
         config.upstream_keys = UpstreamKeys::from_environment(environment);
         config.environment = setup.environment;
-        if let Some(switch) = epoch::switch(setup.epoch.as_ref(), self.kill_file.as_deref()) {
+        let (epoch, file) = (setup.epoch.as_ref(), self.kill_file.as_deref());
+        if let Some(switch) = epoch::switch(epoch, file, setup.shared_kill) {
             config.environment.kill = Some(Arc::new(switch));
         }
         config.stop_with = match self.stop_with {

@@ -10,7 +10,7 @@ use endstop::core::human;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
 
-use crate::budgets::Budgets;
+use crate::budgets::{Budgets, StoreArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::policy_source::{load_expression, load_file};
@@ -68,6 +68,8 @@ pub(super) struct Limits {
     /// it. Repeatable.
     #[arg(long, value_name = "BUDGET")]
     budget: Vec<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// The limits of a run, and where they are from.
@@ -222,7 +224,7 @@ impl Limits {
     /// # Errors
     /// Returns an error if one cannot be read, or is not defined.
     pub(super) fn budgets(&self, policy: &Policy) -> Result<Budgets, CliError> {
-        Budgets::of(policy, &self.budget)
+        Budgets::of(policy, &self.budget)?.in_store(&self.store)
     }
 
     /// The options of amounts that the user gave, without dashes: what a refusal can name.

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use endstop::account::RunAccounts;
 use endstop::core::policy::{OnUnpriced, Policy};
 use endstop::observe::{DryRunObserver, Report, Reporter, TraceRecorder};
 use endstop::runtime::RunEnvironment;
@@ -37,6 +38,7 @@ use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
 use super::redact;
 use super::replay::input::with_prices;
+use crate::budgets::Budgets;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
 use crate::webhook::Hook;
@@ -206,16 +208,13 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
-    if !args.dry_run {
-        let is_nested = !args.gateway.has_upstream();
-        environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
-    }
+    environment.accounts = accounts(args, &budgets, &hook)?;
     let id = RunId::new();
     let adapted = AdaptedCommand::of(&args.command, args.has_adapter(), args.gateway.is_sim(), &id);
     let mut adapted = adapted.drawing_on(environment.accounts.as_ref());
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
-    let open = args.gateway.open(GatewaySetup { epoch: epoch.clone(), ..setup }).await?;
+    let open = open_gateway(args, setup, epoch.clone(), &budgets).await?;
     let _live = register(args, &chosen.policy, &open, epoch.as_deref())?;
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
@@ -235,12 +234,11 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let quotas = open.gateway.quotas(&id);
     let quota_resets = open.gateway.quota_resets(&id);
     let counts = close(open, &id).await;
+    budgets.leave();
     hook.end().await;
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
-    if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
-        output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
-    }
+    warn_of_cut_trace(&observers);
     let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcome = RunOutcome {
         run: id.to_string(),
@@ -267,6 +265,37 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         file.write(&outcome.to_json())?;
     }
     Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
+}
+
+/// The budgets over time that the run draws on. A dry run draws on none.
+fn accounts(
+    args: &RunArgs,
+    budgets: &Budgets,
+    hook: &Hook,
+) -> Result<Option<RunAccounts>, CliError> {
+    match args.dry_run {
+        true => Ok(None),
+        false => budgets.open(!args.gateway.has_upstream(), hook.budget_warnings()),
+    }
+}
+
+/// Starts the gateway, which obeys kills of this machine and of those that share its budgets.
+async fn open_gateway(
+    args: &RunArgs,
+    setup: GatewaySetup,
+    epoch: Option<Arc<KillEpoch>>,
+    budgets: &Budgets,
+) -> Result<Open, CliError> {
+    let shared_kill = budgets.kill_switch();
+    let open = args.gateway.open(GatewaySetup { epoch, shared_kill, ..setup }).await?;
+    budgets.obey_kills(open.gateway.killer());
+    Ok(open)
+}
+
+fn warn_of_cut_trace(observers: &RunObservers) {
+    if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
+        output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
+    }
 }
 
 /// Enters this process in the registry of live ones.
@@ -300,6 +329,7 @@ fn gateway_setup(
         runs: Runs::One(id.clone()),
         environment,
         epoch: None,
+        shared_kill: None,
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,

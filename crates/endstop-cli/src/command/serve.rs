@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use endstop::core::policy::Policy;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
+use endstop_gateway::{Gateway, IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -141,13 +142,14 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
     };
-    let limits = in_words(chosen.policy.rules.iter());
     let mut environment = run_environment(args)?;
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&chosen.policy)?;
     environment.accounts = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
-    let keys = issued_keys(args, budgets, &hook)?;
+    budgets.warn_of_persistence();
+    let budgets = Arc::new(budgets);
+    let keys = issued_keys(args, &budgets, &hook)?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -156,6 +158,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         runs: Runs::Many { unnamed, keys },
         environment,
         epoch: epoch.clone(),
+        shared_kill: budgets.kill_switch(),
         control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
         refusals,
@@ -163,10 +166,12 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         direct_hosts: Vec::new(),
     };
     let open = args.gateway.open(setup).await?;
+    budgets.obey_kills(open.gateway.killer());
     #[cfg(unix)]
     let _live = {
         let command = format!("serve on {}", open.gateway.addr());
-        crate::live::enter("serve", &command, limits.clone(), open.gateway.control_socket())
+        let limits = in_words(chosen.policy.rules.iter());
+        crate::live::enter("serve", &command, limits, open.gateway.control_socket())
     };
     epoch.as_deref().map_or(Ok(()), KillEpoch::check)?;
     let addr = open.gateway.addr();
@@ -177,14 +182,31 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     // Before anyone knows the address: a signal without a handler ends the process.
     answer_approvals();
+    tell_addresses(args, &chosen.policy, &open.gateway, out)?;
+    tell_of_signals(&chosen.policy, args.control.is_there());
+    let code = hear_the_end(open.gateway.shut_down()).await;
+    budgets.leave();
+    hook.end().await;
+    drop(open.sim);
+    Ok(code)
+}
+
+/// Prints where it listens.
+fn tell_addresses(
+    args: &ServeArgs,
+    policy: &Policy,
+    gateway: &Gateway,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let (addr, limits) = (gateway.addr(), in_words(policy.rules.iter()));
     if args.json {
         let line = json!({
             "version": 1,
             "event": "listening",
             "address": format!("http://{addr}"),
-            "limits": as_conditions(chosen.policy.rules.iter()),
-            "control_socket": open.gateway.control_socket(),
-            "control_address": open.gateway.control_addr().map(|addr| format!("http://{addr}")),
+            "limits": as_conditions(policy.rules.iter()),
+            "control_socket": gateway.control_socket(),
+            "control_address": gateway.control_addr().map(|addr| format!("http://{addr}")),
         });
         writeln!(out, "{line}")?;
     } else {
@@ -192,26 +214,30 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
-        for control in control::in_words(&open.gateway) {
+        for control in control::in_words(gateway) {
             writeln!(out, "  control: {control}")?;
         }
     }
     out.flush()?;
-    tell_of_signals(&chosen.policy, args.control.is_there());
-    let code = hear_the_end(open.gateway.shut_down()).await;
-    hook.end().await;
-    drop(open.sim);
-    Ok(code)
+    Ok(())
 }
 
 /// The keys of `--keys`; they are read again when the file changes.
-fn issued_keys(args: &ServeArgs, budgets: Budgets, hook: &Hook) -> Result<IssuedKeys, CliError> {
+fn issued_keys(
+    args: &ServeArgs,
+    budgets: &Arc<Budgets>,
+    hook: &Hook,
+) -> Result<IssuedKeys, CliError> {
     let path = match &args.keys {
         None => return Ok(IssuedKeys::default()),
         Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
     };
-    let opened =
-        FileKeys::open(&path, budgets, !args.gateway.has_upstream(), hook.budget_warnings());
+    let opened = FileKeys::open(
+        &path,
+        Arc::clone(budgets),
+        !args.gateway.has_upstream(),
+        hook.budget_warnings(),
+    );
     let opened = opened.map_err(|error| match path.exists() {
         true => error,
         false => error.with_hint("`endstop key new NAME` issues the first key"),

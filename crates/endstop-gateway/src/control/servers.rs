@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
 use super::{ControlError, ControlService};
-use crate::config::{Bounds, Config, Control, Key, Runs, Upstreams};
+use crate::config::{Bounds, Control, Key};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
 use crate::run::Registry;
 use crate::server::{self, Accept, PeerInfo};
@@ -53,11 +53,7 @@ impl RunControl {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(control: Control, run: RunHandle) -> Result<Self, ControlError> {
-        let program = run.look(|run| Arc::clone(run.program()));
-        let runs = Runs::One(run.info().id.clone());
-        // No call goes through it, so no upstream is asked.
-        let config = Arc::new(Config::new(Upstreams::none(), program, runs));
-        let registry = Arc::new(Registry::of_driven(run, config));
+        let registry = Arc::new(Registry::of_driven_alone(run));
         ControlServers::start(&control, &registry, &MemoryKillSwitch::new()).await.map(Self)
     }
 

@@ -16,8 +16,8 @@ use thiserror::Error;
 use super::entry::{Eviction, RunEntry, RunOrigin};
 use super::run_log::{OpenLogError, RunLogDir};
 use crate::client::{ClientId, ClientShare, Shares};
-use crate::config::{Config, KeyTable, Runs};
-use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
+use crate::config::{Config, KeyTable, Runs, Upstreams};
+use crate::limits::{MAX_KILLED_GROUPS, MAX_LISTED, STOPPED_PER_RUN};
 
 /// Every known run.
 #[derive(Debug)]
@@ -38,17 +38,63 @@ pub(crate) struct Registry {
 }
 
 /// Runs that are killed together.
+///
+/// See the example of [`RunKiller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RunGroup {
+#[non_exhaustive]
+pub enum RunGroup {
+    /// The run of this name.
+    Run(String),
     /// Those whose last call had the key of this name.
     Key(String),
     /// Those that draw on this budget.
     Budget(String),
 }
 
+/// Stops runs of a gateway together, from any thread.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::store::RunId;
+/// use endstop_gateway::{Config, Gateway, RunGroup, Runs, Upstreams};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let upstreams = Upstreams::all("http://127.0.0.1:9")?;
+/// # let program = Arc::new(Program::new(&Policy::from(max_steps(1)), &Probes::new())?);
+/// let config = Config::new(upstreams, program, Runs::One(RunId::parse("nightly")?));
+/// let gateway = Gateway::start(config).await?;
+/// let killer = gateway.killer();
+/// assert_eq!(killer.kill(RunGroup::Run("nightly".to_owned()), "spends too much"), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RunKiller(Arc<Registry>);
+
+impl RunKiller {
+    pub(crate) const fn new(registry: Arc<Registry>) -> Self {
+        Self(registry)
+    }
+
+    /// For one run that a program drives itself, such as an agent loop.
+    #[must_use]
+    pub fn of_run(run: RunHandle) -> Self {
+        Self(Arc::new(Registry::of_driven_alone(run)))
+    }
+
+    /// Stops the runs of a group, and those that come into it later; their calls in flight are aborted. After this no call of
+    /// them is admitted. Returns the number of those that had not stopped.
+    pub fn kill(&self, group: RunGroup, why: &str) -> u64 {
+        self.0.kill_group(group, why)
+    }
+}
+
 impl RunGroup {
     fn has(&self, run: &RunEntry) -> bool {
         match self {
+            Self::Run(name) => run.id().as_str() == name,
             Self::Key(name) => run.key().as_ref() == Some(name),
             Self::Budget(name) => {
                 let accounts = run.handle().accounts();
@@ -113,6 +159,14 @@ impl Registry {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The registry of a run that another driver drives, with the usual configuration.
+    pub(crate) fn of_driven_alone(run: RunHandle) -> Self {
+        let program = run.look(|run| Arc::clone(run.program()));
+        let runs = Runs::One(run.info().id.clone());
+        // No call goes through it, so no upstream is asked.
+        Self::of_driven(run, Arc::new(Config::new(Upstreams::none(), program, runs)))
+    }
+
     /// The registry of a run that another driver drives. No call begins in it.
     pub(crate) fn of_driven(run: RunHandle, config: Arc<Config>) -> Self {
         let (id, entry) = (run.info().id.clone(), Arc::new(RunEntry::driven(run)));
@@ -139,6 +193,13 @@ impl Registry {
             let mut killed = self.killed();
             if !killed.iter().any(|(known, _)| *known == group) {
                 killed.push((group.clone(), message.to_owned()));
+            }
+            // Keys and budgets are few; runs end.
+            let is_run = |(group, _): &(RunGroup, String)| matches!(group, RunGroup::Run(_));
+            if killed.len() > MAX_KILLED_GROUPS
+                && let Some(oldest) = killed.iter().position(is_run)
+            {
+                killed.remove(oldest);
             }
         }
         let mut count = 0u64;

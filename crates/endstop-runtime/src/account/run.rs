@@ -257,7 +257,7 @@ impl RunAccounts {
     }
 
     /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
-    /// `None` if it draws on no account.
+    /// `None` if it draws on no account; then the store only checks for kills.
     pub(crate) fn reserve(
         &self,
         provider: &str,
@@ -267,7 +267,8 @@ impl RunAccounts {
     ) -> Result<Option<AccountHold>, AccountBlock> {
         let accounts = self.of_call(provider, model);
         if accounts.is_empty() {
-            return Ok(None);
+            let admitted = self.shared.store.admit();
+            return admitted.map(|()| None).map_err(|error| AccountBlock::Store(error.to_string()));
         }
         let shared = &self.shared;
         shared.settle_again();
@@ -319,6 +320,9 @@ impl RunAccounts {
     /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. A
     /// store that fails is warned of.
     pub(crate) fn charge(&self, actual: Amounts) {
+        if self.of_call("", "").is_empty() {
+            return;
+        }
         // Nothing is asked, so no limit refuses it.
         match self.reserve("", "", Amounts::ZERO, Amounts::ZERO) {
             Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),

@@ -268,6 +268,32 @@ fn a_kill_holds_in_every_process_once_it_is_acknowledged() {
 }
 
 #[test]
+fn a_kill_does_not_wait_for_a_process_that_has_left() {
+    let Some(server) = RedisServer::start() else { return };
+    let (by, me) = (open(&server), account("me", &["$100 per day"]));
+    let stores = [open(&server), open(&server), open(&server)];
+    // What a function holds on to is dropped, even if that is a handle of the store.
+    for store in &stores {
+        let handle = store.clone();
+        store.on_kill(move |_| drop(handle.read(&[])));
+        store.reserve(&[&me], cents(1), &terms(&format!("{store:p}"))).unwrap();
+    }
+    let [left, dropped, there] = stores;
+    left.leave();
+    dropped.leave();
+    drop(dropped);
+    assert!(matches!(left.admit(), Err(BudgetStoreError::Killed(_))));
+    assert!(matches!(
+        left.reserve(&[&me], cents(1), &terms("a")),
+        Err(BudgetStoreError::Killed(_))
+    ));
+    let kill = StoreKill { target: KillTarget::Run("r".to_owned()), why: "test".to_owned() };
+    let receipt = by.kill(&kill).unwrap();
+    assert_eq!((receipt.confirmed, receipt.silent), (1, 0));
+    there.admit().unwrap();
+}
+
+#[test]
 fn a_reservation_learns_of_a_kill_before_the_next_look() {
     let Some(server) = RedisServer::start() else { return };
     let me = account("me", &["$100 per day"]);

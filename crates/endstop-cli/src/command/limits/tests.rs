@@ -63,6 +63,7 @@ fn no_limits() -> Limits {
         timeout: None,
         unpriced: None,
         budget: Vec::new(),
+        store: StoreArgs::default(),
     }
 }
 

@@ -181,6 +181,7 @@ impl Shared {
 
     /// Enters this process in the store as one that admits calls, before the first of them: kills wait for its word.
     pub(super) fn enter(&self) -> Result<(), BudgetStoreError> {
+        self.kills.obeyed()?;
         if self.kills.is_member.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -203,7 +204,7 @@ impl Shared {
 
     /// Removes the entry.
     pub(super) fn leave(&self) {
-        if self.is_member() {
+        if self.kills.is_member.swap(false, Ordering::AcqRel) {
             let request = Request { id: &self.kills.process, ends: true, ..Request::default() };
             // An entry that stays is one of a process that died.
             let _ = self.call("obey", request, true);
@@ -266,6 +267,17 @@ impl RedisBudgetStore {
             }
             thread::sleep(KILL_RECHECK);
         }
+    }
+
+    /// Ends the part of this process: it admits no further call, no kill waits for it, and the functions of
+    /// [`RedisBudgetStore::on_kill`] are dropped. Holds can still be settled.
+    pub fn leave(&self) {
+        let kills = &self.shared.kills;
+        kills.state().all = Some("this process has left the store".to_owned());
+        self.shared.leave();
+        // After the lock, because they can have the last handle of something that is used here.
+        let receivers = std::mem::take(&mut *kills.receivers());
+        drop(receivers);
     }
 
     /// Calls a function for every kill that comes, before this process obeys it, and for those that came since the store was
