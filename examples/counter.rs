@@ -36,7 +36,7 @@ fn counter() -> FunctionTool {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A model that would call the tool for ever.
+    // A model that would call the tool forever.
     let model = ScriptedModel::new("scripted")
         .reply(Reply::call("counter", json!({})).usage(120, 15))
         .repeat_last();

@@ -1,4 +1,4 @@
-//! Somebody else's async agent loop on the core alone: initial state, observe, check, save in the middle,
+//! An async agent loop of another library on the core alone: initial state, observe, check, save in the middle,
 //! resume in what could be another process; and a custom condition (`StopOnError`) as a probe.
 //!
 //! `cargo run -p endstop-core --example own_loop`
@@ -44,14 +44,14 @@ broken = 'probe("stop_on_error") >= 2'
 /// The loop's own model: what it answers at each step, and what its tool says to that.
 async fn ask_model(step: usize) -> (&'static str, &'static str) {
     match step {
-        0 => ("I will look at the file.", "fn main() {}"),
+        0 => ("I will read the file.", "fn main() {}"),
         1 => ("I will run the tests.", "error: test failed"),
         2 => ("I will run them again.", "error: test failed, again"),
         _ => ("Still going.", "ok"),
     }
 }
 
-/// One step of the loop; says whether the loop goes on.
+/// One step of the loop; returns whether the loop continues.
 async fn step(run: &mut Run, number: usize, clock: impl Fn() -> Millis) -> Directive {
     let mut see = |kind: EventKind<'_>| run.observe(&Event::new(clock(), kind));
     let begin = see(EventKind::StepBegin);

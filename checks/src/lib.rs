@@ -1,4 +1,4 @@
-//! The ledger and the token tree alone, on the synchronisation types of a model checker: `cargo xtask test`
+//! The ledger and the token tree alone, on the synchronization types of a model checker: `cargo xtask test`
 //! runs the models in `tests/` under `--cfg endstop_loom` and `--cfg endstop_shuttle`.
 
 #[path = "../../crates/endstop-runtime/src"]

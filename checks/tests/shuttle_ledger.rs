@@ -54,7 +54,7 @@ fn assert_within(path: &[Budget; 4]) {
     }
 }
 
-/// One task: two calls with holds that are true upper bounds, ended in any way. Says what it spent.
+/// One task: two calls with holds that are true upper bounds, ended in any way. Returns the spend.
 fn task(path: &[Budget; 4]) -> Amounts {
     let mut spent = Amounts::ZERO;
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! Saved states of agents: reading never panics, what was read is written the same, and a run that goes on
-//! from anything that reads ends within its policy.
+//! Saved states of agents: reading never panics, writing a state that was read gives the same text, and a run that
+//! continues from any readable state ends within its policy.
 #![no_main]
 
 use endstop::agent::{AgentLoop, AgentState};
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     let Ok(state) = AgentState::from_json(text) else { return };
     let written = state.to_json();
-    let again = AgentState::from_json(&written).expect("what was written reads");
+    let again = AgentState::from_json(&written).expect("a written state can be read");
     assert_eq!(again.to_json(), written);
     let model = ScriptedModel::new("scripted").reply(Reply::text("Done.")).repeat_last();
     let agent = AgentLoop::builder("fuzzed").model(model).stop_when(max_steps(3)).build();

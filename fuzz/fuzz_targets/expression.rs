@@ -8,7 +8,7 @@ fuzz_target!(|text: &str| {
     match parse(text) {
         Ok(condition) => {
             let printed = condition.to_string();
-            let again = parse(&printed).expect("what is printed is read");
+            let again = parse(&printed).expect("a printed condition can be read");
             assert_eq!(again, condition, "{printed}");
             assert_eq!(again.to_string(), printed, "printing is a fixed point");
         }

@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
             let written = policy.to_toml();
             assert_eq!(Policy::from_toml(&written).as_ref(), Ok(&policy), "{written}");
             let _ = policy.bounds();
-            // Only a probe that nobody registered may keep it from compiling.
+            // Only a probe that is not registered may keep it from compiling.
             let _ = Program::new(&policy, &Probes::new());
         }
         Err(error) => assert!(!error.render(text, "fuzz", false).is_empty()),

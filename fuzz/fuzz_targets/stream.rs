@@ -1,4 +1,4 @@
-//! The splitter of event streams: what it reads does not depend on where a stream is cut, and no byte is lost.
+//! The splitter of event streams: its events do not depend on how a stream is split into chunks, and no byte is lost.
 #![no_main]
 
 use endstop_llm::sse::SseSplitter;
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 /// Beyond this an event is too long.
 const MAX_EVENT: usize = 1_024;
 
-/// What was read: each event's name and data, all bytes in order, and whether an event was too long.
+/// The events of a stream: name and data of each, all bytes in order, and whether an event was too long.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     events: Vec<Option<(String, String)>>,

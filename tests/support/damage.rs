@@ -98,10 +98,10 @@ pub(crate) const CHANGED: [Row; 31] = [
     ("no checksum", "it has no checksum", |s| {
         s.edited(|lines| lines[2] = b"{\"at\":1,\"event\":\"step_begin\"}\n".to_vec())
     }),
-    ("an edited mark", "how many lines", |s| {
+    ("an edited mark", "its number of lines", |s| {
         s.replaced("\"end\":\"0000000000", "\"end\":\"0000000009")
     }),
-    ("another version", "a trace of version 2", |s| {
+    ("another version", "the trace has version 2", |s| {
         s.replaced("\"endstop_trace\":1", "\"endstop_trace\":2")
     }),
     ("another run's file", "the file of another run", |s| s.other.clone()),

@@ -5,12 +5,12 @@ use std::process::Command;
 
 /// The steps between which the cost of one of the core is measured, early and late.
 const OF_CORE: [(u64, u64); 2] = [(10, 20), (10_000, 10_010)];
-/// The same of the agent loop: lists of messages grow now and then, which a few steps do not even out.
+/// The same for the agent loop: lists of messages grow now and then, which a few steps do not even out.
 const OF_AGENT: [(u64, u64); 2] = [(10, 1_010), (10_000, 11_000)];
 /// How much more a late one may cost, in per cent.
 const TOLERANCE: u64 = 5;
 
-/// What is measured, in this order: the binary, and what it is called where it fails.
+/// The measurements, in this order: the binary, and its name in errors.
 const BINARIES: [(&str, &str); 5] = [
     ("ratios", "conditions"),
     ("replay", "replay"),
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     flat(&directory, "the agent loop", &OF_AGENT, &["agent"])
 }
 
-/// What budgets over time cost a call.
+/// The cost of budgets over time per call.
 pub(crate) fn budgets(root: &Path) -> Result<(), String> {
     let words =
         ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "redis,sqlite"];

@@ -24,7 +24,7 @@ use subjects::{SUBJECTS, Subject};
 const LONGEST: Duration = Duration::from_secs(14 * 60);
 const LONGEST_QUICK: Duration = Duration::from_secs(170);
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug)]
 struct Options {
     rounds: usize,
@@ -87,7 +87,7 @@ impl Options {
 #[derive(Debug)]
 pub(super) struct Place {
     root: PathBuf,
-    /// What is built, installed and written.
+    /// The files that are built, installed and written.
     directory: PathBuf,
     /// The program with both ends.
     ends: PathBuf,

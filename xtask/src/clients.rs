@@ -1,7 +1,7 @@
-//! `cargo xtask clients`: real clients that loop for ever, under `endstop run --steps 3`.
+//! `cargo xtask clients`: real clients that loop forever, under `endstop run --steps 3`.
 //!
 //! Each client is a program in `tests/clients`; its packages are installed below `target/clients` once. It has to end
-//! by itself on the first answer that says that its run has stopped, with exactly three calls behind it. Agent programs
+//! on its own on the first response that says that its run has stopped, with exactly three calls behind it. Agent programs
 //! such as Codex are run in the same way, as people install them ([`programs`]), and HTTP clients with their provider's own
 //! address ([`intercept`]). Where Python, Node or packages cannot be had, the task says what it skipped.
 
@@ -123,7 +123,7 @@ fn run_programs(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), 
 struct Runs {
     rows: Vec<Ended>,
     skipped: Vec<String>,
-    /// Those of which something in this repository is wrong.
+    /// Clients that fail because something in this repository is wrong.
     broken: Vec<String>,
 }
 

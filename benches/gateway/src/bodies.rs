@@ -1,4 +1,4 @@
-//! What is asked and answered: a chat completion with tools, of the size that agents send.
+//! Requests and responses: a chat completion with tools, of the size that agents send.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const MODEL: &str = "gpt-5.4";
 /// Bytes of an answer in JSON.
 const JSON_BYTES: usize = 363;
 
-/// What kind of answer a call asks for.
+/// The kind of response that a call requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One JSON document.

@@ -15,7 +15,7 @@ use crate::options::Options;
 /// How one call went.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Nanoseconds until the first byte of the body was there.
+    /// Nanoseconds until the first byte of the body arrived.
     pub first_ns: u64,
     /// Nanoseconds until the whole of it was.
     pub whole_ns: u64,
@@ -46,10 +46,10 @@ impl Client {
         })
     }
 
-    /// Makes a call. `arrived` is told how many bytes of the body each read brought.
+    /// Makes a call. `arrived` gets the number of bytes of the body in each read.
     ///
     /// # Errors
-    /// Where the answer is not 200, or not whole. The next call connects again then.
+    /// Returns an error if the response is not 200, or not complete. The next call connects again then.
     pub async fn call(&mut self, kind: Kind, arrived: impl FnMut(usize)) -> Result<Call, String> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,

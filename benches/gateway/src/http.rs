@@ -107,7 +107,7 @@ impl Chunks {
     }
 }
 
-/// A socket, and what was read of it and not yet used.
+/// A socket, and its bytes that were read and not used yet.
 #[derive(Debug)]
 pub struct Wire {
     /// The socket.
@@ -150,7 +150,7 @@ impl Wire {
         }
     }
 
-    /// Reads a body to its end; `arrived` is told how many bytes of it each read brought.
+    /// Reads a body to its end; `arrived` gets the number of its bytes in each read.
     pub async fn body(
         &mut self,
         framing: Framing,

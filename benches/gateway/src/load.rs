@@ -17,7 +17,7 @@ const LAST_CALLS: Duration = Duration::from_secs(3);
 /// After a call that failed.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// What the clients found in the window.
+/// The results of the clients in the window.
 #[derive(Debug, Default)]
 struct Found {
     is_open: Cell<bool>,
@@ -31,7 +31,7 @@ struct Found {
     failure: RefCell<Option<String>>,
 }
 
-/// Runs the clients and tells what was measured, as JSON.
+/// Runs the clients and returns the measurements, as JSON.
 ///
 /// # Errors
 /// Where the options are not enough, or the upstream does not answer.

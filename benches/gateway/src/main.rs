@@ -1,7 +1,7 @@
-//! The two ends that a gateway is measured between: `upstream`, a model provider that answers at once, and
+//! The two ends that a gateway is measured between: `upstream`, a model provider that answers immediately, and
 //! `load`, the clients. `hold` keeps connections open and reads how much memory a gateway takes.
 //!
-//! Both ends are written on plain sockets, so that they cost little beside what is measured. Each takes one
+//! Both ends are written on plain sockets, so that they cost little compared with the gateway. Each takes one
 //! thread; results are one line of JSON on standard output.
 
 mod bodies;

@@ -1,4 +1,4 @@
-//! Times that were taken, and what they come to.
+//! Times that were measured, and their statistics.
 
 /// The value below which this part of all lie; 0 of nothing.
 pub fn quantile(values: &mut [u64], part: f64) -> u64 {

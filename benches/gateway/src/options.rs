@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bodies::Kind;
 
-/// What the words of the command line say.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     listen: Option<SocketAddr>,
@@ -14,17 +14,17 @@ pub struct Options {
     process: Option<u32>,
     /// The path of a call; `{connection}` stands for the number of the connection.
     pub path: String,
-    /// Header lines beside those that every call has, without line ends.
+    /// Header lines in addition to those of every call, without line ends.
     pub headers: Vec<String>,
-    /// What is asked for.
+    /// The kind of request.
     pub kind: Kind,
     /// Microseconds between the events of a stream; 0 writes all of them at once.
     pub gap_us: u64,
     /// Connections that are open at the same time, with one call in flight each.
     pub connections: usize,
-    /// What goes before the window.
+    /// The warm-up before the window.
     pub warmup: Duration,
-    /// What is measured.
+    /// The measurement.
     pub window: Duration,
     /// Whether slow streams are held too.
     pub streams: bool,
@@ -86,7 +86,7 @@ impl Options {
         self.listen.ok_or_else(|| "--listen is missing".to_owned())
     }
 
-    /// What is called: a gateway, or the upstream itself.
+    /// The server that is called: a gateway, or the upstream itself.
     pub fn target(&self) -> Result<SocketAddr, String> {
         self.target.ok_or_else(|| "--target is missing".to_owned())
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// A tick of the counters in `/proc/PID/stat`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What the scheduler counted for the threads of a process that are there, to the nanosecond; none where the
-/// system does not count so.
+/// The time that the scheduler counted for the living threads of a process, to the nanosecond; `None` if the system does
+/// not count it.
 fn scheduled(id: u32) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{id}/task")).ok()?.flatten() {
@@ -32,7 +32,7 @@ fn stat_of(text: &str) -> Option<Stat> {
     Some(Stat { parent: number(1)?, ticks: number(11)? + number(12)? })
 }
 
-/// The process and all below it.
+/// The process and its descendants.
 fn tree(root: u32) -> BTreeMap<u32, Stat> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -20,7 +20,7 @@ const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\
     cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 const END: &[u8] = b"0\r\n\r\n";
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Provider {
     json: Vec<u8>,
@@ -76,7 +76,7 @@ pub async fn serve(listen: SocketAddr) -> Result<String, String> {
         };
         let provider = Rc::clone(&provider);
         tokio::task::spawn_local(async move {
-            // A client that goes away ends its connection, and nothing else.
+            // A client that disconnects ends its connection, and nothing else.
             let _ = connection(socket, &provider).await;
         });
     }

@@ -13,7 +13,7 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Status;
 use futures_util::StreamExt as _;
 
-/// What a run begins with.
+/// The first message of a run.
 pub const PROMPT: &str = "Count as far as you can.";
 
 /// Four limits, none of which is reached in so many steps.
@@ -30,8 +30,8 @@ pub fn policy(steps: u64) -> Policy {
     }
 }
 
-/// Calls `work` at every step but each one that `steps` divides, and then answers: one run of so many steps
-/// after the other.
+/// Calls `work` at every step but each one that `steps` divides, and then answers: runs of that many steps,
+/// one after the other.
 #[must_use]
 pub fn model(steps: u64) -> ScriptedModel {
     ScriptedModel::from_fn("instant", move |_, call| {
@@ -43,7 +43,7 @@ pub fn model(steps: u64) -> ScriptedModel {
     })
 }
 
-/// A tool that answers at once.
+/// A tool that returns immediately.
 #[must_use]
 pub fn tool() -> FunctionTool {
     FunctionTool::without_arguments("work", "Works.", |_| async { Ok::<_, ToolError>("worked") })
@@ -99,7 +99,7 @@ pub fn agent_at(depth: u32, steps: u64) -> AgentLoop {
 /// Runs an agent to its end.
 ///
 /// # Panics
-/// If it ends otherwise than by itself.
+/// If the run does not end on its own.
 pub async fn run(agent: &AgentLoop) -> AgentState {
     let state = agent.run(PROMPT).await.expect("a run");
     assert_eq!(state.status(), Status::Completed, "{:?}", state.last_stop_signal());

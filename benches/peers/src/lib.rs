@@ -1,4 +1,4 @@
-//! What both binaries share: one policy of eight conditions, and the events of a step.
+//! Code that both binaries share: one policy of eight conditions, and the events of a step.
 
 pub mod agents;
 pub mod hundred;

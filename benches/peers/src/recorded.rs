@@ -1,7 +1,7 @@
 //! A recorded log of agent runs in Endstop's own trace form, the same bytes each time.
 //!
 //! Its size is that of the log on which other tools were measured: 9,679 runs of 22 steps on average,
-//! about 960 bytes a step with what the model says, what it calls and what comes back.
+//! about 960 bytes per step with the text of the model, its calls and their results.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl Numbers {
 /// Writes these runs of the log; returns how many steps they have.
 ///
 /// # Errors
-/// Those of writing.
+/// Tools that write.
 pub fn write(runs: Range<u64>, out: &mut impl Write) -> io::Result<u64> {
     let mut log = Log { out, numbers: Numbers(0), at: 0, run: 0 };
     let mut steps = 0;

@@ -286,7 +286,7 @@ pub(crate) enum Account {
 /// Model calls that do not come to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
-    /// Where they go, and what says so.
+    /// Where they go, and the setting that decides it.
     pub(crate) what: String,
     /// What to do so that they can be limited.
     pub(crate) hint: String,

@@ -73,7 +73,7 @@ impl Budgets {
     /// the name of a budget.
     ///
     /// # Errors
-    /// If a table cannot be used, or a name is not defined.
+    /// Returns an error if a table cannot be used, or a name is not defined.
     pub(crate) fn of(policy: &Policy, flags: &[String]) -> Result<Self, CliError> {
         let configured = configured()?;
         let mut accounts = Vec::new();
@@ -195,7 +195,7 @@ impl Budgets {
     /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
     ///
     /// # Errors
-    /// If the store cannot be opened.
+    /// Returns an error if the store cannot be opened.
     pub(crate) fn open(
         &self,
         is_nested: bool,
@@ -223,7 +223,7 @@ impl Budgets {
 /// The accounts of a set that calls of this process draw on; see [`Budgets::open`].
 ///
 /// # Errors
-/// If a name is not one of the set.
+/// Returns an error if a name is not one of the set.
 pub(crate) fn draw(
     store: Arc<dyn BudgetStore>,
     set: AccountSet,

@@ -129,7 +129,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// The errors of the subcommand, ready to be printed.
+    /// Returns the errors of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
             #[cfg(unix)]

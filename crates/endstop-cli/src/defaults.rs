@@ -90,7 +90,8 @@ impl Defaults {
     /// Reads the file and the variables, and checks every value as the command line would.
     ///
     /// # Errors
-    /// If the file cannot be read, names something that is no option or command, or a value is refused.
+    /// Returns an error if the file cannot be read, names something that is not an option or command, or a value is
+    /// refused.
     pub fn load(
         command: &Command,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -122,20 +123,20 @@ impl Defaults {
         Ok(defaults)
     }
 
-    /// The defaults, by command.
+    /// Returns the defaults, by command.
     #[must_use]
     pub fn all(&self) -> &[DefaultValue] {
         &self.all
     }
 
-    /// The configuration file, if the user has a place for one, and whether it exists.
+    /// Returns the configuration file, if the user has a place for one, and whether it exists.
     #[must_use]
     pub fn file(&self) -> Option<(&std::path::Path, bool)> {
         Some((self.file.as_deref()?, self.has_file))
     }
 
-    /// The same command with these defaults, for a command line (the program's name first). A default that contradicts
-    /// an option of the command line, or a default of higher precedence, is left out.
+    /// Returns the same command with these defaults, for a command line (the program's name first). A default that
+    /// contradicts an option of the command line, or a default of higher precedence, is left out.
     #[must_use]
     pub fn apply(&self, command: Command, args: &[OsString]) -> Command {
         // Errors are ignored here: the parser that has the defaults reports them.

@@ -70,7 +70,7 @@ impl KillEpoch {
     /// The epoch now. `None` without a state directory: then `kill --all` reaches this process by its socket alone.
     ///
     /// # Errors
-    /// If `kill --all` works just now.
+    /// Returns an error if `kill --all` works just now.
     pub(crate) fn at_start() -> Result<Option<Arc<Self>>, CliError> {
         let Some(directory) = state_directory() else { return Ok(None) };
         if is_locked(&directory.join(LOCK)) {
@@ -119,7 +119,7 @@ impl KillSwitch for KillEpoch {
 /// Lets no process start. `None` without a state directory.
 ///
 /// # Errors
-/// If the state directory cannot be written.
+/// Returns an error if the state directory cannot be written.
 pub(crate) fn lock() -> Result<Option<EpochLock>, CliError> {
     let Some(directory) = state_directory() else { return Ok(None) };
     let failed = |error: io::Error| not_written(&directory, &error);
@@ -138,7 +138,7 @@ impl EpochLock {
     /// Begins the next epoch: processes that started before it admit no further call.
     ///
     /// # Errors
-    /// If the state directory cannot be written.
+    /// Returns an error if the state directory cannot be written.
     pub(crate) fn begin_next(&self, why: &str) -> Result<(), CliError> {
         let file = self.directory.join(NAME);
         // One that was removed or cannot be read is replaced by an epoch that no process has seen.

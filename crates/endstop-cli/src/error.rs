@@ -41,7 +41,7 @@ impl ExitMeaning {
         Self::Interrupted,
     ];
 
-    /// The code of the process.
+    /// Returns the code of the process.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -62,7 +62,7 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
+                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
                  key list: none; kill: not confirmed), or the work failed (agent: the run; budget: its store)"
             }
             Self::Usage => "invalid arguments or unusable input",
@@ -78,7 +78,7 @@ impl ExitMeaning {
         }
     }
 
-    /// The table as plain text, one line for each code.
+    /// Returns the table as plain text, one line for each code.
     #[must_use]
     pub fn table() -> String {
         let mut table = String::from("Exit codes:");
@@ -163,7 +163,7 @@ impl CliError {
     }
 }
 
-/// The text of an error, with each of its causes that it does not name itself: `cannot open x: no such file`.
+/// Returns the text of an error, with each of its causes that it does not name itself: `cannot open x: no such file`.
 #[must_use]
 pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -13,7 +13,7 @@ use crate::error::CliError;
 /// Reads a text file of at most `limit` bytes; `kind` is what it should be, such as `policy file`.
 ///
 /// # Errors
-/// If it cannot be read, is no UTF-8, or is longer.
+/// Returns an error if it cannot be read, is no UTF-8, or is longer.
 pub(crate) fn read_text(path: &Path, kind: &str, limit: usize) -> Result<String, CliError> {
     let shown = path.display();
     let text = File::open(path)
@@ -38,7 +38,7 @@ impl FileStamp {
     /// That of a file; `None` if there is none.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// Returns an error if the system does not say.
     pub(crate) fn of(path: &Path) -> io::Result<Option<Self>> {
         let data = match std::fs::metadata(path) {
             Ok(data) => data,
@@ -56,7 +56,7 @@ impl FileStamp {
 /// The text of a stream; `None` if it has more than `limit` bytes, of which no more than one is read.
 ///
 /// # Errors
-/// If it cannot be read or is no UTF-8.
+/// Returns an error if it cannot be read or is no UTF-8.
 pub(crate) fn read_at_most(stream: impl Read, limit: usize) -> io::Result<Option<String>> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();

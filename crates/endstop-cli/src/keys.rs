@@ -64,7 +64,7 @@ pub(crate) struct KeyFile {
 /// The file that is used if none is named.
 ///
 /// # Errors
-/// If there is no state directory.
+/// Returns an error if there is no state directory.
 pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     state_directory().map(|directory| directory.join(NAME)).ok_or_else(|| {
         CliError::new("no directory for keys: neither XDG_STATE_HOME nor HOME is set")
@@ -81,7 +81,7 @@ impl StoredKey {
     /// The accounts that its calls draw on. `None` if it names none: then they are those of the gateway.
     ///
     /// # Errors
-    /// If a budget is not defined.
+    /// Returns an error if a budget is not defined.
     pub(crate) fn account_set(&self, budgets: &Budgets) -> Result<Option<AccountSet>, CliError> {
         if self.budgets.is_empty() && self.limits.is_empty() {
             return Ok(None);
@@ -176,7 +176,7 @@ impl KeyFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or a line is wrong.
+    /// Returns an error if it cannot be read, or a line is wrong.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let shown = path.display();
         let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
@@ -259,7 +259,7 @@ impl KeyFile {
 /// Changes a file of keys; it is created if it is missing. Whole or not at all: a gateway never reads half of it.
 ///
 /// # Errors
-/// If it cannot be read or written, or `change` fails: then it is as before.
+/// Returns an error if it cannot be read or written, or `change` fails: then it is as before.
 pub(crate) fn change<T>(
     path: &Path,
     change: impl FnOnce(&mut KeyFile) -> Result<T, CliError>,
@@ -320,7 +320,7 @@ pub(crate) struct FileKeys {
     seen: Mutex<Seen>,
 }
 
-/// The last look at the file.
+/// The file as it was last read.
 #[derive(Debug, Default)]
 struct Seen {
     stamp: Option<FileStamp>,
@@ -332,7 +332,7 @@ impl FileKeys {
     /// The keys of a file, with the budgets that the gateway knows. Warns if other users can read the file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(crate) fn open(
         path: &Path,
         budgets: Arc<Budgets>,

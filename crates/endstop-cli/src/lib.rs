@@ -109,7 +109,7 @@ struct GlobalArgs {
     quiet: bool,
 }
 
-/// The whole command with its help texts, for completions, man pages and the reference page.
+/// Returns the whole command with its help texts, for completions, man pages and the reference page.
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}\n\n{SYSTEMS}", ExitMeaning::table()))
@@ -261,7 +261,7 @@ fn first_word(args: &[OsString]) -> Option<&str> {
     None
 }
 
-/// The value of `--color` before the arguments have been parsed; `auto` where it is absent or wrong.
+/// The value of `--color` before the arguments have been parsed; `auto` if it is absent or wrong.
 fn color_asked_for(args: &[OsString]) -> ColorChoice {
     let mut words =
         args.iter().skip(1).map_while(|word| word.to_str()).take_while(|word| *word != "--");

@@ -140,7 +140,7 @@ fn wall_ms() -> u128 {
 /// Enters a process.
 ///
 /// # Errors
-/// If the directory is not the user's alone, or cannot be written to.
+/// Returns an error if the directory is not the user's alone, or cannot be written to.
 fn register(process: &LiveProcess) -> io::Result<Registration> {
     let directory = directory();
     if !directory.exists() {

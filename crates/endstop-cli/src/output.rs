@@ -40,7 +40,7 @@ pub fn init(settings: Settings) {
     SETTINGS.get_or_init(|| settings);
 }
 
-/// Whether only data and errors are wanted.
+/// Returns whether only data and errors are wanted.
 #[must_use]
 pub fn is_quiet() -> bool {
     SETTINGS.get().is_some_and(|settings| settings.quiet)
@@ -67,8 +67,8 @@ pub fn warn(message: &str) {
     let _ = writeln!(anstream::stderr(), "{yellow}warning:{yellow:#} {}", clean_lines(message));
 }
 
-/// The text of a model, a tool or a transcript for standard output: on a terminal, without anything that the terminal
-/// would obey. In a pipe or a file it is what it was.
+/// Returns the text of a model, a tool or a transcript for standard output: on a terminal, without anything that the
+/// terminal would obey. In a pipe or a file it is what it was.
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { clean_lines(text).into() } else { text.into() }
@@ -85,7 +85,7 @@ pub fn note(message: &str) {
 /// Creates a file that a run is written to, or empties an existing one. A new one has mode 0600 on Unix.
 ///
 /// # Errors
-/// The error of the system.
+/// Returns the error of the system.
 pub fn create_private(path: &Path) -> io::Result<File> {
     private_file().write(true).create(true).truncate(true).open(path)
 }
@@ -96,7 +96,7 @@ pub fn say(message: &str) {
     let _ = writeln!(anstream::stderr(), "{message}");
 }
 
-/// Buffered standard output, without color codes where they are not wanted.
+/// Buffered standard output, without color codes if they are not wanted.
 #[derive(Debug)]
 pub struct Stdout {
     inner: BufWriter<anstream::AutoStream<io::Stdout>>,
@@ -113,7 +113,7 @@ impl Stdout {
         }
     }
 
-    /// Whether a write failed because the reader has gone, as after `| head`.
+    /// Returns whether a write failed because the reader has gone, as after `| head`.
     #[must_use]
     pub fn reader_is_gone(&self) -> bool {
         self.reader_is_gone
@@ -151,7 +151,7 @@ pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(io::stdout()).map_or(PIPE_COLUMNS, |(width, _)| width.0)
 }
 
-/// The width of running text: that of the terminal on standard output, or that of COLUMNS, or [`PIPE_COLUMNS`].
+/// Returns the width of running text: that of the terminal on standard output, or that of COLUMNS, or [`PIPE_COLUMNS`].
 #[must_use]
 pub fn page_width() -> usize {
     /// Below this no line of text is readable.
@@ -194,7 +194,7 @@ pub fn wrapped(text: &str, columns: usize, hanging: &str) -> String {
     all
 }
 
-/// An empty table with this header: UTF-8 borders on a terminal that is wide enough, ASCII where it is
+/// Returns an empty table with this header: UTF-8 borders on a terminal that is wide enough, ASCII if it is
 /// narrow or no terminal, and one line a cell where words would have to be broken. The columns named in
 /// `right_aligned` (from 0) hold numbers.
 #[must_use]
@@ -202,7 +202,7 @@ pub fn table(header: &[&str], right_aligned: &[usize]) -> Grid {
     Grid::new(header, right_aligned, io::stdout().is_terminal(), terminal_width())
 }
 
-/// A progress bar over `total` of `unit` (`"files"`), drawn on standard error; hidden where that is not
+/// Returns a progress bar over `total` of `unit` (`"files"`), drawn on standard error; hidden if that is not
 /// a terminal or under `--quiet`.
 #[must_use]
 pub fn progress(total: u64, unit: &'static str) -> ProgressBar {

@@ -26,7 +26,7 @@ impl PolicySource {
     /// Reads the policy.
     ///
     /// # Errors
-    /// If the file cannot be read, or what it says is not a policy.
+    /// Returns an error if the file cannot be read, or what it says is not a policy.
     pub fn load(&self) -> Result<Policy, CliError> {
         match (&self.file, &self.stop) {
             (Some(file), _) => load_file(file),
@@ -39,7 +39,7 @@ impl PolicySource {
 /// Reads a policy file; each rule remembers it as its origin.
 ///
 /// # Errors
-/// If the file cannot be read, or what it says is not a policy.
+/// Returns an error if the file cannot be read, or what it says is not a policy.
 pub fn load_file(path: &Path) -> Result<Policy, CliError> {
     load_text(&read_file(path)?, &path.display().to_string())
 }
@@ -47,7 +47,7 @@ pub fn load_file(path: &Path) -> Result<Policy, CliError> {
 /// Returns the text of a policy file, of which no more is read than one may have.
 ///
 /// # Errors
-/// If the file cannot be read or is too large.
+/// Returns an error if the file cannot be read or is too large.
 pub fn read_file(path: &Path) -> Result<String, CliError> {
     read_text(path, "policy file", MAX_FILE)
 }
@@ -55,7 +55,7 @@ pub fn read_file(path: &Path) -> Result<String, CliError> {
 /// Reads a policy file's text; each rule remembers `origin`.
 ///
 /// # Errors
-/// If what it says is not a policy.
+/// Returns an error if what it says is not a policy.
 pub fn load_text(text: &str, origin: &str) -> Result<Policy, CliError> {
     let mut policy = Policy::from_toml(text).map_err(|error| rendered(&error, text, origin))?;
     for rule in &mut policy.rules {
@@ -67,7 +67,7 @@ pub fn load_text(text: &str, origin: &str) -> Result<Policy, CliError> {
 /// Reads a stop expression as a policy of one rule, `stop`.
 ///
 /// # Errors
-/// If it is not an expression.
+/// Returns an error if it is not an expression.
 pub fn load_expression(text: &str) -> Result<Policy, CliError> {
     let condition = parse(text).map_err(|error| {
         let shown = if text.len() > MAX_TEXT { "" } else { text };

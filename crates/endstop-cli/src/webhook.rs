@@ -47,7 +47,7 @@ impl Hook {
     /// The webhook of the configuration file.
     ///
     /// # Errors
-    /// If its table or its secret cannot be used.
+    /// Returns an error if its table or its secret cannot be used.
     pub(crate) fn open() -> Result<Self, CliError> {
         let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
         let Some(file) = file else { return Ok(Self::default()) };

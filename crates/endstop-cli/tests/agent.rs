@@ -206,7 +206,7 @@ fn a_pause_is_kept_and_goes_on_with_all_counters_once_it_is_approved() {
     let done = place.json(124, &["--resume", "last", "--approve"]);
     assert_eq!((&done["status"], &done["steps"]), (&"stopped".into(), &6.into()));
     assert_eq!((&done["run"], &done["model"]), (&again["run"], &"scripted:loop".into()));
-    // A run that has ended goes on only as another one.
+    // A run that has ended continues only as another one.
     let (_, stderr) = place.ends_with(2, &["--resume", "last"]);
     assert!(stderr.contains("has ended (steps_limit)"), "{stderr}");
     let fresh = place.json(0, &["--resume", "last", "-m", "scripted", "go on"]);
@@ -327,7 +327,7 @@ mod signals {
         }
     }
 
-    /// What is kept of the runs so far.
+    /// The stored runs so far.
     fn traces(place: &Place) -> String {
         let runs = std::fs::read_dir(place.0.join("endstop/runs")).into_iter().flatten();
         let traces = runs.map(|run| run.unwrap().path().join("trace.jsonl"));
@@ -414,7 +414,7 @@ mod signals {
             (&report["status"], &report["response"]),
             (&"completed".into(), &SENTENCE.trim().into())
         );
-        // What was begun and not settled is charged.
+        // A call that has begun and is not settled is charged.
         assert_eq!((&report["steps"], &report["is_estimate"]), (&2.into(), &true.into()));
     }
 }

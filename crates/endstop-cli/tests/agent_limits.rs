@@ -1,4 +1,4 @@
-//! `endstop agent`: what limits hold when a run goes on, what is recorded of it, and what is said of money.
+//! `endstop agent`: the limits of a run that continues, its record, and its report of money.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::process::Command;
@@ -107,7 +107,7 @@ fn a_cost_that_is_not_known_is_not_said_to_be_nothing() {
     assert_eq!(rated["cost_usd"], "0.000483");
     let stops = ["-m", "scripted", "--unpriced", "stop", "x"];
     assert_eq!(place.json(124, &stops)["reason"], "cost_limit");
-    // A limit in dollars that is added to the default ones is meant to hold.
+    // A cost limit that is added to the default ones has to apply.
     place.json(0, &["-m", "scripted", "x"]);
     assert_eq!(place.json(124, &["--resume", "last", "--usd", "1", "y"])["reason"], "cost_limit");
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A home of its own, with the budgets of a user.
+/// A separate home, with the budgets of a user.
 struct Home(PathBuf);
 
 impl Home {
@@ -268,7 +268,7 @@ fn a_process_that_is_killed_leaves_its_hold_to_expire() {
     child.wait().unwrap();
     let budget = home.budget("me");
     assert!(picos(&budget["held"]) + picos(&budget["spent"]) > 0, "{budget}");
-    // A store that nobody closed is used by the next.
+    // The next process uses a store that was not closed.
     let told = home.run(&["--steps", "1"]);
     assert_eq!(told["report"]["reason"], "steps_limit", "{told}");
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn endstop(arguments: &[&str]) -> Output {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    // A home without transcripts, so that no test reads those of whoever runs it.
+    // A home without transcripts, so that no test reads the user's transcripts.
     command.env("HOME", "/nonexistent").env_remove("CLAUDE_CONFIG_DIR").env_remove("CODEX_HOME");
     command.args(arguments).current_dir(root()).output().unwrap()
 }
@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A directory of recorded runs, where it is present.
+/// A directory of recorded runs, if it is present.
 fn traces(directory: &str) -> Option<String> {
     let path = format!("../shared/traces/{directory}");
     if root().join(&path).is_dir() {
@@ -128,7 +128,7 @@ fn replay_without_paths_takes_the_sample() {
         "{}",
         stdout(&output)
     );
-    assert!(stderr(&output).contains("the sample that ships"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the built-in sample"), "{}", stderr(&output));
     let quiet = endstop(&["replay", "--quiet"]);
     assert_eq!(stderr(&quiet), "");
 }

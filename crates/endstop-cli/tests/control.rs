@@ -1,4 +1,4 @@
-//! `endstop ps`, `kill`, `pause`, `approve` and the like, on processes that run.
+//! `endstop ps`, `kill`, `pause`, `approve` and similar commands, on running processes.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -65,7 +65,7 @@ impl User {
         }
     }
 
-    /// Starts the demo's agent in a loop without an end of its own.
+    /// Starts the demo's agent in a loop without an end.
     fn agent(&self, options: &[&str]) -> Child {
         let mut command = self.command(&["run", "--upstream", "sim", "--steps", "100000"]);
         let endstop = snapbox::cmd::cargo_bin!("endstop");
@@ -101,7 +101,7 @@ fn a_run_is_listed_paused_resumed_and_killed_with_who_and_why() {
     assert_eq!(code, Some(2), "{error}");
     user.succeeds(&["resume", id]);
     let steps = held["steps"].as_u64();
-    user.run_that("that goes on", |run| run["steps"].as_u64() > steps.map(|it| it + 2));
+    user.run_that("that continues", |run| run["steps"].as_u64() > steps.map(|it| it + 2));
 
     user.succeeds(&["kill", id, "--why", "enough"]);
     assert_eq!(child.wait().unwrap().code(), Some(124));
@@ -156,7 +156,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     let (code, _, error) = user.run(&["cancel", &mistyped]);
     assert!(code == Some(2) && error.contains("did you mean `"), "{error}");
 
-    // A process that is killed leaves its entry and its socket; its command ends by itself without a gateway.
+    // A process that is killed leaves its entry and its socket; its command ends on its own without a gateway.
     let dead = children.remove(0);
     let pid = dead.id().to_string();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
@@ -164,7 +164,7 @@ fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     dead.wait().unwrap();
     let (code, out, said) = user.run(&["ps"]);
     assert!(code == Some(0) && said.contains(&format!("process {pid} has died")), "{out}{said}");
-    assert!(!user.run(&["ps"]).2.contains("has died"), "it is said once");
+    assert!(!user.run(&["ps"]).2.contains("has died"), "it is printed once");
     assert_eq!(user.runs().len(), 2);
 
     assert!(user.succeeds(&["kill", "--all"]).starts_with("killed 2 runs in 2 processes;"));

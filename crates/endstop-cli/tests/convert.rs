@@ -108,7 +108,7 @@ hint: `--out DIR` writes a file for each
 
 "#]]
     );
-    // What was written is a transcript again.
+    // The output is a transcript again.
     let output = endstop(&["convert", "written/new", "--to", "endstop"]);
     let headers = stdout(&output).lines().filter(|line| line.contains("endstop_trace")).count();
     assert_eq!(headers, 2);

@@ -148,7 +148,7 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
 
     let new = user.succeeds(&["key", "rotate", "bob"]);
     let (status, said) = call(&gateway, &bob, "bob", MODEL);
-    assert!(status == 401 && said.contains("was replaced"), "{said}");
+    assert!(status == 401 && said.contains("has replaced it"), "{said}");
     assert_eq!(call(&gateway, new.trim_end(), "bob", MODEL).0, 200);
 
     let listed: Value = serde_json::from_str(&user.succeeds(&["key", "list", "--json"])).unwrap();

@@ -163,7 +163,7 @@ fn what_is_saved_is_told_in_what_the_runs_tell() {
     assert!(said.contains("| steps saved |") && !said.contains('$'), "{said}");
 }
 
-/// What `replay` says of what it did not read: the exit code, the JSON's warnings as kind and count, and stderr.
+/// The report of `replay` on files that it did not read: the exit code, the JSON's warnings as kind and count, and stderr.
 fn unread(paths: &[&str]) -> (Option<i32>, Vec<(String, u64)>, String) {
     let with_json = endstop(&[&["replay", "--json"], paths].concat());
     let report: Value = serde_json::from_slice(&with_json.stdout).unwrap();
@@ -193,7 +193,7 @@ fn what_is_not_read_is_counted_and_named() {
     );
     let of = |kind: &str, count: u64| (kind.to_owned(), count);
 
-    // Beside what is read, it is a warning.
+    // Next to a readable file, it is a warning.
     let (code, warnings, said) = unread(&[SAMPLE, &directory, "/nonexistent.jsonl"]);
     assert_eq!(code, Some(0), "{said}");
     let expected = [of("unreadable", 1), of("unknown_format", 2), of("no_runs", 1)];
@@ -202,7 +202,7 @@ fn what_is_not_read_is_counted_and_named() {
     assert!(said.contains("empty.jsonl: no run is in this file"), "{said}");
     assert!(said.contains("/nonexistent.jsonl: cannot be read"), "{said}");
 
-    // With nothing beside it, it is an error, which the JSON tells too.
+    // Alone, it is an error, which the JSON reports too.
     let (code, warnings, said) = unread(&[&empty]);
     assert_eq!((code, warnings), (Some(2), vec![of("no_runs", 1)]));
     assert!(said.contains("error: no run in `"), "{said}");
@@ -242,7 +242,7 @@ fn standard_input_is_a_transcript_like_any_other() {
     }
 }
 
-/// A session of so many calls of this model, a thousand tokens each.
+/// A session of this many calls of this model, a thousand tokens each.
 fn session(id: &str, model: &str, calls: u64) -> String {
     let head = |kind: &str, at: u64| {
         format!(
@@ -310,7 +310,7 @@ fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
             .contains("# 1 of 2 runs with 9 calls without a price")
     );
 
-    // Without any price, what is saved is told in tokens.
+    // Without any price, savings are shown in tokens.
     let file = format!("{directory}/s2.jsonl");
     let said = stdout(&endstop(&["replay", "--quiet", "--stop", "steps >= 3", &file]));
     assert!(said.contains("saved 6k of 9k tokens"), "{said}");
@@ -383,16 +383,18 @@ fn a_suggestion_is_a_policy_that_is_bounded() {
     assert!(text.starts_with(
         "# Proposed by `endstop replay --suggest` from 11 runs (5 succeeded, 4 failed)"
     ));
-    for said in
-        ["loses 0 of 5 successes (0 to 43.4%)", "to show 1% with none lost takes 381", "[stop]\n"]
-    {
+    for said in [
+        "loses 0 of 5 successes (0 to 43.4%)",
+        "to show 1% takes 381 of them, with none lost",
+        "[stop]\n",
+    ] {
         assert!(text.contains(said), "{text}");
     }
     let policy = place("suggested.toml");
     std::fs::write(&policy, &text).unwrap();
     let checked = endstop(&["check", &policy]);
     assert_eq!(checked.status.code(), Some(0), "{}{}", stdout(&checked), stderr(&checked));
-    // What it says of itself on the runs that it comes from is what a replay of it says.
+    // Its figures for the runs that it was made from are those of a replay.
     let told = json(&["replay", SAMPLE, "--json", "--suggest"]);
     let replayed = json(&["replay", SAMPLE, "--json", "--policy", &policy]);
     let together = &told["suggestion"]["together"];
@@ -408,7 +410,7 @@ fn nothing_is_suggested_from_no_runs() {
     assert!(stderr(&output).contains("no run in `docs`"));
 }
 
-/// The sample's runs as an earlier replay told of them, with every number under a key changed.
+/// The sample's runs as an earlier replay reported them, with every number under a key changed.
 fn baseline(name: &str, key: &str, change: impl Fn(u64) -> u64) -> String {
     let mut report = json(&["replay", SAMPLE, "--json"]);
     let usage = report["usage"].as_object_mut().unwrap();
@@ -481,7 +483,7 @@ fn a_file_that_is_no_baseline_says_how_to_make_one() {
     let output = endstop(&["replay", SAMPLE, "--drift", &path]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    assert!(said.contains("does not say what its runs used"), "{said}");
+    assert!(said.contains("does not record the usage of its runs"), "{said}");
     assert!(said.contains("endstop replay --json"), "{said}");
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A directory of its own for a test.
+/// A separate directory for a test.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
     drop(std::fs::remove_dir_all(&path));

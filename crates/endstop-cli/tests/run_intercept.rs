@@ -12,7 +12,7 @@ mod scripted_run;
 
 use scripted_run::Run;
 
-/// A client with addresses of its own; it prints the status of each answer.
+/// A client with its own addresses; it prints the status of each answer.
 const CLIENT: &str = r#"
 import json, os, sys, urllib.error, urllib.request
 bodies = {

@@ -1,5 +1,5 @@
-//! `endstop run` when a limit is reached, over the scripted model: what the command is told, how it is ended
-//! if it does not listen, and what is reported.
+//! `endstop run` when a limit is reached, over the scripted model: the stop response, the end of a command
+//! that ignores it, and the report.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A directory of its own for a test.
+/// A separate directory for a test.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_limits").join(test);
     drop(std::fs::remove_dir_all(&path));
@@ -17,7 +17,7 @@ fn directory(test: &str) -> PathBuf {
     path
 }
 
-/// An agent that loops for ever, but for its caps.
+/// An agent that loops forever, except for its own limits.
 const AGENT: &str = "\"$AGENT\" demo-agent --iterations 9 --searches 3";
 
 /// Runs a script over the scripted model; `$AGENT` is this program. With the JSON of what happened.
@@ -101,7 +101,7 @@ fn a_time_limit_ends_a_command_that_hangs_on_when_its_agent_has_ended() {
 
 #[test]
 fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() {
-    // The grandchild has a session of its own, and its parent is gone. The limit is reached once both ignore it.
+    // The grandchild has a separate session, and its parent is gone. The limit is reached once both ignore it.
     let deaf = directory("deaf").join("pid");
     let script = format!(
         "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >{file}; while :; do sleep 0.1; done' &); \
@@ -164,7 +164,10 @@ fn a_dry_run_sees_a_limit_in_time_without_a_call() {
     let dry = &told["dry_run"];
     assert_eq!((&dry["would_have_stopped"], &dry["reason"]), (&true.into(), &"time_limit".into()));
     let (at, elapsed) = (dry["at_ms"].as_u64().unwrap(), told["elapsed_ms"].as_u64().unwrap());
-    assert!(200 <= at && at <= elapsed && elapsed >= 600, "the bill is of the whole run: {told}");
+    assert!(
+        200 <= at && at <= elapsed && elapsed >= 600,
+        "the summary is of the entire run: {told}"
+    );
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn a_run_inside_a_run_is_limited_by_both() {
     let (output, told) = run("nested", &["--steps", "3"], &inner);
     assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
     assert_eq!(told["upstream_calls"], 3);
-    // The inner run was not stopped by a limit of its own.
+    // The inner run was not stopped by its own limit.
     assert!(text(&output.stdout).contains("inner=0"), "{}", text(&output.stdout));
 }
 
@@ -191,7 +194,7 @@ fn a_pause_file_holds_the_calls_of_the_command_until_it_is_gone() {
     let file = directory("pause-file").join("hold");
     std::fs::write(&file, "lunch").unwrap();
     let held = file.display();
-    // The agent waits with its first call; the file goes once that was told.
+    // The agent waits with its first call; the file is removed once that was printed.
     let script = format!("(sleep 1; rm {held}) & {AGENT}; wait");
     let flags = ["--steps", "3", "--pause-file", file.to_str().unwrap()];
     let (output, told) = run("pause-file-run", &flags, &script);
@@ -234,7 +237,7 @@ fn a_rule_that_waits_for_a_signal_is_told_with_what_sets_it() {
     );
 }
 
-/// A trace of the gateway has what was reserved, and reservations are no spend.
+/// A trace of the gateway has the reserved amounts, and reservations are not spend.
 #[test]
 fn the_trace_of_a_run_is_explained_swept_and_suggested_by_what_was_spent() {
     let trace = directory("trace").join("a.jsonl");
@@ -287,7 +290,7 @@ fn a_pause_waits_for_an_approval() {
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(running.stderr.take().unwrap());
     let mut stderr = String::new();
-    // A person approves what is said to wait.
+    // A person approves the rule that is reported to wait.
     while !stderr.contains("endstop: paused by ask: steps >= 2 is 2") {
         assert!(said.read_line(&mut stderr).unwrap() > 0, "{stderr}");
     }

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 const OUTLIVED: &str = "outlived";
 
 /// A process that forks and exits every half millisecond, until `stop` exists. It keeps standard output open, so that who
-/// reads that to its end waits for it. With `setsid`, each has a session of its own.
+/// reads that to its end waits for it. With `setsid`, each has a separate session.
 fn perl_chain(stop: &Path, setsid: &str) -> String {
     format!(
         "perl -MPOSIX -e '$| = 1; $end = time + 60; $n = 0; while (time < $end) {{ \
@@ -24,7 +24,7 @@ fn perl_chain(stop: &Path, setsid: &str) -> String {
     )
 }
 
-/// The same as a shell script that begins itself anew, which takes a little longer.
+/// The same as a shell script that starts itself again, which takes a little longer.
 fn shell_chain(stop: &Path) -> String {
     let file = stop.with_file_name("chain.sh");
     let script = format!(

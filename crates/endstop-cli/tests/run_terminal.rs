@@ -113,7 +113,7 @@ fn shell() -> Terminal {
 fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
     let mut terminal = shell();
     terminal.send("endstop -q run -- sh -c 'echo one; read line; echo \"<$line>\"; exit 3'\r");
-    // The line that was typed is echoed, so the answer is waited for with its end.
+    // The typed line is echoed, so the test waits for the answer with its end.
     terminal.expect("one\r\n");
     terminal.send("\u{1a}");
     terminal.expect("Stopped");
@@ -228,7 +228,7 @@ fn a_screen_that_the_command_draws_is_told_of_the_stop_before_the_signal_and_of_
     let seen = terminal.seen();
     let (drawn, after) = seen.split_once("over").unwrap();
     let (told, _) = drawn.split_once("heard").unwrap();
-    // From the beginning of a line, in plain letters, also where line feeds do not return.
+    // From the beginning of a line, in plain letters, even if line feeds do not return.
     let screen = told.split_once("drawn").unwrap().1;
     let begin = "\r\n\u{1b}[0m\u{1b}[Kendstop: stopped: user_requested";
     assert!(screen.starts_with(begin), "{seen:?}");
@@ -321,7 +321,7 @@ fn a_run_inside_a_run_has_no_status_line() {
 #[test]
 fn a_command_that_reads_single_keys_gets_no_status_line() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    // From the beginning, so that it makes no difference how soon the command is there.
+    // From the beginning, so that the start of the command makes no difference.
     let script =
         "stty -icanon -echo; \"$0\" run -- sleep 3; code=$?; stty sane; echo over; exit $code";
     let command = Command::new("/bin/sh").args(["-c", script, endstop.to_str().unwrap()]);

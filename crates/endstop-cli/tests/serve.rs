@@ -1,4 +1,4 @@
-//! `endstop serve`: what is said of runs while they go on.
+//! `endstop serve`: its output about runs while they continue.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

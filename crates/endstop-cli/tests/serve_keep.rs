@@ -1,4 +1,4 @@
-//! `endstop serve --keep`: what was spent is not forgotten, whatever becomes of the process.
+//! `endstop serve --keep`: spend survives any end of the process.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const TOKEN: &str = "control-1";
 
-/// A directory of its own for a test, not yet made.
+/// A separate directory for a test, not yet created.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve_keep").join(test);
     drop(std::fs::remove_dir_all(&path));
@@ -53,7 +53,7 @@ impl Listening {
         }
         let control = line.split("control: http://").nth(1);
         let control = control.map(|text| text.split('/').next().unwrap().to_owned());
-        // What follows is not waited for.
+        // The test does not wait for the rest.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         Self { child, addr, control }
     }
@@ -86,7 +86,7 @@ impl Listening {
         stats["calls"].as_u64().unwrap_or_else(|| panic!("{stats}"))
     }
 
-    /// Asks once; whether the call was let through, by the gateway's own word. None where it has died.
+    /// Asks once; whether the call was let through, by the gateway's answer. `None` if it has died.
     fn chat(&self, run: &str) -> Option<Result<(), String>> {
         let request = json!({
             "model": "gpt-4o-mini", "max_tokens": 100,
@@ -160,7 +160,7 @@ fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
         let gateway = Arc::new(Listening::start(&mut serve(&sim, &keep, &flags)));
         let known = gateway.steps("a");
         assert!(known >= answered.load(Ordering::SeqCst), "{known} of {answered:?}");
-        assert!(known >= sim.upstream_calls(), "what was sent is counted");
+        assert!(known >= sim.upstream_calls(), "sent calls are counted");
         let pid = gateway.child.id().to_string();
         let (asking, count) = (Arc::clone(&gateway), Arc::clone(&answered));
         let agent = std::thread::spawn(move || {
@@ -224,7 +224,7 @@ fn a_disk_that_takes_no_more_stops_the_run() {
     let calls = sim.upstream_calls();
     assert!(answered > 1 && calls <= answered + 1, "{answered} of {calls}");
     drop(gateway);
-    // With room again, the run goes on, and knows of every call.
+    // With room again, the run continues, and knows of every call.
     let gateway = Listening::start(&mut self::serve(&sim, &keep, &["--steps", "500"]));
     assert!(gateway.steps("a") >= calls);
     assert_eq!(gateway.chat("a"), Some(Ok(())));
@@ -239,7 +239,7 @@ fn a_directory_is_one_gateways() {
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success());
     assert!(
-        error.contains(&format!("process {} keeps its runs there", first.child.id())),
+        error.contains(&format!("process {} stores its runs there", first.child.id())),
         "{error}"
     );
     drop(first);
@@ -259,7 +259,7 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
             assert!(sim.upstream_calls() <= 10_000);
         }
         let now = sim.upstream_calls();
-        // What the total refused is no step of the run.
+        // A call that the total refused is not a step of the run.
         assert_eq!(gateway.steps(run), now - calls);
         if now == calls {
             return;

@@ -1,4 +1,4 @@
-//! `endstop spend` on generated sessions, beside `endstop replay` on the same.
+//! `endstop spend` on generated sessions, compared with `endstop replay` on the same.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};

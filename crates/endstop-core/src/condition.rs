@@ -101,7 +101,7 @@ impl CompareOp {
         (Self::Ne, Self::Ne.symbol()),
     ];
 
-    /// As written.
+    /// Returns the operator as written.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator that holds where this one does not.
+    /// The operator that is true if this one is not.
     #[must_use]
     pub const fn negated(self) -> Self {
         match self {
@@ -127,7 +127,7 @@ impl CompareOp {
         }
     }
 
-    /// Whether `left op right`.
+    /// Returns whether `left op right`.
     #[must_use]
     pub const fn holds(self, left: u64, right: u64) -> bool {
         match self {
@@ -142,7 +142,7 @@ impl CompareOp {
 }
 
 impl Condition {
-    /// The condition with the name taken off, at the top only.
+    /// Returns the condition with the name taken off, at the top only.
     #[must_use]
     pub fn expanded(&self) -> &Self {
         let mut condition = self;
@@ -152,7 +152,7 @@ impl Condition {
         condition
     }
 
-    /// The direct parts, in order; a named condition's part is its expansion.
+    /// Returns the direct parts, in order; a named condition's part is its expansion.
     #[must_use]
     pub fn parts(&self) -> Vec<&Self> {
         match self {
@@ -164,14 +164,14 @@ impl Condition {
         }
     }
 
-    /// Nesting depth, counting this node as 1. Names cost nothing.
+    /// Returns the nesting depth, counting this node as 1. Names cost nothing.
     #[must_use]
     pub fn depth(&self) -> usize {
         let below = self.parts().into_iter().map(Self::depth).max().unwrap_or(0);
         if matches!(self, Self::Named(_)) { below } else { below + 1 }
     }
 
-    /// Number of nodes. Names cost nothing.
+    /// Returns the number of nodes. Names cost nothing.
     #[must_use]
     pub fn node_count(&self) -> usize {
         let below: usize = self.parts().into_iter().map(Self::node_count).sum();

@@ -45,7 +45,7 @@ impl Diagnostic {
         self
     }
 
-    /// The message with the line of `source` it is about, a caret under the span, and the help.
+    /// Returns the message with the line of `source` it is about, a caret under the span, and the help.
     /// `origin` names the text, for example the file's path; `styled` adds terminal colors.
     #[must_use]
     pub fn render(&self, source: &str, origin: &str, styled: bool) -> String {

@@ -27,13 +27,13 @@ pub enum Directive {
 }
 
 impl Directive {
-    /// Whether what was announced begins.
+    /// Returns whether what was announced begins.
     #[must_use]
     pub const fn admits(self) -> bool {
         matches!(self, Self::Proceed | Self::Finish | Self::Retry)
     }
 
-    /// Whether the run must stop.
+    /// Returns whether the run must stop.
     #[must_use]
     pub const fn stops(self) -> bool {
         matches!(self, Self::Stop | Self::Abort)
@@ -78,7 +78,7 @@ impl Status {
         Self::Failed,
     ];
 
-    /// The stored and printed form.
+    /// Returns the stored and printed form.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Status {
         }
     }
 
-    /// The status of a run that ended for `reason`.
+    /// Returns the status of a run that ended for `reason`.
     #[must_use]
     pub const fn after(reason: StopReason) -> Self {
         match reason {

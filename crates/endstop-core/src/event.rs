@@ -39,7 +39,7 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// An event of the run itself, without wall time.
+    /// Creates an event of the run itself, without wall time.
     #[must_use]
     pub const fn new(at: Millis, kind: EventKind<'a>) -> Self {
         Self { at, wall: WallTime(0), source: Source::Own, kind }
@@ -115,9 +115,9 @@ pub enum EventKind<'a> {
     Reply {
         /// The model that answered.
         model: Option<&'a str>,
-        /// Tokens; `None` where the source does not report them: unknown, not zero.
+        /// Tokens; `None` if the source does not report them: unknown, not zero.
         usage: Option<TokenUsage>,
-        /// Money; `None` where the source knows nothing of it (then `cost` is unknown, as if unpriced).
+        /// Money; `None` if the source knows nothing of it (then `cost` is unknown, as if unpriced).
         cost: Option<Cost>,
         /// The provider's finish reason, raw.
         finish: Option<&'a str>,
@@ -291,7 +291,7 @@ pub struct NewLimit<'a> {
 }
 
 impl NewLimit<'_> {
-    /// A new limit on `cost`.
+    /// Creates a new limit on `cost`.
     #[must_use]
     pub const fn cost(limit: Money) -> Self {
         Self { gauge: "cost", limit: limit.picos() }
@@ -299,7 +299,7 @@ impl NewLimit<'_> {
 }
 
 impl EventKind<'_> {
-    /// Whether the event announces something that a run may still refuse.
+    /// Returns whether the event announces something that a run may still refuse.
     #[must_use]
     pub const fn is_intention(&self) -> bool {
         matches!(

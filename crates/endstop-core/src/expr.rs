@@ -75,7 +75,7 @@ impl Display for Amount {
 /// Reads one amount in `unit`, such as a grant in a policy file, for the thing called `name`.
 ///
 /// # Errors
-/// A [`Diagnostic`] at `span` if the text is no amount of that unit.
+/// Returns a [`Diagnostic`] at `span` if the text is no amount of that unit.
 pub(crate) fn amount(
     text: &str,
     unit: Unit,
@@ -90,15 +90,15 @@ pub(crate) fn amount(
     literal.amount(unit, name, span.clone()).map_err(at_span)
 }
 
-/// A value that the new limit of an approval may have: `$3.00`, `40`, `10m`.
+/// Returns a value that the new limit of an approval may have: `$3.00`, `40`, `10m`.
 ///
 /// # Errors
-/// As the language's own error for an amount of that unit.
+/// Returns the error that the expression language has for an amount of that unit.
 pub fn parse_amount(text: &str, unit: Unit) -> Result<u64, Diagnostic> {
     amount(text, unit, "limit", 0..text.len())
 }
 
-/// Text of a condition's amount in `unit`.
+/// Returns the text of a condition's amount in `unit`.
 #[must_use]
 pub fn amount_text(value: u64, unit: Unit) -> String {
     alloc::format!("{}", Amount { unit, value })

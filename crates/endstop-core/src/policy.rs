@@ -49,7 +49,7 @@ impl Action {
     /// Every action, first in precedence first.
     pub const ALL: [Self; 5] = [Self::Stop, Self::Pause, Self::Finish, Self::Retry, Self::Warn];
 
-    /// As written in a policy file.
+    /// Returns the name as written in a policy file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ pub struct Rule {
     pub action: Action,
     /// When it holds.
     pub condition: Condition,
-    /// The reason it stops for; from its highest true leaf where absent.
+    /// The reason it stops for; from its highest true leaf if absent.
     pub reason: Option<StopReason>,
     /// The message of the stop signal; a default text if absent.
     pub message: Option<String>,
@@ -140,7 +140,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule with the defaults.
+    /// Creates a rule with the defaults.
     #[must_use]
     pub fn new(id: impl Into<String>, action: Action, condition: Condition) -> Self {
         Self {
@@ -157,14 +157,14 @@ impl Rule {
         }
     }
 
-    /// Whether no continuation can ever override it (docs/semantics.md, section 2): each of its parts is hard. A rule
-    /// with a soft part can be overridden as long as no hard part is met.
+    /// Returns whether no continuation can ever override it (docs/semantics.md, section 2): each of its parts is hard.
+    /// A rule with a soft part can be overridden as long as no hard part is met.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         self.parts().into_iter().all(|part| self.is_part_hard(part))
     }
 
-    /// The conditions that each make it trip alone: the parts of a top-level `or`, named conditions expanded.
+    /// Returns the conditions that each make it trip alone: the parts of a top-level `or`, named conditions expanded.
     #[must_use]
     pub fn parts(&self) -> Vec<&Condition> {
         let (mut left, mut parts) = (alloc::vec![&self.condition], Vec::new());
@@ -178,8 +178,8 @@ impl Rule {
         parts
     }
 
-    /// Whether no continuation can override one of its [`parts`](Self::parts). Money and tokens are hard unless the
-    /// rule is soft and grants some of them.
+    /// Returns whether no continuation can override one of its [`parts`](Self::parts). Money and tokens are hard unless
+    /// the rule is soft and grants some of them.
     #[must_use]
     pub fn is_part_hard(&self, part: &Condition) -> bool {
         let has = |unit: Unit| gauges_in(part).any(|gauge| gauge.row().unit == unit);
@@ -189,7 +189,7 @@ impl Rule {
         self.hard.unwrap_or(money || tokens) || lacks_grant
     }
 
-    /// The gauges that the rule compares, temporal operands included, in order, with repeats.
+    /// Returns the gauges that the rule compares, temporal operands included, in order, with repeats.
     #[must_use]
     pub fn gauges(&self) -> Vec<&crate::condition::Gauge> {
         gauges_in(&self.condition).collect()
@@ -206,7 +206,7 @@ impl Rule {
         self.action == Action::Pause && self.windows().next().is_some()
     }
 
-    /// The external signals that the rule names, in order, with repeats.
+    /// Returns the external signals that the rule names, in order, with repeats.
     ///
     /// ```
     /// use endstop_core::{expr, policy::{Action, Rule}};
@@ -284,7 +284,7 @@ pub struct FallbackRates {
 }
 
 impl FallbackRates {
-    /// The cost of a call, rounded up to a pico-dollar; `None` where it passes $18.4 M.
+    /// Returns the cost of a call, rounded up to a pico-dollar; `None` if it passes $18.4M.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Option<Money> {
         let input = u128::from(usage.total_input()).checked_mul(u128::from(self.input.picos()))?;
@@ -330,7 +330,7 @@ pub struct Policy {
 #[non_exhaustive]
 pub enum PolicyError {
     /// Two rules of one id.
-    #[error("two rules are called `{0}`")]
+    #[error("two rules have the name `{0}`")]
     DuplicateRule(String),
     /// An id that is empty or longer than [`MAX_RULE_ID`].
     #[error("a rule's name has 1 to {MAX_RULE_ID} bytes; this one has {0}")]
@@ -371,32 +371,32 @@ pub enum PolicyError {
 }
 
 impl Policy {
-    /// One stop rule called `stop`, as `--stop EXPR` gives.
+    /// Creates a policy with one stop rule called `stop`, like `--stop EXPR`.
     #[must_use]
     pub fn stop(condition: Condition) -> Self {
         Self { rules: alloc::vec![Rule::new("stop", Action::Stop, condition)], ..Self::default() }
     }
 
-    /// The treatment by a money rule of a call whose price is unknown.
+    /// Returns the treatment by a money rule of a call whose price is unknown.
     #[must_use]
     pub fn unpriced(&self) -> OnUnpriced {
         self.on_unpriced.unwrap_or_default()
     }
 
-    /// The rule called `id`.
+    /// Returns the rule called `id`.
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
     }
 
-    /// The model whose prices calls without a price have, as the first `max_usd(…, model="…")` names it. A driver with a
-    /// price table makes `on_unpriced` of it. O(nodes).
+    /// Returns the model whose prices calls without a price have, as the first `max_usd(…, model="…")` names it. A
+    /// driver with a price table makes `on_unpriced` of it. O(nodes).
     #[must_use]
     pub fn unpriced_model(&self) -> Option<&str> {
         self.rules.iter().find_map(|rule| rule.condition.unpriced_model())
     }
 
-    /// This policy with the rules of `narrower` added.
+    /// Returns this policy with the rules of `narrower` added.
     ///
     /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the narrower
     /// policy whose id is taken is kept as `id@origin`. The stricter treatment of unpriced calls and of unreported

@@ -92,7 +92,7 @@ impl RunningProbes {
     /// The probes of these names, each from its saved state if there is one.
     ///
     /// # Errors
-    /// [`ProbeError::Unreadable`] if a probe does not read its state.
+    /// Returns [`ProbeError::Unreadable`] if a probe does not read its state.
     pub(crate) fn restart(
         names: &[String],
         probes: &Probes,
@@ -234,7 +234,7 @@ impl fmt::Debug for Probes {
 }
 
 impl Probes {
-    /// No probes.
+    /// Creates an empty set of probes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -95,8 +95,8 @@ impl Program {
     /// Compiles a policy. O(nodes), plus the automata of its texts and patterns.
     ///
     /// # Errors
-    /// If the policy is too large, names a rule twice or a probe that is not in `probes`, or has a pattern
-    /// that cannot be compiled.
+    /// Returns an error if the policy is too large, names a rule twice or a probe that is not in `probes`, or has a
+    /// pattern that cannot be compiled.
     pub fn new(policy: &Policy, probes: &Probes) -> Result<Self, PolicyError> {
         policy.check()?;
         compile::compile(policy, probes)
@@ -107,32 +107,32 @@ impl Program {
         compile::compile(all, probes)
     }
 
-    /// The policy it was compiled from.
+    /// Returns the policy it was compiled from.
     #[must_use]
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Whether any condition reads the text of model responses. If not, a driver need not feed it.
+    /// Returns whether any condition reads the text of model responses. If not, a driver need not feed it.
     #[must_use]
     pub fn needs_text(&self) -> bool {
         !self.texts.is_empty() || self.needs.replies
     }
 
-    /// Whether any condition reads the arguments and results of tool calls.
+    /// Returns whether any condition reads the arguments and results of tool calls.
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.needs.digests || self.needs.seen || self.needs.stale
     }
 
-    /// Whether any rule can be reached by money or tokens before they are spent. If not, a driver need not announce
-    /// [`Reserve`](crate::EventKind::Reserve): it changes nothing.
+    /// Returns whether any rule can be reached by money or tokens before they are spent. If not, a driver need not
+    /// announce [`Reserve`](crate::EventKind::Reserve): it changes nothing.
     #[must_use]
     pub const fn needs_reserve(&self) -> bool {
         !self.projected.is_empty()
     }
 
-    /// Whether any rule has that action.
+    /// Returns whether any rule has that action.
     #[must_use]
     pub fn has_action(&self, action: Action) -> bool {
         self.policy.rules.iter().any(|rule| rule.action == action)

@@ -87,7 +87,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// Creates a run that has not begun.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         let probes = RunningProbes::start(program.probe_names().rows(), program.probes());
@@ -177,8 +177,8 @@ impl Run {
         directive
     }
 
-    /// Whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend what `reserve`
-    /// says. Nothing begins, like [`Run::would_admit`]; also while a step is open.
+    /// Returns whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend
+    /// what `reserve` says. Nothing begins, like [`Run::would_admit`]; also while a step is open.
     pub fn would_finish(&mut self, reserve: &EventKind<'_>, event: &Event<'_>) -> bool {
         let before = core::mem::replace(&mut self.state.ahead, WorstCase::of(reserve));
         let directive = self.would_admit(event);
@@ -581,36 +581,37 @@ impl Run {
 
     // Saving and restoring.
 
-    /// The run as JSON text. O(state), which the policy bounds.
+    /// Returns the run as JSON text. O(state), which the policy bounds.
     ///
     /// # Errors
-    /// If a probe is a closure, or its state is too large.
+    /// Returns an error if a probe is a closure, or its state is too large.
     pub fn save(&self) -> Result<String, SaveError> {
         Ok(self.to_state()?.to_json())
     }
 
-    /// The run as a value that can be saved.
+    /// Returns the run as a value that can be saved.
     ///
     /// # Errors
-    /// As [`Run::save`].
+    /// Returns the errors of [`Run::save`].
     pub fn to_state(&self) -> Result<RunState, SaveError> {
         let mut copy = self.frozen();
         copy.record_end();
         RunState::new(&self.program, copy.state, &copy.probes)
     }
 
-    /// A run from its saved text, under `program`, which may be that of a changed policy.
+    /// Returns a run from its saved text, under `program`, which may be that of a changed policy.
     ///
     /// # Errors
-    /// If the text is not a saved run, is too long, too new or damaged, or a probe does not read its state.
+    /// Returns an error if the text is not a saved run, is too long, too new or damaged, or a probe does not read its
+    /// state.
     pub fn restore(program: Arc<Program>, text: &str) -> Result<Self, RestoreError> {
         Self::from_state(program, RunState::read(text)?)
     }
 
-    /// As [`Run::restore`], from the value.
+    /// Like [`Run::restore`], from the value.
     ///
     /// # Errors
-    /// As [`Run::restore`].
+    /// Returns the errors of [`Run::restore`].
     pub fn from_state(program: Arc<Program>, state: RunState) -> Result<Self, RestoreError> {
         let (state, probes) = state.into_parts(&program)?;
         Ok(Self::with_state(state, probes, program))

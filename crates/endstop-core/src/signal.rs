@@ -21,19 +21,19 @@ macro_rules! stop_reasons {
             /// Every reason, most authoritative first.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The stored and printed form, such as `steps_limit`.
+            /// Returns the stored and printed form, such as `steps_limit`.
             #[must_use]
             pub const fn value(self) -> &'static str {
                 match self { $(Self::$name => $value,)* }
             }
 
-            /// The numeric priority; lower is more authoritative. Equal numbers are ordered as in this enum.
+            /// Returns the numeric priority; lower is more authoritative. Equal numbers are ordered as in this enum.
             #[must_use]
             pub const fn priority(self) -> u8 {
                 match self { $(Self::$name => $priority,)* }
             }
 
-            /// Whether the run was made to stop, rather than having reached an end.
+            /// Returns whether the run was made to stop, rather than having reached an end.
             #[must_use]
             pub const fn is_forced(self) -> bool {
                 match self { $(Self::$name => $forced,)* }
@@ -191,13 +191,13 @@ fn context_or_empty_list<'de, D: Deserializer<'de>>(
 }
 
 impl StopSignal {
-    /// A signal without message, context or source.
+    /// Creates a signal without message, context or source.
     #[must_use]
     pub const fn new(reason: StopReason) -> Self {
         Self { reason, message: String::new(), context: BTreeMap::new(), source: None }
     }
 
-    /// The signal of a person who cancels the run.
+    /// Creates the signal of a person who cancels the run.
     pub fn user_requested(message: impl Into<String>) -> Self {
         Self::new(StopReason::UserRequested).with_message(message)
     }
@@ -213,7 +213,7 @@ impl StopSignal {
         (first, self.reason)
     }
 
-    /// Whether it is the cancellation of a person or the kill switch, and not that of a rule with this reason.
+    /// Returns whether it is the cancellation of a person or the kill switch, and not that of a rule with this reason.
     #[must_use]
     pub fn is_cancellation(&self) -> bool {
         let source = self.source.as_deref();
@@ -221,21 +221,21 @@ impl StopSignal {
             && !source.is_some_and(|source| source.starts_with(POLICY_SOURCE))
     }
 
-    /// The same signal with this message.
+    /// Sets the message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The same signal with one more context entry.
+    /// Adds a context entry.
     #[must_use]
     pub fn with_context(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.context.insert(key.into(), value.into());
         self
     }
 
-    /// The same signal from this source; an empty one is none.
+    /// Sets the source; an empty one counts as none.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into()).filter(|text| !text.is_empty());
@@ -292,7 +292,7 @@ impl fmt::Display for AgentStop {
 impl core::error::Error for AgentStop {}
 
 impl AgentStop {
-    /// The signal to raise for a stop thrown by `tool`.
+    /// Returns the signal to raise for a stop thrown by `tool`.
     ///
     /// Reason: the signal's, or `stop_requested`. Message: the first present of the signal's, the exception's and the
     /// reason's value. Context: the union; the exception's entries win. Source: the first present of the exception's,
@@ -341,32 +341,32 @@ impl StopSignals {
         self.0.push(signal);
     }
 
-    /// Whether there is at least one.
+    /// Returns whether there is at least one.
     #[must_use]
     pub const fn has_any(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// The first that arrived.
+    /// Returns the first that arrived.
     #[must_use]
     pub fn first(&self) -> Option<&StopSignal> {
         self.0.first()
     }
 
-    /// The most authoritative one; among equals the first that arrived.
+    /// Returns the most authoritative one; among equals the first that arrived.
     #[must_use]
     pub fn highest(&self) -> Option<&StopSignal> {
         self.0.iter().min_by_key(|signal| signal.reason)
     }
 
-    /// The one that decides why a run ended: an error, then the cancellation of a person or the kill switch, then the
-    /// most authoritative one; among equals the first that arrived.
+    /// Returns the one that decides why a run ended: an error, then the cancellation of a person or the kill switch,
+    /// then the most authoritative one; among equals the first that arrived.
     #[must_use]
     pub fn primary(&self) -> Option<&StopSignal> {
         self.0.iter().min_by_key(|signal| signal.rank())
     }
 
-    /// All, in order of arrival.
+    /// Returns all signals, in order of arrival.
     pub fn iter(&self) -> core::slice::Iter<'_, StopSignal> {
         self.0.iter()
     }
@@ -427,7 +427,7 @@ pub struct ExecutionContinuation {
 }
 
 impl ExecutionContinuation {
-    /// Whether the run stops here: signals stand, and no continuation is requested.
+    /// Returns whether the run stops here: signals stand, and no continuation is requested.
     #[must_use]
     pub const fn should_stop(&self) -> bool {
         self.stop_signals.has_any() && !self.is_continuation_requested

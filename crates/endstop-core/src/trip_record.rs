@@ -273,7 +273,7 @@ impl TripRecord {
         known.filter(same).count() > 0
     }
 
-    /// The record as JSON.
+    /// Returns the record as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         match serde_json::to_string(self) {
@@ -435,7 +435,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// The limit, where an approval has raised it.
+    /// The limit, if an approval has raised it.
     fn limit(&self, index: CompareIx, op: CompareOp) -> Option<u64> {
         let original = self.sight.program.compares().at(index);
         let current = self.sight.compare(index);

@@ -47,19 +47,19 @@ impl Money {
     /// No money.
     pub const ZERO: Self = Self(0);
 
-    /// An amount of `picos` pico-dollars.
+    /// Creates an amount of `picos` pico-dollars.
     #[must_use]
     pub const fn from_picos(picos: u64) -> Self {
         Self(picos)
     }
 
-    /// The amount in pico-dollars.
+    /// Returns the amount in pico-dollars.
     #[must_use]
     pub const fn picos(self) -> u64 {
         self.0
     }
 
-    /// The sum, or `None` where it passes `u64::MAX` pico-dollars ($18.4 M).
+    /// Returns the sum, or `None` if it passes `u64::MAX` pico-dollars ($18.4M).
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -68,25 +68,25 @@ impl Money {
         }
     }
 
-    /// The sum, at most the largest amount.
+    /// Returns the sum, at most the largest amount.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is nothing.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The exact decimal number of dollars without a sign: `0.5`, `19.502722`, `2`.
+    /// Returns the exact decimal number of dollars without a sign: `0.5`, `19.502722`, `2`.
     #[must_use]
     pub fn to_decimal(self) -> String {
         let (whole, rest) = (self.0 / PICOS_PER_DOLLAR, self.0 % PICOS_PER_DOLLAR);
@@ -208,7 +208,7 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
-    /// All input of the call: uncached, cached and written. Saturates.
+    /// Returns all input of the call: uncached, cached and written. Saturates.
     #[must_use]
     pub const fn total_input(&self) -> u64 {
         self.input
@@ -217,13 +217,13 @@ impl TokenUsage {
             .saturating_add(self.cache_write_1h)
     }
 
-    /// All tokens of the call. Saturates.
+    /// Returns all tokens of the call. Saturates.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total_input().saturating_add(self.output)
     }
 
-    /// The sum class by class, or `None` where a class overflows.
+    /// Returns the sum class by class, or `None` if a class overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         Some(Self {
@@ -250,7 +250,7 @@ impl TokenUsage {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// `seconds` seconds. Saturates.
+    /// Creates a duration of `seconds` seconds. Saturates.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000))

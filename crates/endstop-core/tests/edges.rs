@@ -163,7 +163,7 @@ fn a_wrap_up_is_the_last_step() {
     assert_eq!(run.see(STEP), Finish);
     assert_eq!(run.see(EventKind::ChildBegin { depth: 1 }), Refuse);
     assert_eq!(run.child(STEP), Refuse);
-    assert_eq!(run.see(STEP), Stop, "its end was not told");
+    assert_eq!(run.see(STEP), Stop, "its end was not reported");
     assert_eq!(run.0.step_count(), 2);
 }
 
@@ -208,7 +208,7 @@ fn a_pause_on_numbers_does_not_hold_up_a_run_that_ended_by_itself() {
     run.see(reply(Some(2), Some(1), 0));
     assert_eq!(run.see(END), Stop);
     assert_eq!(run.0.stop_reason(), Some(StopReason::Completed));
-    assert_eq!(run.see(STEP), Pause, "it holds up what would begin");
+    assert_eq!(run.see(STEP), Pause, "it pauses the next step");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn the_trip_record_of_a_run_that_ended_by_itself_is_of_that_moment() {
     let later = Event::new(Millis(60_000), EventKind::Tick);
     let mut run = ended();
     run.observe(&later);
-    assert_eq!(run.trip_record(), at_once, "nobody had asked for it before");
+    assert_eq!(run.trip_record(), at_once, "no record was requested before");
     let mut run = ended();
     run.would_admit(&Event { kind: STEP, ..later });
     assert_eq!(run.trip_record(), at_once, "to ask what would be changes nothing");

@@ -111,7 +111,7 @@ fn see(run: &mut Run, second: u64, source: Source, kind: EventKind<'_>) -> Direc
     run.observe(&Event { at: Millis(second * 1_000), wall, source, kind })
 }
 
-/// The same run, stopped by a rule, with a raised signal beside it.
+/// The same run, stopped by a rule, with a raised signal as well.
 fn stopped() -> Run {
     let mut run = running();
     let signal = StopSignal::new(StopReason::StopRequested)
@@ -183,7 +183,7 @@ fn saved_state_of_version_1_that_is_paused_from_outside() {
     assert!(see(&mut read, 46, Source::Own, EventKind::StepBegin).admits());
 }
 
-/// The kinds of events that `trace-v1.jsonl` has not: those by which somebody outside acts on the run.
+/// The kinds of events that `trace-v1.jsonl` lacks: acts on the run from outside.
 #[test]
 fn trace_of_version_1_with_acts_from_outside() {
     let kinds = [

@@ -1,4 +1,4 @@
-//! Printing and reading back gives the same condition, and printing what was read changes no more.
+//! Printing and reading back gives the same condition, and printing it again gives the same text.
 #![expect(clippy::indexing_slicing, reason = "a test that is wrong should panic")]
 
 use endstop_core::Condition;
@@ -165,7 +165,7 @@ proptest! {
     fn amounts_of_every_size_survive_printing(value in any::<u64>(), shift in 0u32..64) {
         let value = value >> shift;
         let op = endstop_core::condition::CompareOp::Ge;
-        // What is built in Rust may pass what is accepted when read.
+        // A condition that is built in Rust may exceed the limits of the parser.
         let most_money = 9_000_000_000_000_000_000;
         let year_9999 = 253_402_000_000_000;
         for (id, value) in [

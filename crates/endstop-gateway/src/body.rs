@@ -12,10 +12,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum BodyError {
     /// The gateway cut it.
-    #[error("the answer was cut by the gateway")]
+    #[error("the gateway aborted the response")]
     Cut,
     /// The upstream broke off.
-    #[error("the upstream broke off: {0}")]
+    #[error("the upstream closed the connection early: {0}")]
     Upstream(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

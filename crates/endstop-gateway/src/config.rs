@@ -98,14 +98,14 @@ pub struct Config {
     /// Whether clients can use the gateway as their proxy for HTTPS (`CONNECT`). Only on a loopback address; on others it
     /// is off.
     pub tunnels: Tunnels,
-    /// Hosts of model providers that are tunnelled although [`Config::tunnels`] refuses the others: names, or patterns such as
+    /// Hosts of model providers that are tunneled although [`Config::tunnels`] refuses the others: names, or patterns such as
     /// `*.openai.azure.com`. Calls there are counted as connections, and not limited.
     pub direct_hosts: Vec<String>,
 }
 
 impl Config {
-    /// A configuration with defaults: a free port of the loopback address, the embedded prices, the clients' own keys, no
-    /// control API, and no stored runs.
+    /// Creates a configuration with defaults: a free port of the loopback address, the embedded prices, the clients'
+    /// own keys, no control API, and no stored runs.
     #[must_use]
     pub fn new(upstreams: Upstreams, program: Arc<Program>, runs: Runs) -> Self {
         Self {
@@ -237,13 +237,13 @@ pub enum Tunnels {
     /// There are none: `CONNECT` is answered with 400.
     #[default]
     Off,
-    /// Connections to hosts of model providers are refused (403); all others are tunnelled.
+    /// Connections to hosts of model providers are refused (403); all others are tunneled.
     Guarded,
-    /// All are tunnelled. Those to model providers are counted.
+    /// All are tunneled. Those to model providers are counted.
     All,
     /// Connections to hosts of model providers are answered by the gateway itself, with certificates of an authority that is
     /// made for it ([`Gateway::authority`](crate::Gateway::authority)); the requests in them are read, limited, and sent to
-    /// the host that the client named, or to the scripted model if that is the upstream. All other hosts are tunnelled.
+    /// the host that the client named, or to the scripted model if that is the upstream. All other hosts are tunneled.
     Intercepted,
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn owns(path: &str) -> bool {
     path.starts_with("/endstop/")
 }
 
-/// Answers a request to the listener of clients whose path is one of the control API. `hint` tells where that is.
+/// Answers a request to the listener of clients whose path is one of the control API. `hint` says where that is.
 pub(crate) fn answer_client(path: &str, hint: &str) -> Response<Body> {
     if path == HEALTH_PATH {
         return health();

@@ -29,7 +29,7 @@ pub(crate) struct Decoder {
 enum Kind {
     Identity,
     Gzip(Box<MultiGzDecoder<Sink>>),
-    /// `deflate` means zlib, but some send it without its header: the first byte tells.
+    /// `deflate` means zlib, but some send it without its header: the first byte decides.
     DeflateOrZlib,
     Deflate(Inflate),
     Brotli(Box<DecompressorWriter<Sink>>),
@@ -42,7 +42,7 @@ impl Decoder {
     /// A decoder for the value of a `Content-Encoding`. One part never expands to more than `max` bytes.
     ///
     /// # Errors
-    /// If the encoding is not known.
+    /// Returns an error if the encoding is not known.
     pub(crate) fn new(encoding: &str, max: usize) -> Result<Self, DecodeError> {
         let encoding = encoding.trim();
         let is = |names: &[&str]| names.iter().any(|name| encoding.eq_ignore_ascii_case(name));
@@ -70,7 +70,7 @@ impl Decoder {
     /// Decodes a part. Returns nothing if more is needed.
     ///
     /// # Errors
-    /// If the data is broken or expands to too much. Later calls return the same error.
+    /// Returns an error if the data is broken or expands to too much. Later calls return the same error.
     pub(crate) fn push(&mut self, part: &[u8]) -> Result<Bytes, DecodeError> {
         if part.is_empty() {
             return Ok(Bytes::new());
@@ -99,7 +99,7 @@ impl Decoder {
     /// Returns the rest at the end of the data.
     ///
     /// # Errors
-    /// If the data ended early.
+    /// Returns an error if the data ended early.
     pub(crate) fn finish(&mut self) -> Result<Bytes, DecodeError> {
         // A response without a body may still name an encoding.
         if !self.has_begun {

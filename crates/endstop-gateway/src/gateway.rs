@@ -115,8 +115,8 @@ impl Gateway {
     /// Starts to listen.
     ///
     /// # Errors
-    /// If it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of stored runs cannot be
-    /// used.
+    /// Returns an error if it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of
+    /// stored runs cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -167,19 +167,19 @@ impl Gateway {
         Ok(Self { addr, config, registry, drains, tunnels, stop, server, control, watch })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The address of the control API, if [`Control::listen`](crate::Control::listen) has one.
+    /// Returns the address of the control API, if [`Control::listen`](crate::Control::listen) has one.
     #[must_use]
     pub const fn control_addr(&self) -> Option<SocketAddr> {
         self.control.addr()
     }
 
-    /// The unix socket of the control API, if [`Control::socket`](crate::Control::socket) has one.
+    /// Returns the unix socket of the control API, if [`Control::socket`](crate::Control::socket) has one.
     #[must_use]
     pub fn control_socket(&self) -> Option<&Path> {
         self.control.socket()
@@ -191,7 +191,7 @@ impl Gateway {
         RunKiller::new(Arc::clone(&self.registry))
     }
 
-    /// Its configuration.
+    /// Returns its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -250,8 +250,8 @@ impl Gateway {
         self.tunnels.report()
     }
 
-    /// The address of the gateway as a proxy, for `HTTPS_PROXY`: with a user and a password, without which there is no tunnel
-    /// (407). `None` without tunnels.
+    /// Returns the address of the gateway as a proxy, for `HTTPS_PROXY`: with a user and a password, without which
+    /// there is no tunnel (407). `None` without tunnels.
     #[must_use]
     pub fn proxy_address(&self) -> Option<String> {
         self.tunnels.address(self.addr)

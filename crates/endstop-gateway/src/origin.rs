@@ -23,7 +23,7 @@ pub(crate) enum ForeignRequest {
 /// Checks that a request to loopback was sent by a program, or by a page on loopback.
 ///
 /// # Errors
-/// The error says which part is foreign.
+/// Returns the error says which part is foreign.
 pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
     let shown = |value: &HeaderValue| {
         let text = String::from_utf8_lossy(value.as_bytes());

@@ -155,13 +155,10 @@ pub(crate) enum RouteError {
     )]
     Unnamed,
     /// No run is named but by a key, and the gateway has not issued that.
-    #[error(
-        "this gateway knows a run by the key that it has issued, and the request has none of those: send \
-         one as the API key"
-    )]
+    #[error("the request has no key that this gateway has issued: send one as the API key")]
     UnknownKey,
     /// The key begins like an issued one, and is not known.
-    #[error("this gateway has not issued the key of the request, or it was replaced")]
+    #[error("this gateway did not issue the key of the request, or has replaced it")]
     ForgottenKey,
     /// The key was revoked.
     #[error("the key `{0}` is revoked")]
@@ -171,14 +168,14 @@ pub(crate) enum RouteError {
     ExpiredKey(String),
     /// The budgets of the key cannot be counted.
     #[error(
-        "the budgets of the key `{0}` cannot be counted, so no call with it is taken: the log of the gateway says why"
+        "the budgets of the key `{0}` cannot be counted, so its calls are refused: the log of the gateway says why"
     )]
     UncountedKey(String),
     /// The keys cannot be read.
-    #[error("the keys that this gateway has issued cannot be read, so it takes no call")]
+    #[error("this gateway cannot read its keys, so it refuses every call")]
     NoKeys,
     /// The run takes only calls with its key.
-    #[error("the run `{0}` takes only calls with the key that this gateway has issued for it")]
+    #[error("the run `{0}` accepts only calls with the key that this gateway issued for it")]
     NeedsKey(RunId),
     /// The run is not one of the key's.
     #[error("the key is for the runs `{runs}`, and the request is for the run `{run}`")]
@@ -189,7 +186,7 @@ pub(crate) enum RouteError {
         runs: String,
     },
     /// A name of a run or child that cannot be one.
-    #[error("`{name}` is not a run's name: {why}")]
+    #[error("`{name}` is not a run name: {why}")]
     Name {
         /// The invalid name, truncated.
         name: String,

@@ -13,7 +13,7 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Whether two secrets are equal, in a time that does not tell where they differ.
+/// Whether two secrets are equal, in a time that does not show where they differ.
 pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     let differs = a.iter().zip(b).fold(0u8, |seen, (a, b)| black_box(seen | (a ^ b)));
     a.len() == b.len() && black_box(differs) == 0

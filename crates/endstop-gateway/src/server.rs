@@ -91,7 +91,7 @@ pub(crate) enum TooLargeOrBroken {
     #[error("the body of the request is too large")]
     TooLarge,
     /// It ended early, its framing is wrong, or its sender fell silent: 400.
-    #[error("the body of the request is broken")]
+    #[error("the body of the request cannot be read")]
     Broken,
 }
 
@@ -248,8 +248,8 @@ async fn connection<S, H, F>(
 /// Reads the whole body of a request, up to `max` bytes.
 ///
 /// # Errors
-/// If it is larger, broken, or its sender is silent for half a minute or takes five minutes in all. The connection
-/// should then be closed with the response; hyper does so if the body was not read in full.
+/// Returns an error if it is larger, broken, or its sender is silent for half a minute or takes five minutes in all.
+/// The connection should then be closed with the response; hyper does so if the body was not read in full.
 pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, TooLargeOrBroken> {
     let told = incoming.size_hint();
     if told.lower() > max as u64 {

@@ -60,7 +60,7 @@ enum TunnelError {
     ModelHost { host: String, provider: &'static str },
     #[error("no certificate for {host}: {why}")]
     NoCertificate { host: String, why: String },
-    #[error("{MAX_TUNNELS} tunnels are open, which is the most")]
+    #[error("{MAX_TUNNELS} tunnels are open, and no more are allowed")]
     TooMany,
     #[error("cannot connect to {host}: {error}")]
     Unreachable { host: String, error: io::Error },
@@ -97,7 +97,7 @@ impl TunnelError {
 #[derive(Debug)]
 pub(crate) struct TunnelService {
     mode: Tunnels,
-    /// Hosts of model providers that are tunnelled, whatever the mode.
+    /// Hosts of model providers that are tunneled, whatever the mode.
     direct_hosts: Vec<String>,
     password: ProxyPassword,
     /// Answers connections to model providers, if it is to.
@@ -112,7 +112,7 @@ pub(crate) struct TunnelService {
 
 impl TunnelService {
     /// # Errors
-    /// If it is to intercept, and has no certificate for that.
+    /// Returns an error if it is to intercept, and has no certificate for that.
     pub(crate) fn new(
         mode: Tunnels,
         client: HttpClient,

@@ -49,7 +49,7 @@ impl HttpClient {
     /// used fails the calls that would go through it.
     ///
     /// # Errors
-    /// Where the file cannot be read or holds no certificate.
+    /// Returns an error if the file cannot be read or holds no certificate.
     pub(crate) fn from_environment(
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, CertificatesError> {
@@ -102,7 +102,7 @@ impl HttpClient {
     /// if one is on the way; ten seconds at most.
     ///
     /// # Errors
-    /// If there is no connection.
+    /// Returns an error if there is no connection.
     pub(crate) async fn tunnel(
         &self,
         host: &str,

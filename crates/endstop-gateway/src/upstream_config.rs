@@ -14,7 +14,7 @@ impl Upstreams {
     /// provider's own address, also for an empty variable.
     ///
     /// # Errors
-    /// If one of them is no valid address.
+    /// Returns an error if one of them is no valid address.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, UpstreamsError> {
         let base = |names: &[&str], provider: &str| {
             let set = names.iter().filter_map(|name| get(name));
@@ -40,10 +40,10 @@ impl Upstreams {
         self
     }
 
-    /// One base for all, with or without `/v1` at its end.
+    /// Uses one base for all APIs, with or without `/v1` at its end.
     ///
     /// # Errors
-    /// If it is no valid address.
+    /// Returns an error if it is no valid address.
     pub fn all(base: &str) -> Result<Self, UpstreamsError> {
         let base = base.trim().trim_end_matches('/');
         let root = base.strip_suffix("/v1").unwrap_or(base);
@@ -56,10 +56,10 @@ impl Upstreams {
         })
     }
 
-    /// The scripted model of `endstop-sim` for all. It bills a token for four bytes.
+    /// Returns the scripted model of `endstop-sim` for all. It bills a token for four bytes.
     ///
     /// # Errors
-    /// If it is no valid address.
+    /// Returns an error if it is no valid address.
     pub fn scripted(base: &str) -> Result<Self, UpstreamsError> {
         Ok(Self { is_scripted: true, ..Self::all(base)? })
     }
@@ -75,7 +75,7 @@ impl Upstreams {
     /// names other than `localhost`.
     ///
     /// # Errors
-    /// The first such base.
+    /// Returns the first such base.
     pub fn refuse_loop(&self, listen: SocketAddr) -> Result<(), UpstreamsError> {
         let bases = [&self.openai, &self.anthropic, &self.gemini];
         match bases.into_iter().find(|base| points_at(base, listen)) {

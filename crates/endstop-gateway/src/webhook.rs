@@ -71,7 +71,7 @@ impl Webhook {
     /// Starts to send. `warn` gets a text for each message that was not taken.
     ///
     /// # Errors
-    /// If the address is none.
+    /// Returns an error if the address is invalid.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -141,7 +141,7 @@ enum NotTaken {
     Request(#[from] http::Error),
     #[error(transparent)]
     NoResponse(#[from] UpstreamError),
-    #[error("it answers {0}")]
+    #[error("it answered {0}")]
     Status(StatusCode),
 }
 

@@ -61,7 +61,7 @@ fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> 
 /// Refuses an object with an ambiguous key that decides. A value that is not an object has no keys.
 ///
 /// # Errors
-/// If one appears twice, or in letters of another case.
+/// Returns an error if one appears twice, or in letters of another case.
 pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],
@@ -102,10 +102,10 @@ fn folded(key: &str) -> Cow<'_, str> {
     Cow::Owned(letters.collect())
 }
 
-/// A whole number that is not below `least`; `None` where it is absent or `null`.
+/// A whole number that is not below `least`; `None` if it is absent or `null`.
 ///
 /// # Errors
-/// Where it is anything else: a server may read a number in it that is not read here.
+/// Returns an error if it is anything else: a server may read a number in it that is not read here.
 pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64>, ReadError> {
     if !value.is_some() {
         return Ok(None);
@@ -115,10 +115,10 @@ pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64
     count.ok_or_else(wrong).map(Some)
 }
 
-/// A truth value; `false` where it is absent or `null`.
+/// A truth value; `false` if it is absent or `null`.
 ///
 /// # Errors
-/// Where it is anything else.
+/// Returns an error if it is anything else.
 pub(crate) fn truth(value: Raw<'_>, name: &str) -> Result<bool, ReadError> {
     match value.json() {
         "true" => Ok(true),

@@ -18,7 +18,7 @@ pub const IMAGE_TOKENS: u64 = 20_000;
 /// Source: OpenAI's guide on images, of tiles of 512 pixels: 2,833 and 5,667 for each of at most 8.
 pub const DEAR_IMAGES: &[(&str, u64)] = &[("gpt-4o-mini", 48_169)];
 
-/// Tokens that content of unknown size is counted as, where the context window of the model is smaller or unknown.
+/// Tokens that content of unknown size is counted as, if the context window of the model is smaller or unknown.
 pub const FILE_TOKENS: u64 = 200_000;
 
 /// The name in `allow_unmetered` of content of unknown size, for a model whose context window is unknown.
@@ -99,7 +99,7 @@ pub enum ImageData {
 }
 
 impl ContentHold {
-    /// Whether it is not text: it is held at the highest rate of text, images, audio and video.
+    /// Returns whether it is not text: it is held at the highest rate of text, images, audio and video.
     #[must_use]
     pub const fn is_media(self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl ContentHold {
         }
     }
 
-    /// Whether its size may be unknown, so that it is refused for a model whose context window is unknown.
+    /// Returns whether its size may be unknown, so that it is refused for a model whose context window is unknown.
     #[must_use]
     pub const fn may_be_unknown(self) -> bool {
         match self {

@@ -29,16 +29,16 @@ pub trait Dialect: Send + Sync {
     /// Reads a request. `path` is that of the upstream, with its query.
     ///
     /// # Errors
-    /// If it is not such a request.
+    /// Returns an error if it is not such a request.
     fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError>;
 
     /// The request with changes; every other byte stays.
     ///
     /// # Errors
-    /// If it is not such a request.
+    /// Returns an error if it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
-    /// The request that asks for the number of input tokens of a call, where the API can count. `path` is that of the
+    /// The request that asks for the number of input tokens of a call, if the API can count. `path` is that of the
     /// call, with its query. Only fields that say nothing about the input are removed: an upstream refuses
     /// unknown fields, while leaving one out would make the count too low.
     fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
@@ -68,13 +68,13 @@ pub trait Dialect: Send + Sync {
     /// A response that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
     ///
     /// # Errors
-    /// If it is not such a response.
+    /// Returns an error if it is not such a response.
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>;
 
     /// Reads a response that is not a stream.
     ///
     /// # Errors
-    /// If it is not such a response.
+    /// Returns an error if it is not such a response.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
     /// Whether a body is an error in the shape of the API.
@@ -86,7 +86,7 @@ pub trait Dialect: Send + Sync {
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
     /// The response that ends the loop of a client naturally: 200, as a stream if the request asks for one. Follows
-    /// [`CallRequest::contract`], but gives text where it demands structure.
+    /// [`CallRequest::contract`], but returns text if it demands structure.
     fn stop(&self, parsed: &CallRequest, stop: &StopText) -> WrittenResponse;
 
     /// An error of the API, with the stop in its message.
@@ -129,7 +129,7 @@ pub enum ErrorKind {
     Overloaded,
 }
 
-/// Whether an event is the mark of the end. Only the beginning is compared.
+/// Returns whether an event is the mark of the end. Only the beginning is compared.
 #[must_use]
 pub fn is_done(data: &str) -> bool {
     data.trim_end().ends_with("[DONE]") && data.trim() == "[DONE]"

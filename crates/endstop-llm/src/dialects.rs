@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::{chat, gemini, messages, responses};
 
 impl Api {
-    /// How the API is read and written.
+    /// Returns the reader and writer of the API.
     #[must_use]
     pub fn dialect(self) -> &'static dyn Dialect {
         match self {

@@ -171,7 +171,7 @@ impl<'j, T: FromJson<'j>> FromJson<'j> for List<T> {
     }
 }
 
-/// A value with its text, and its members where it is an object.
+/// A value with its text, and its members if it is an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry<'j> {
     raw: Raw<'j>,

@@ -106,7 +106,7 @@ pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
 /// that is added or removed leaves the others known.
 ///
 /// # Errors
-/// Where two readers could read it in two ways.
+/// Returns an error if two readers could read it in two ways.
 pub(crate) fn fixed_marks(
     members: &[(Key<'_>, Raw<'_>)],
     messages: &str,

@@ -65,7 +65,7 @@ impl PlanReset {
 }
 
 impl PlanWindow {
-    /// The windows that a response reports.
+    /// Returns the windows that a response reports.
     #[must_use]
     pub fn of_headers(headers: &HeaderMap) -> Vec<Self> {
         let text = |name: String| headers.get(name).and_then(|value| value.to_str().ok());

@@ -69,7 +69,7 @@ pub enum FieldRule {
     /// If it has anything, the provider makes a summary: a separate request, so the input and the output count once
     /// more.
     Summary,
-    /// A response that the upstream keeps: the tokens that were counted for it. Refused where they are not known.
+    /// A response that the upstream keeps: the tokens that were counted for it. Refused if they are not known.
     StoredResponse,
     /// Input that the upstream keeps: refused.
     StoredInput,
@@ -230,7 +230,7 @@ pub const HEADERS: &[PriceHeader] = &[PriceHeader {
 /// Reads the fields of a request that change its price, and nothing else.
 ///
 /// # Errors
-/// Where a number is none, a list is too long, or more models are named than are priced.
+/// Returns an error if a number is none, a list is too long, or more models are named than are priced.
 pub(crate) fn read(
     api: Api,
     body: &[u8],
@@ -273,7 +273,7 @@ impl PriceField {
         first.trim_end_matches("[]")
     }
 
-    /// The name in `allow_unmetered` by which it may be refused.
+    /// Returns the name in `allow_unmetered` by which it may be refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         match self.rule {
@@ -481,7 +481,7 @@ pub(crate) fn with_underscores(key: &str) -> String {
 /// The elements of a list; of anything else none.
 ///
 /// # Errors
-/// Where it has more than are read.
+/// Returns an error if it has more than are read.
 fn list(value: Raw<'_>) -> Result<Vec<Raw<'_>>, ReadError> {
     if !value.is_list() {
         return Ok(Vec::new());

@@ -133,13 +133,13 @@ pub const TOOL_KINDS: &[ToolKind] = {
 };
 
 impl ToolKind {
-    /// Whether a tool that a request names so is of this kind.
+    /// Returns whether a tool that a request names so is of this kind.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         matches(self.pattern, name)
     }
 
-    /// The pattern without its stars and what joins a version to it: a name for `allow_unmetered`.
+    /// Returns the pattern without its stars and what joins a version to it: a name for `allow_unmetered`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.pattern.trim_matches('*')
@@ -224,7 +224,7 @@ pub enum ToolLimit {
     /// They stay as they are.
     #[default]
     AsSent,
-    /// They may run so often, each or all together, as the API counts; less where the request says less.
+    /// They may run so often, each or all together, as the API counts; less if the request allows less.
     Runs(u64),
     /// They are removed.
     Remove,
@@ -258,7 +258,7 @@ impl ProviderTools {
         self.most_searches = Some(most);
     }
 
-    /// Whether no tool runs at the provider.
+    /// Returns whether no tool runs at the provider.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -272,26 +272,26 @@ impl ProviderTools {
         bounded
     }
 
-    /// The name of the first that adds input, for a refusal and `allow_unmetered`.
+    /// Returns the name of the first that adds input, for a refusal and `allow_unmetered`.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         let adds = |tool: &&OfferedTool| tool.reads() > ToolReads::Nothing;
         self.tools.iter().find(adds).map(|tool| tool.kind.name().trim_end_matches('_'))
     }
 
-    /// Whether the request makes sense without them: it has other tools, and does not demand one of these.
+    /// Returns whether the request makes sense without them: it has other tools, and does not demand one of these.
     #[must_use]
     pub const fn are_removable(&self) -> bool {
         self.are_removable
     }
 
-    /// Whether the API has a field that limits how often one of them runs.
+    /// Returns whether the API has a field that limits how often one of them runs.
     #[must_use]
     pub fn can_be_limited(&self) -> bool {
         self.tools.iter().any(|tool| tool.cap() != RunCap::None)
     }
 
-    /// How often they may run by the request, each or all together; 5 without a limit.
+    /// Returns how often they may run by the request, each or all together; 5 without a limit.
     #[must_use]
     pub fn wanted_runs(&self) -> u64 {
         let of_each = self.tools.iter().filter(|tool| tool.cap() == RunCap::MaxUses);
@@ -301,14 +301,14 @@ impl ProviderTools {
         of_each.chain(together).max().unwrap_or(DEFAULT_TOOL_RUNS)
     }
 
-    /// Most searches that are billed, if the tools may run so often.
+    /// Returns the most searches that are billed, if the tools may run so often.
     #[must_use]
     pub fn searches(&self, runs: u64) -> u64 {
         let all = self.count(runs, OfferedTool::searches);
         self.most_searches.map_or(all, |most| all.min(most))
     }
 
-    /// The most input tokens that they add to a call, if they may run so often.
+    /// Returns the most input tokens that they add to a call, if they may run so often.
     #[must_use]
     pub fn added_input(&self, runs: u64, size: CallSize) -> u64 {
         let CallSize { input, output, window } = size;
@@ -365,7 +365,7 @@ impl OfferedTool {
         }
     }
 
-    /// How often it runs at most where no field limits it.
+    /// The most runs of the tool if no field limits it.
     const fn assumed_runs(&self) -> u64 {
         match (self.kind.api, self.reads()) {
             (Api::Messages, _) => MAX_ANTHROPIC_ROUNDS,

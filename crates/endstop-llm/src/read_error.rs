@@ -21,13 +21,13 @@ pub enum ReadError {
     #[error("not a JSON object")]
     NotAnObject,
     /// The object cannot be changed in its place.
-    #[error("not an object that can be read")]
+    #[error("not a readable JSON object")]
     UnreadableObject,
     /// An object has more members than are read.
     #[error("an object has too many members")]
     TooManyMembers,
     /// More models may answer in the model's stead than are priced.
-    #[error("more than {MAX_FALLBACKS} models are named to fall back on")]
+    #[error("more than {MAX_FALLBACKS} fallback models")]
     TooManyFallbacks,
     /// A key that decides money or routing is spelled in another way, which some servers read and others do not.
     #[error("`{key}` has to be written as `{known}`")]
@@ -52,7 +52,7 @@ pub enum ReadError {
     #[error("`{0}` is neither true nor false")]
     NotABool(String),
     /// The body is not a response of this API.
-    #[error("no answer of {0}")]
+    #[error("not a response of {0}")]
     NotAResponse(&'static str),
 }
 

@@ -86,19 +86,19 @@ impl CallRequest {
         }
     }
 
-    /// Most tokens that instructions, tools and everything else outside the messages can be.
+    /// Returns the most tokens that instructions, tools and everything else outside the messages can be.
     #[must_use]
     pub fn fixed_bound(&self) -> u64 {
         self.fixed.iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))
     }
 
-    /// Whether anything in it is not text.
+    /// Returns whether anything in it is not text.
     #[must_use]
     pub fn has_media(&self) -> bool {
         self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
     }
 
-    /// The input that the provider adds if it may read input of this bound more than once.
+    /// Returns the input that the provider adds if it may read input of this bound more than once.
     #[must_use]
     pub const fn added_by_more_reads(&self, bound: u64) -> u64 {
         bound.saturating_mul(self.more_reads)
@@ -114,7 +114,7 @@ pub struct MessageMark {
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
-    /// It refers to something, or has a file or a recording whose bytes do not tell how many tokens it is: the bound is
+    /// It refers to something, or has a file or a recording whose bytes do not show its number of tokens: the bound is
     /// a guess.
     pub is_open: bool,
     /// It is not text alone.
@@ -156,11 +156,11 @@ pub enum Thread {
 /// The result of one tool call, as the model will see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The call's id; empty where the API has none.
+    /// The call's id; empty if the API has none.
     pub id: String,
     /// The tool, if the request names it: in the model's message before, or with the result.
     pub tool: String,
-    /// The arguments as the model gave them, where the request has them.
+    /// The arguments as the model gave them, if the request has them.
     pub arguments: String,
     /// The text of the result.
     pub content: String,
@@ -211,7 +211,7 @@ pub struct Edits<'e> {
 }
 
 impl Edits<'_> {
-    /// Whether they change nothing.
+    /// Returns whether they change nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.output_cap.is_none()

@@ -41,7 +41,7 @@ pub struct CallResponse {
 }
 
 impl CallResponse {
-    /// Whether as much is kept as ever is, so that the end of a text or a call may be missing.
+    /// Returns whether as much is kept as ever is, so that the end of a text or a call may be missing.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let of_calls = self

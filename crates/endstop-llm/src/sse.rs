@@ -29,8 +29,8 @@ pub struct Frame<'e> {
 }
 
 impl<'e> Frame<'e> {
-    /// The event; `None` if it has no data, such as a comment that keeps the connection open. Invalid UTF-8 is read
-    /// as U+FFFD.
+    /// Returns the event; `None` if it has no data, such as a comment that keeps the connection open. Invalid UTF-8 is
+    /// read as U+FFFD.
     pub fn event(&self) -> Option<SseEvent<'_>> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 /// An event is larger than events may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("an event of more than {max} bytes")]
+#[error("an event has more than {max} bytes")]
 pub struct TooLong {
     /// Most bytes of an event.
     pub max: usize,
@@ -144,8 +144,8 @@ impl SseSplitter {
     /// beginning of an incomplete event is kept.
     ///
     /// # Errors
-    /// If an event is too long. Nothing more can be read then: [`Self::take_rest`] and the rest of `chunk` are the
-    /// rest of the stream.
+    /// Returns an error if an event is too long. Nothing more can be read then: [`Self::take_rest`] and the rest of
+    /// `chunk` are the rest of the stream.
     pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],
@@ -174,14 +174,14 @@ impl SseSplitter {
         Ok(end.map(|_| Frame::read(&self.rest)))
     }
 
-    /// The bytes of the incomplete event.
+    /// Returns the bytes of the incomplete event.
     pub fn take_rest(&mut self) -> Vec<u8> {
         self.forget_given();
         self.scan = Scan::new();
         std::mem::take(&mut self.rest)
     }
 
-    /// The event that the stream ended in, its blank line missing, if it says something. Some servers leave the
+    /// Returns the event that the stream ended in, its blank line missing, if it says something. Some servers leave the
     /// last line end out.
     pub fn last_frame(&mut self) -> Option<Frame<'_>> {
         self.forget_given();

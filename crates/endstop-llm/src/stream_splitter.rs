@@ -27,8 +27,8 @@ enum Framing {
 }
 
 impl StreamSplitter {
-    /// A splitter at the start of a stream. `is_list` is [`CallRequest::is_list`](crate::CallRequest::is_list) of its
-    /// request, and `max` the most bytes of one event.
+    /// Creates a splitter at the start of a stream. `is_list` is [`CallRequest::is_list`](crate::CallRequest::is_list)
+    /// of its request, and `max` the most bytes of one event.
     #[must_use]
     pub const fn new(is_list: bool, max: usize) -> Self {
         Self(if is_list {
@@ -42,7 +42,7 @@ impl StreamSplitter {
     /// `chunk`.
     ///
     /// # Errors
-    /// [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
+    /// Returns [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
     pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],

@@ -164,7 +164,7 @@ impl TokenBound {
     /// The mark of a message.
     ///
     /// # Errors
-    /// Where two readers could read it in two ways.
+    /// Returns an error if two readers could read it in two ways.
     pub(crate) fn mark(
         &mut self,
         message: Raw<'_>,
@@ -412,7 +412,7 @@ impl Weight {
         }
     }
 
-    /// An image, and its data where the request has it. Only a string is data.
+    /// An image, and its data if the request has it. Only a string is data.
     fn image(&mut self, data: Raw<'_>) {
         let data = if data.json().starts_with('"') { length(data.json()) } else { 0 };
         self.tokens = self.tokens.saturating_sub(data).saturating_add(self.image);

@@ -17,7 +17,7 @@ pub(crate) struct UsageTally {
     around: Value,
     service_tier: Option<String>,
     last: String,
-    /// How often tools ran at the provider that cost by the run, as far as no report says so.
+    /// How often tools ran at the provider that cost by the run, unless a report has the number.
     runs: Vec<(Unit, u64)>,
 }
 
@@ -101,7 +101,7 @@ const HALVES: [[&str; 2]; 3] = [
     ["promptTokenCount", "candidatesTokenCount"],
 ];
 
-/// A report of input or output alone, with zero for the half that it does not tell.
+/// A report of input or output alone, with zero for the half that it lacks.
 fn with_both_halves(usage: &Value) -> Option<Value> {
     let mut both = usage.as_object()?.clone();
     let is_told =
@@ -120,7 +120,7 @@ fn total_of(usage: &Value) -> Option<u64> {
     total.and_then(Value::as_u64).filter(|total| *total < MAX_COUNT)
 }
 
-/// Where a report has input or output alone, and a total, the other one is the rest.
+/// If a report has input or output alone, and a total, the other one is the rest.
 fn with_rest(mut counts: UsageCounts, usage: &Value) -> UsageCounts {
     let tokens = counts.token_usage();
     let (input, output) = (tokens.total_input(), tokens.output);

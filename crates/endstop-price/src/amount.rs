@@ -28,7 +28,7 @@ impl ExactUsd {
     /// No money.
     pub const ZERO: Self = Self(0);
 
-    /// `count` × `attos` (10⁻¹⁸ USD) / `per`, or `None` where it does not fit.
+    /// `count` × `attos` (10⁻¹⁸ USD) / `per`, or `None` if it does not fit.
     ///
     /// `per` divides [`PER_MULTIPLE`]: the unit registry refuses others.
     pub(crate) fn of(count: u64, attos: u128, per: u64) -> Option<Self> {
@@ -37,7 +37,7 @@ impl ExactUsd {
         Some(Self(parts))
     }
 
-    /// The sum, or `None` where it does not fit.
+    /// Returns the sum, or `None` if it does not fit.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -46,7 +46,7 @@ impl ExactUsd {
         }
     }
 
-    /// The amount rounded up to a pico-dollar, or `None` above what [`Money`] holds ($18.4 M).
+    /// Returns the amount rounded up to a pico-dollar, or `None` above what [`Money`] holds ($18.4M).
     ///
     /// Rounding happens once for a whole call, never for a line.
     #[must_use]
@@ -54,7 +54,7 @@ impl ExactUsd {
         u64::try_from(self.0.div_ceil(PARTS_PER_PICO)).ok().map(Money::from_picos)
     }
 
-    /// The exact number of dollars as plain decimal text.
+    /// Returns the exact number of dollars as plain decimal text.
     ///
     /// A rate per hour can give a ninth of something: then 27 decimals, the last repeated forever, which the text
     /// shows with `…`.

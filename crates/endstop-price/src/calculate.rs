@@ -57,8 +57,8 @@ pub enum PriceError {
         /// The model as the report names it.
         model: String,
     },
-    /// More money than can be counted ($18.4 M).
-    #[error("the price is more than $18.4 M")]
+    /// More money than can be counted ($18.4M).
+    #[error("the price is more than $18.4M")]
     TooLarge,
 }
 
@@ -98,7 +98,7 @@ pub struct Line {
 pub struct UnitRate(u128);
 
 impl UnitRate {
-    /// Dollars per [`Unit::per`] counts as plain decimal text.
+    /// Returns the dollars per [`Unit::per`] counts as plain decimal text.
     #[must_use]
     pub fn to_decimal(self) -> String {
         decimal::plain(self.0, RATE_DECIMALS)
@@ -117,25 +117,25 @@ pub struct ListedRate {
 }
 
 impl<'t> ModelPrice<'t> {
-    /// The provider whose price list was searched.
+    /// Returns the provider whose price list was searched.
     #[must_use]
     pub fn provider_id(&self) -> &'t str {
         &self.provider.id
     }
 
-    /// The entry that matched, for example `claude-sonnet-4-5`.
+    /// Returns the entry that matched, for example `claude-sonnet-4-5`.
     #[must_use]
     pub fn model_id(&self) -> &'t str {
         &self.model.id
     }
 
-    /// The most input tokens that a call may have, where known.
+    /// Returns the most input tokens that a call may have, if known.
     #[must_use]
     pub const fn context_window(&self) -> Option<u64> {
         self.model.context_window
     }
 
-    /// The rates in force at `at` for requests of this kind.
+    /// Returns the rates in force at `at` for requests of this kind.
     #[must_use]
     pub fn rates(&self, at: WallTime, context: &CallContext) -> Vec<ListedRate> {
         let listed = |(unit, rate): (Unit, &Rate)| ListedRate {
@@ -146,11 +146,11 @@ impl<'t> ModelPrice<'t> {
         self.in_force(at, context).into_iter().map(listed).collect()
     }
 
-    /// The price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
+    /// Returns the price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
     ///
     /// # Errors
     ///
-    /// [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
+    /// Returns [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
     pub fn price(
         &self,
         usage: &UsageCounts,
@@ -160,11 +160,11 @@ impl<'t> ModelPrice<'t> {
         self.price_all(usage, at, context, true)
     }
 
-    /// The total of [`ModelPrice::price`], without its lines.
+    /// Returns the total of [`ModelPrice::price`], without its lines.
     ///
     /// # Errors
     ///
-    /// As [`ModelPrice::price`].
+    /// Returns the errors of [`ModelPrice::price`].
     pub fn total(
         &self,
         usage: &UsageCounts,

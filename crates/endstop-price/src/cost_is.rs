@@ -20,8 +20,8 @@ pub enum CostIs {
 }
 
 impl CostIs {
-    /// The one whose [`value`](Self::value) a file declares; `None` if it declares none. A value that is not known here
-    /// says nothing about the cost, so it is [`CostIs::Unknown`].
+    /// Returns the one whose [`value`](Self::value) a file declares; `None` if it declares none. A value that is not
+    /// known here says nothing about the cost, so it is [`CostIs::Unknown`].
     #[must_use]
     pub fn declared(value: Option<&str>) -> Option<Self> {
         let all = [Self::Billed, Self::Computed, Self::LowerBound];
@@ -29,7 +29,7 @@ impl CostIs {
         value.map(|value| of(value).unwrap_or(Self::Unknown))
     }
 
-    /// The stable name: `billed`, `computed`, `lower_bound`, `unknown`.
+    /// Returns the stable name: `billed`, `computed`, `lower_bound`, `unknown`.
     #[must_use]
     pub const fn value(self) -> &'static str {
         match self {

@@ -44,7 +44,7 @@ pub(crate) enum Path {
 /// The value at the end of a path.
 enum Found<'v> {
     Value(&'v Value),
-    /// Absent, or null, or no place where it could be.
+    /// Absent, or null, or no place that could have it.
     Nothing,
 }
 
@@ -247,7 +247,7 @@ impl PriceTable {
     ///
     /// # Errors
     ///
-    /// [`UsageError`]: provider or flavor unknown, or the body is not such a response.
+    /// Returns [`UsageError`]: provider or flavor unknown, or the body is not such a response.
     pub fn read_response(
         &self,
         provider: &str,

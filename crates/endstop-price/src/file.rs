@@ -103,7 +103,7 @@ pub enum PriceProblem {
         whole: String,
     },
     /// Two priced units overlap and their common part has no price.
-    #[error("`{0}` and `{1}` have prices and what is both has none")]
+    #[error("`{0}` and `{1}` have prices, and their combination has none")]
     NoCommonPart(String, String),
 }
 

@@ -227,7 +227,7 @@ impl PartialEq for PriceTable {
 }
 
 impl PriceTable {
-    /// The table that ships. Decoding it takes some milliseconds, and happens when something in it is first
+    /// Returns the table that ships. Decoding it takes some milliseconds, and happens when something in it is first
     /// looked up.
     #[must_use]
     pub const fn embedded() -> &'static Self {
@@ -247,27 +247,27 @@ impl PriceTable {
     ///
     /// # Errors
     ///
-    /// [`PriceFileError`], with line and column, or with provider and model.
+    /// Returns [`PriceFileError`], with line and column, or with provider and model.
     pub fn from_json(text: &str) -> Result<Self, PriceFileError> {
         let list = file::resolve(file::parse(text)?, units(), true)?;
         Ok(Self(Origin::Read(list)))
     }
 
-    /// The data's name and version, for example `genai-prices 0.2.3`. Belongs into every trace: prices
+    /// Returns the data's name and version, for example `genai-prices 0.2.3`. Belongs into every trace: prices
     /// change.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.list().version
     }
 
-    /// All models as (provider, model), in the order of the table.
+    /// Returns all models as (provider, model), in the order of the table.
     pub fn models(&self) -> impl Iterator<Item = (&str, &str)> {
         self.list().providers.iter().flat_map(|provider| {
             provider.models.iter().map(|model| (provider.id.as_str(), model.id.as_str()))
         })
     }
 
-    /// All providers, in the order of the table.
+    /// Returns all providers, in the order of the table.
     pub fn providers(&self) -> impl Iterator<Item = &str> {
         self.list().providers.iter().map(|provider| provider.id.as_str())
     }

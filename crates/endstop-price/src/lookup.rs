@@ -61,7 +61,7 @@ const BEDROCK_VENDORS: [&str; 18] = [
 pub const RESELLER: &str = "openrouter";
 
 impl PriceTable {
-    /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,
+    /// Returns the model with its prices, or `None` if the table has no price for it: the cost is then unknown,
     /// never zero.
     ///
     /// With a provider only its list is searched, and those it falls back to: the same model may cost something else
@@ -109,8 +109,8 @@ impl PriceTable {
         })
     }
 
-    /// The known models whose names are most like `model`, best first, each by a name under which [`PriceTable::find`]
-    /// finds that model of `provider`: `provider/model`, or the model's alone.
+    /// Returns the known models whose names are most like `model`, best first, each by a name under which
+    /// [`PriceTable::find`] finds that model of `provider`: `provider/model`, or the model's alone.
     #[must_use]
     pub fn nearest(&self, provider: Option<&str>, model: &str) -> Vec<String> {
         let model: String = model.to_lowercase().chars().take(MAX_NAME).collect();

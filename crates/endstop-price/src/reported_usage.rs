@@ -35,7 +35,8 @@ pub struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Whether it covers all of a response with this many bytes of output: neither input nor output is left out.
+    /// Returns whether it covers all of a response with this many bytes of output: neither input nor output is left
+    /// out.
     #[must_use]
     pub fn is_whole(&self, output_bytes: u64) -> bool {
         let (input, output) = (self.tokens.total_input(), self.tokens.output);
@@ -43,7 +44,7 @@ impl ReportedUsage {
         self.counts.iter().next().is_some() && has_output && (input > 0 || output == 0)
     }
 
-    /// Whether the output that is reported is all of it, once the response is complete.
+    /// Returns whether the output that is reported is all of it, once the response is complete.
     #[must_use]
     pub const fn is_output_final(&self) -> bool {
         self.tokens.output > 0 && !self.is_preliminary

@@ -104,7 +104,7 @@ impl UsageShape {
 ///
 /// # Errors
 ///
-/// [`UsageError`] with the field that is missing or not a count. The usage is then unknown, not zero.
+/// Returns [`UsageError`] with the field that is missing or not a count. The usage is then unknown, not zero.
 pub fn read_usage(shape: UsageShape, usage: &Value) -> Result<UsageCounts, UsageError> {
     let Some((provider, flavor)) = shape.extractor() else {
         return read_otel(usage);
@@ -117,7 +117,7 @@ pub fn read_usage(shape: UsageShape, usage: &Value) -> Result<UsageCounts, Usage
     Ok(counts)
 }
 
-/// The shape of a usage object, or `None` where no field tells.
+/// Returns the shape of a usage object, or `None` if no field shows it.
 #[must_use]
 pub fn detect_shape(usage: &Value) -> Option<UsageShape> {
     let fields = usage.as_object()?;
@@ -147,7 +147,7 @@ pub fn detect_shape(usage: &Value) -> Option<UsageShape> {
 ///
 /// # Errors
 ///
-/// [`UsageError`]: provider or flavor unknown, or the body is not such a response.
+/// Returns [`UsageError`]: provider or flavor unknown, or the body is not such a response.
 pub fn read_response(
     provider: Option<&str>,
     flavor: Option<&str>,
@@ -161,7 +161,7 @@ pub fn read_response(
     Ok((model_of(body), read_usage(shape, usage)?))
 }
 
-/// The usage object inside a response body of a known shape.
+/// Returns the usage object inside a response body of a known shape.
 #[must_use]
 pub fn usage_of(body: &Value) -> Option<&Value> {
     let inner = body.get("response").or_else(|| body.get("message"));
@@ -173,7 +173,7 @@ pub fn usage_of(body: &Value) -> Option<&Value> {
         .find(|usage| usage.is_object())
 }
 
-/// The model that a response body names.
+/// Returns the model that a response body names.
 #[must_use]
 pub fn model_of(body: &Value) -> Option<String> {
     let inner = body.get("response").or_else(|| body.get("message"));
@@ -182,7 +182,7 @@ pub fn model_of(body: &Value) -> Option<String> {
     names.find_map(Value::as_str).map(str::to_owned)
 }
 
-/// The kind of request that a response names: its `service_tier`, `speed`, and batch.
+/// Returns the kind of request that a response names: its `service_tier`, `speed`, and batch.
 #[must_use]
 pub fn context_of(body: &Value) -> CallContext {
     let usage = usage_of(body);

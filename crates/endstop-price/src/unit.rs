@@ -34,31 +34,31 @@ const MILLIS: u64 = 1_000;
 pub struct Unit(u8);
 
 impl Unit {
-    /// The unit with this key, for example `cache_write_1h_tokens`.
+    /// Returns the unit with this key, for example `cache_write_1h_tokens`.
     #[must_use]
     pub fn named(key: &str) -> Option<Self> {
         super::units().by_key(key)
     }
 
-    /// Its key.
+    /// Returns its key.
     #[must_use]
     pub fn key(self) -> &'static str {
         super::units().get(self).map_or("", |row| &row.key)
     }
 
-    /// The key of its price in price tables, for example `cache_write_1h_mtok`.
+    /// Returns the key of its price in price tables, for example `cache_write_1h_mtok`.
     #[must_use]
     pub fn price_key(self) -> &'static str {
         super::units().get(self).map_or("", |row| &row.price_key)
     }
 
-    /// How many counts one price is for: 1,000,000 for tokens, 3,600,000 for durations in milliseconds.
+    /// Returns how many counts one price is for: 1,000,000 for tokens, 3,600,000 for durations in milliseconds.
     #[must_use]
     pub fn per(self) -> u64 {
         super::units().get(self).map_or(1, |row| row.per)
     }
 
-    /// Whether it is a time: counted in milliseconds, where providers report seconds.
+    /// Returns whether it is a time: counted in milliseconds, where providers report seconds.
     #[must_use]
     pub fn is_duration(self) -> bool {
         super::units().get(self).is_some_and(|row| row.is_duration)

@@ -18,8 +18,8 @@ const SHARE_OF_A_MILLION: u64 = 1_000_000 / SOME_TOKENS;
 #[error("no price for model `{0}`, which `max_usd` names for calls without a price")]
 pub struct UnknownPriceModel(String);
 
-/// The policy with the rates of the model that its `max_usd(…, model="…")` names, for calls whose price is not known. A
-/// policy that says itself what such calls cost (`on_unpriced`), or names no model, stays as it is.
+/// Returns the policy with the rates of the model that its `max_usd(…, model="…")` names, for calls whose price is not
+/// known. A policy that says itself what such calls cost (`on_unpriced`), or names no model, stays as it is.
 ///
 /// ```
 /// use endstop_core::Policy;
@@ -36,7 +36,7 @@ pub struct UnknownPriceModel(String);
 ///
 /// # Errors
 ///
-/// If the table has no price of the model.
+/// Returns an error if the table has no price of the model.
 pub fn with_unpriced_model(
     mut policy: Policy,
     table: &PriceTable,

@@ -120,11 +120,11 @@ pub(crate) struct FurtherUsage {
 }
 
 impl UsageCounts {
-    /// The counts of tokens that are already in disjoint classes.
+    /// Returns the counts of tokens that are already in disjoint classes.
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] where one is beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] if one is beyond [`MAX_COUNT`].
     pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
         let mut usage = Self::default();
         let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
@@ -143,7 +143,7 @@ impl UsageCounts {
         Ok(usage)
     }
 
-    /// The count of a unit, or `None` if it was not reported. Milliseconds for durations.
+    /// Returns the count of a unit, or `None` if it was not reported. Milliseconds for durations.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<u64> {
         self.counts.iter().find(|(known, _)| *known == unit).map(|(_, count)| *count)
@@ -153,7 +153,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn set(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         if count >= MAX_COUNT {
             let (path, found) = (unit.key().to_owned(), count.to_string());
@@ -176,7 +176,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn add(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         self.set(unit, self.get(unit).unwrap_or(0).saturating_add(count))
     }
@@ -186,7 +186,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub(crate) fn add_further(&mut self, further: FurtherUsage) -> Result<(), UsageError> {
         for (unit, count) in further.counts.iter() {
             self.add(unit, count)?;
@@ -200,7 +200,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub(crate) fn add_declined(
         &mut self,
         declined: Vec<FurtherUsage>,
@@ -230,7 +230,7 @@ impl UsageCounts {
     ///
     /// # Errors
     ///
-    /// The unit of which further requests used more than the whole call.
+    /// Returns the unit of which further requests used more than the whole call.
     pub(crate) fn without_further(&self) -> Result<Self, Unit> {
         let mut own = Self { further: Vec::new(), ..self.clone() };
         for (unit, count) in self.further.iter().flat_map(|further| further.counts.iter()) {
@@ -243,19 +243,19 @@ impl UsageCounts {
         Ok(own)
     }
 
-    /// All reported counts, in order of the unit.
+    /// Returns all reported counts, in order of the unit.
     pub fn iter(&self) -> impl Iterator<Item = (Unit, u64)> {
         self.counts.iter().copied()
     }
 
-    /// Whether the input was taken as *without* the cached tokens against the convention of its shape,
+    /// Returns whether the input was taken as *without* the cached tokens against the convention of its shape,
     /// because the cached ones are more than it.
     #[must_use]
     pub const fn was_exclusive(&self) -> bool {
         self.was_exclusive
     }
 
-    /// The tokens in disjoint classes. Where the parts exceed the whole, the remainder is zero; pricing
+    /// Returns the tokens in disjoint classes. If the parts exceed the whole, the remainder is zero; pricing
     /// such a report is an error.
     #[must_use]
     pub fn token_usage(&self) -> TokenUsage {
@@ -300,10 +300,10 @@ pub(crate) fn read_count(
     }
 }
 
-/// The amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
+/// Returns the amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
 ///
 /// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
-/// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
+/// is left out. Decimals beyond a pico-dollar round up. `None` if it is absent, no
 /// number, negative or above $9,000,000.
 ///
 /// If the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: the vendor's

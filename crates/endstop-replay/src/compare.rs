@@ -56,7 +56,7 @@ pub struct Comparison {
 /// Memory grows with runs times policies, about 40 bytes each.
 ///
 /// # Errors
-/// If a policy cannot be compiled.
+/// Returns an error if a policy cannot be compiled.
 pub fn compare(
     inputs: &[Transcript],
     policies: &[Policy],
@@ -87,14 +87,14 @@ fn needs_prices(policy: &Policy) -> bool {
 }
 
 impl Comparison {
-    /// The effect of the policy at `index` on all runs.
+    /// Returns the effect of the policy at `index` on all runs.
     #[must_use]
     pub fn effect(&self, index: usize) -> Effect {
         self.effect_of(&[index], |_, _| true)
     }
 
-    /// The combined effect of the policies at `indices` on the runs that `select` admits by index and report: the
-    /// first cut counts.
+    /// Returns the combined effect of the policies at `indices` on the runs that `select` admits by index and report:
+    /// the first cut counts.
     pub fn effect_of(
         &self,
         indices: &[usize],
@@ -215,13 +215,13 @@ impl Effect {
         }
     }
 
-    /// The share of successes lost, with its uncertainty; `None` if no success is known.
+    /// Returns the share of successes lost, with its uncertainty; `None` if no success is known.
     #[must_use]
     pub fn lost(&self) -> Option<Interval> {
         Interval::of(self.succeeded_stopped, self.succeeded)
     }
 
-    /// The share of failures cut, with its uncertainty; `None` if no failure is known.
+    /// Returns the share of failures cut, with its uncertainty; `None` if no failure is known.
     #[must_use]
     pub fn caught(&self) -> Option<Interval> {
         Interval::of(self.failed_stopped, self.failed)

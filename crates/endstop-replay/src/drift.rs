@@ -39,10 +39,10 @@ pub enum BaselineError {
     #[error("not the JSON of a replay: {0}")]
     Malformed(#[from] serde_json::Error),
     /// It was written before a replay recorded usage, or is something else.
-    #[error("it does not say what its runs used")]
+    #[error("it does not record the usage of its runs")]
     NoUsage,
     /// It was written by a version that is not known.
-    #[error("it is of version {0}; known is 1")]
+    #[error("it has version {0}; only version 1 is known")]
     Version(u64),
 }
 
@@ -50,7 +50,7 @@ impl Baseline {
     /// Reads what `endstop replay --json` printed.
     ///
     /// # Errors
-    /// [`BaselineError`] where it is something else.
+    /// Returns [`BaselineError`] if it is something else.
     pub fn from_json(text: &str) -> Result<Self, BaselineError> {
         #[derive(serde::Deserialize)]
         struct Told {

@@ -98,7 +98,7 @@ pub struct Options<'a> {
 /// the largest single element of a document and by the report itself.
 ///
 /// # Errors
-/// If the policy cannot be compiled.
+/// Returns an error if the policy cannot be compiled.
 pub fn replay(
     inputs: &[Transcript],
     options: &Options<'_>,
@@ -192,7 +192,7 @@ pub struct Explained {
 /// Replays one input and keeps the trip record of each run.
 ///
 /// # Errors
-/// If the policy cannot be compiled.
+/// Returns an error if the policy cannot be compiled.
 pub fn explain(
     input: &Transcript,
     options: &Options<'_>,

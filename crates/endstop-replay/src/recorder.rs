@@ -24,7 +24,7 @@ const UNFINISHED: RunFooter<'_> =
 pub(super) enum Detail {
     /// The trip record of every run, stopped or not.
     TripRecords,
-    /// The rule and its evidence where a run is stopped.
+    /// The rule and its evidence if a run is stopped.
     Evidence,
     /// Only where.
     Cuts,

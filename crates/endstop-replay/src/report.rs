@@ -37,7 +37,7 @@ pub struct RunReport {
     pub cost_is: CostIs,
     /// Calls that the price table has no price for and that have no billed amount.
     pub unpriced_calls: u64,
-    /// Whether it succeeded, where known.
+    /// Whether it succeeded, if known.
     pub outcome: Option<bool>,
     /// The step at which the policy would have stopped it; `None` if it would not.
     pub stopped_at_step: Option<u64>,
@@ -279,7 +279,7 @@ impl Report {
         self.per_run.push(run);
     }
 
-    /// The report as JSON; docs/replay-json.md describes it.
+    /// Returns the report as JSON; docs/replay-json.md describes it.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
@@ -324,7 +324,7 @@ fn warnings<S: serde::Serializer>(all: &[Warning], serializer: S) -> Result<S::O
     serializer.collect_seq(all.iter().map(warning_json))
 }
 
-/// A reader's warning as the JSON of replays has it.
+/// Returns a reader's warning as the JSON of replays has it.
 #[must_use]
 pub fn warning_json(warning: &Warning) -> serde_json::Value {
     serde_json::json!({

@@ -111,7 +111,7 @@ pub enum Proposed {
 /// Proposes rules for `inputs`; `options.policy` is ignored.
 ///
 /// # Errors
-/// If a rule cannot be compiled, which would be a defect.
+/// Returns an error if a rule cannot be compiled, which would be a defect.
 pub fn suggest(
     inputs: &[Transcript],
     options: &Options<'_>,
@@ -413,7 +413,7 @@ const fn only_harms(effect: &Effect) -> bool {
     loses || (effect.saved.picos() == 0 && effect.tokens_saved == 0 && effect.steps_saved == 0)
 }
 
-/// Deals the runs into [`FOLDS`] parts, fewer where there are fewer runs: successes, failures and the
+/// Deals the runs into [`FOLDS`] parts, fewer if there are fewer runs: successes, failures and the
 /// rest each evenly, in an order that depends on their names alone.
 fn deal(runs: &[RunReport]) -> Vec<usize> {
     let folds = FOLDS.min(runs.len());

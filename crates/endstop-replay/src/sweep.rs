@@ -150,11 +150,11 @@ fn too_many() -> SweepError {
     error(format!("more than {MAX_CANDIDATES} policies to compare"), "take larger steps")
 }
 
-/// The policies that `sweeps` ask for. A sweep whose `{name}` is in the text is put in there, several of
+/// Returns the policies that `sweeps` ask for. A sweep whose `{name}` is in the text is put in there, several of
 /// them in every combination; any other is a gauge, whose limit is added to the text's rules.
 ///
 /// # Errors
-/// [`SweepError`] for a name that is neither, a value that does not fit its gauge, or too many policies.
+/// Returns [`SweepError`] for a name that is neither, a value that does not fit its gauge, or too many policies.
 pub fn candidates(text: Option<&str>, sweeps: &[Sweep]) -> Result<Vec<Candidate>, SweepError> {
     let is_inside = |sweep: &&Sweep| text.is_some_and(|text| text.contains(&place(&sweep.name)));
     let (inside, beside): (Vec<&Sweep>, Vec<&Sweep>) = sweeps.iter().partition(is_inside);

@@ -29,7 +29,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of `count` in `of`; `None` if `of` is 0.
+    /// Returns the interval of `count` in `of`; `None` if `of` is 0.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of runs are far below 2^52")]
     pub fn of(count: u64, of: u64) -> Option<Self> {
@@ -48,7 +48,7 @@ impl Interval {
         Some(Self { count, of, low, high })
     }
 
-    /// The share itself, from 0 to 1.
+    /// Returns the share itself, from 0 to 1.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of runs are far below 2^52")]
     pub fn share(&self) -> f64 {

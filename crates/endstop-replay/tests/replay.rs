@@ -61,7 +61,7 @@ fn policies() -> Vec<Policy> {
     policies
 }
 
-/// Runs of which some are let go on by a person, and some are signalled from outside.
+/// Runs of which a person lets some continue, and some get a signal from outside.
 fn interventions() -> Transcript {
     let step = |at: u64, tool: &str| {
         format!(
@@ -229,7 +229,7 @@ fn recorded_reservations_count_only_as_live() {
         ("cost >= $0.44", None, Some(6)),
         ("tokens >= 53k", None, Some(1)),
         ("cost >= $1", None, None),
-        // A condition of its own, and no reservation of the limit.
+        // A separate condition, and no reservation of the limit.
         ("next_cost >= $0.30", Some(1), Some(1)),
     ];
     for (limit, spent, live) in cases {
@@ -291,7 +291,7 @@ fn large(name: &str, runs: u64, tools: u64) -> Transcript {
 
 #[test]
 fn the_report_of_large_files_does_not_depend_on_the_number_of_threads() {
-    // Of the second, more tools come up than are told apart.
+    // The second has more tools than are distinguished.
     let inputs = [large("one.jsonl", 300, 40), large("two.jsonl", 6_000, 5_000)];
     for input in &inputs {
         assert!(input.format.pieces(&input.main, 8 << 20).len() > 1);

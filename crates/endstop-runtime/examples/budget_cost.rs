@@ -1,4 +1,4 @@
-//! What budgets over time cost a call, and that a burst cannot pass one: `cargo xtask bench budgets`.
+//! The cost of budgets over time per call, and a burst that cannot pass one: `cargo xtask bench budgets`.
 #![expect(clippy::print_stdout, reason = "prints what it measured")]
 
 use std::error::Error;

@@ -67,7 +67,7 @@ pub struct CancelToken {
 }
 
 impl CancelToken {
-    /// A token without a parent: the root of a new tree.
+    /// Creates a token without a parent: the root of a new tree.
     #[must_use]
     pub fn new() -> Self {
         Self { handle: crate::sync::Arc::new(Handle::root()) }
@@ -87,25 +87,25 @@ impl CancelToken {
         self.handle.cancel(Arc::new(signal), urgency)
     }
 
-    /// Why it was cancelled first.
+    /// Returns the reason of the first cancellation.
     #[must_use]
     pub fn signal(&self) -> Option<Arc<StopSignal>> {
         self.handle.signal()
     }
 
-    /// Every cancellation that reached it, in order of arrival; equal ones once. O(signals), at most 64.
+    /// Returns every cancellation that reached it, in order of arrival; equal ones once. O(signals), at most 64.
     #[must_use]
     pub fn signals(&self) -> Vec<Arc<StopSignal>> {
         self.handle.signals()
     }
 
-    /// How urgently it was cancelled.
+    /// Returns the urgency of the cancellation.
     #[must_use]
     pub fn urgency(&self) -> Option<Urgency> {
         self.handle.urgency()
     }
 
-    /// Whether it was cancelled, in either way. This is one atomic load.
+    /// Returns whether it was cancelled, in either way. This is one atomic load.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.urgency().is_some()
@@ -129,8 +129,8 @@ impl CancelToken {
         Cancelled { token: self, least: Urgency::Now, key: None }
     }
 
-    /// The output of `future`, unless the token is aborted first: then `future` is dropped in its current state, and
-    /// the signal is returned. Once the token is aborted, `future` is no longer polled, even if it is ready.
+    /// Returns the output of `future`, unless the token is aborted first: then `future` is dropped in its current
+    /// state, and the signal is returned. Once the token is aborted, `future` is no longer polled, even if it is ready.
     ///
     /// # Cancel safety
     ///
@@ -138,7 +138,7 @@ impl CancelToken {
     ///
     /// # Errors
     ///
-    /// The signal of the token, if it was aborted.
+    /// Returns the signal of the token if it was aborted.
     pub async fn run_until_aborted<F: Future>(
         &self,
         future: F,

@@ -39,25 +39,25 @@ impl fmt::Debug for RunClock {
 }
 
 impl RunClock {
-    /// A clock that continues from `before`: zero for a new run, the last event's offset for a resumed one.
+    /// Creates a clock that continues from `before`: zero for a new run, the last event's offset for a resumed one.
     #[must_use]
     pub fn start(before: Millis, wall: Option<WallClock>) -> Self {
         Self { origin: Instant::now(), before, wall }
     }
 
-    /// The offset from the start of the run.
+    /// Returns the offset from the start of the run.
     #[must_use]
     pub fn at(&self) -> Millis {
         self.at_instant(Instant::now())
     }
 
-    /// The offset at an instant of this process.
+    /// Returns the offset at an instant of this process.
     #[must_use]
     pub fn at_instant(&self, instant: Instant) -> Millis {
         Millis(self.before.0.saturating_add(millis(instant.saturating_duration_since(self.origin))))
     }
 
-    /// Wall time: milliseconds since 1970-01-01T00:00Z; zero where the system's clock is before that.
+    /// Wall time: milliseconds since 1970-01-01T00:00Z; zero if the system's clock is before that.
     #[must_use]
     pub fn wall(&self) -> WallTime {
         self.wall.as_ref().map_or_else(system_wall_time, |wall| wall())
@@ -79,7 +79,7 @@ impl RunClock {
     }
 }
 
-/// The system's wall time.
+/// Returns the system's wall time.
 #[must_use]
 pub fn system_wall_time() -> WallTime {
     WallTime(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis))

@@ -116,7 +116,7 @@ impl BudgetSnapshot {
         self.settled.saturating_add(&self.held)
     }
 
-    /// The settled amounts beyond the limits.
+    /// Returns the settled amounts beyond the limits.
     #[must_use]
     pub fn overshoot(&self) -> Amounts {
         self.limits.overshoot(&self.settled)
@@ -124,7 +124,7 @@ impl BudgetSnapshot {
 }
 
 impl Budget {
-    /// A new tree.
+    /// Creates a new tree.
     #[must_use]
     pub fn root(limits: Limits) -> Self {
         Self(Arc::new(Node::root(limits)))
@@ -140,7 +140,7 @@ impl Budget {
     /// Reserves the worst case of what is about to happen, here and at all ancestors, or nowhere.
     ///
     /// # Errors
-    /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
+    /// Returns [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
     /// limit already.
     pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
         self.0.locked().reserve::<true>(self.0.slot(), &amounts.words())?;
@@ -151,7 +151,7 @@ impl Budget {
     /// no tokens, so tokens that are overdrawn do not hold it back: it belongs to a response that was paid for.
     ///
     /// # Errors
-    /// As [`Budget::reserve`].
+    /// Returns the errors of [`Budget::reserve`].
     pub(crate) fn reserve_asked(&self, amounts: Amounts) -> Result<Hold, Refused> {
         self.0.locked().reserve::<false>(self.0.slot(), &amounts.words())?;
         Ok(Hold::new(self.clone(), amounts))
@@ -160,7 +160,7 @@ impl Budget {
     /// Whether so much could be reserved now; nothing is.
     ///
     /// # Errors
-    /// As [`Budget::reserve`].
+    /// Returns the errors of [`Budget::reserve`].
     pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
         self.0.locked().check::<true>(self.0.slot(), &amounts.words())
     }
@@ -182,7 +182,7 @@ impl Budget {
         self.0.locked().set_limits(self.0.slot(), limits);
     }
 
-    /// The limits of this node.
+    /// Returns the limits of this node.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.snapshot().limits
@@ -217,14 +217,14 @@ impl Budget {
         self.snapshot().committed()
     }
 
-    /// The room left here, over this node and all its ancestors: 0 if one of them is at or above its limit, `None` if
-    /// none of them has one.
+    /// Returns the room left here, over this node and all its ancestors: 0 if one of them is at or above its limit,
+    /// `None` if none of them has one.
     #[must_use]
     pub fn room(&self) -> Limits {
         self.0.locked().room(self.0.slot())
     }
 
-    /// The amounts settled beyond the limits of this node.
+    /// Returns the amounts settled beyond the limits of this node.
     #[must_use]
     pub fn overshoot(&self) -> Amounts {
         self.snapshot().overshoot()
@@ -236,7 +236,7 @@ impl Budget {
         self.0.locked().snapshot(self.0.slot(), self.id())
     }
 
-    /// Whether an amount anywhere in the tree could not be kept exactly; everything is refused since.
+    /// Returns whether an amount anywhere in the tree could not be kept exactly; everything is refused since.
     #[must_use]
     pub fn is_overflowed(&self) -> bool {
         self.0.locked().is_overflowed()
@@ -249,13 +249,13 @@ impl Budget {
         self.0.id()
     }
 
-    /// The node above, or `None` at the root.
+    /// Returns the node above, or `None` at the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         self.0.parent().cloned()
     }
 
-    /// Whether all that is spent here is spent in `other` as well.
+    /// Returns whether all that is spent here is spent in `other` as well.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let mut next = Some(self);

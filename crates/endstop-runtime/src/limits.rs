@@ -77,7 +77,7 @@ pub(crate) const MAX_TRACE_HEADER_BYTES: u64 = 8 << 10;
 pub(crate) const TRACE_ROOM_BYTES: usize = 4 << 10;
 /// Bytes of a trace file read at a time: a few hundred lines, so that a system call is rare.
 pub(crate) const TRACE_READ_BYTES: usize = 64 << 10;
-/// Entries that a recording keeps unless told otherwise: a long test, and not a process that fills up.
+/// Entries that a recording keeps by default: a long test, and not a process that fills up.
 pub(crate) const DEFAULT_RECORDING: usize = 100_000;
 
 /// The largest state in bytes: a context of a million tokens is about 4 MiB of text. A state ten times as large is a

@@ -88,7 +88,7 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// The stable name (`error.type`).
+    /// Returns the stable name (`error.type`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// The kind of failure that an HTTP status is, if its body does not say more.
+    /// Returns the kind of failure that an HTTP status is, if its body does not say more.
     #[must_use]
     pub const fn of_status(status: u16) -> Self {
         match status {
@@ -114,7 +114,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether another attempt of the same request may succeed.
+    /// Returns whether another attempt of the same request may succeed.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         !matches!(self, Self::Rejected)
@@ -137,7 +137,7 @@ impl fmt::Display for ModelErrorKind {
 }
 
 impl ModelError {
-    /// A failure without details.
+    /// Creates a failure without details.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -149,8 +149,8 @@ impl ModelError {
         }
     }
 
-    /// Whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
-    /// missing"): it was taken, and it was not refused. `frees_errors` is true where the policy says that errors in the
+    /// Returns whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
+    /// missing"): it was taken, and it was not refused. `frees_errors` is true if the policy says that errors in the
     /// shape of the API are free.
     #[must_use]
     pub fn may_be_charged(&self, frees_errors: bool) -> bool {

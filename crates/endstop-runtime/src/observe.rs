@@ -185,7 +185,7 @@ pub enum Detail<'a> {
 }
 
 impl Detail<'_> {
-    /// Whether settled tokens were counted here and not reported by the provider.
+    /// Returns whether settled tokens were counted here and not reported by the provider.
     #[must_use]
     pub const fn is_estimate(&self) -> bool {
         matches!(
@@ -194,7 +194,7 @@ impl Detail<'_> {
         )
     }
 
-    /// The part of a settled cost that no provider and no tool confirmed.
+    /// Returns the part of a settled cost that no provider and no tool confirmed.
     #[must_use]
     pub const fn unconfirmed(&self) -> Money {
         match self {
@@ -207,7 +207,7 @@ impl Detail<'_> {
 }
 
 impl<'a> Observation<'a> {
-    /// The line of a trace that says it.
+    /// Returns the line of a trace that says it.
     #[must_use]
     pub fn line(&self) -> Line<'a> {
         let estimate = self.detail.is_estimate();

@@ -76,7 +76,7 @@ const fn at(name: &'static str, hosts: &'static [&'static str]) -> ModelProvider
 }
 
 impl ModelProvider {
-    /// The row with an API of its own.
+    /// The row with a separate API.
     const fn with(self, api: ProviderApi) -> Self {
         Self { api: Some(api), ..self }
     }
@@ -161,12 +161,12 @@ pub static MODEL_PROVIDERS: &[ModelProvider] = &[
 ];
 
 impl ProviderApi {
-    /// The APIs that are known.
+    /// Returns the APIs that are known.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         MODEL_PROVIDERS.iter().filter_map(|it| it.api.as_ref())
     }
 
-    /// The API at a host. O(rows).
+    /// Returns the API at a host. O(rows).
     #[must_use]
     pub fn at(host: &str) -> Option<&'static Self> {
         let host = host.to_ascii_lowercase();
@@ -177,19 +177,19 @@ impl ProviderApi {
         Self::all().find(|api| api.domains.iter().any(|domain| is_it(domain)))
     }
 
-    /// The API of a provider, by the name that prices have for it. O(rows).
+    /// Returns the API of a provider, by the name that prices have for it. O(rows).
     #[must_use]
     pub fn of(provider: &str) -> Option<&'static Self> {
         Self::all().find(|api| api.provider == provider)
     }
 
-    /// The most output tokens that a provider makes in a second, by the name that prices have for it. O(rows).
+    /// Returns the most output tokens that a provider makes in a second, by the name that prices have for it. O(rows).
     #[must_use]
     pub fn fastest_output_of(provider: &str) -> u64 {
         Self::of(provider).map_or(USUAL_OUTPUT, |api| api.fastest_output)
     }
 
-    /// The charge for an error response, if known. `is_in_shape` says whether it is in the shape of the API.
+    /// Returns the charge for an error response, if known. `is_in_shape` says whether it is in the shape of the API.
     #[must_use]
     pub fn billing(&self, status: u16, is_in_shape: bool, body: &[u8]) -> ErrorBilling {
         let has = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
@@ -200,7 +200,7 @@ impl ProviderApi {
         }
     }
 
-    /// The charge for an error response of `api`, or of an upstream that is not a known provider's API.
+    /// Returns the charge for an error response of `api`, or of an upstream that is not a known provider's API.
     #[must_use]
     pub fn billing_of(
         api: Option<&Self>,
@@ -215,8 +215,8 @@ impl ProviderApi {
         }
     }
 
-    /// The charge for an error that a response of `api` carries instead of output. `status` is the one that the error
-    /// names.
+    /// Returns the charge for an error that a response of `api` carries instead of output. `status` is the one that the
+    /// error names.
     #[must_use]
     pub fn billing_inside(api: Option<&Self>, status: Option<u16>) -> ErrorBilling {
         match Self::billing_of(api, status.unwrap_or(FAILED_STATUS), true, &[]) {

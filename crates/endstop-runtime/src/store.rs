@@ -128,9 +128,9 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if another number is stored, [`StoreError::TooLarge`] beyond [`MAX_STATE_BYTES`], and
-    /// the errors of the medium. The old state then stays, with one exception: if only the last wait for the disk
-    /// failed ([`Durability::Power`]), the new one may be stored.
+    /// Returns [`StoreError::Conflict`] if another number is stored, [`StoreError::TooLarge`] beyond
+    /// [`MAX_STATE_BYTES`], and the errors of the medium. The old state then stays, with one exception: if only the
+    /// last wait for the disk failed ([`Durability::Power`]), the new one may be stored.
     fn save<'a>(
         &'a self,
         id: &'a RunId,
@@ -142,8 +142,8 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] if the stored state was truncated or altered, [`StoreError::Newer`] if a later version
-    /// of the program wrote it.
+    /// Returns [`StoreError::Damaged`] if the stored state was truncated or altered, [`StoreError::Newer`] if a later
+    /// version of the program wrote it.
     fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>>;
 
     /// Appends whole lines to the trace of a run; a missing line feed at the end is added, and an empty
@@ -154,8 +154,8 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], [`StoreError::Damaged`] if the store finds that the
-    /// trace is, and the errors of the medium.
+    /// Returns [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], [`StoreError::Damaged`] if the store finds that
+    /// the trace is, and the errors of the medium.
     fn append<'a>(&'a self, id: &'a RunId, lines: &'a str)
     -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -167,8 +167,8 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] if the store finds that lines were changed, moved or removed since they were appended,
-    /// and the errors of the medium. A run without a trace has no lines.
+    /// Returns [`StoreError::Damaged`] if the store finds that lines were changed, moved or removed since they were
+    /// appended, and the errors of the medium. A run without a trace has no lines.
     fn read_trace<'a>(
         &'a self,
         id: &'a RunId,
@@ -188,7 +188,7 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`] while anyone holds its lock.
+    /// Returns [`StoreError::Locked`] while anyone holds its lock.
     fn remove<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Takes the lock of a run. The driver of a run holds it, so that no two drive the same run. Saving and appending
@@ -196,7 +196,7 @@ pub trait Store: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`] where it is held, in this process or another; it never waits.
+    /// Returns [`StoreError::Locked`] if it is held, in this process or another; it never waits.
     fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>>;
 }
 
@@ -210,12 +210,12 @@ fn millis_since_epoch(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// All lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read page by page
-/// and held in memory.
+/// Returns all lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read
+/// page by page and held in memory.
 ///
 /// # Errors
 ///
-/// If the store cannot be read.
+/// Returns an error if the store cannot be read.
 pub async fn stored_lines(
     store: &dyn Store,
     id: &RunId,

@@ -59,13 +59,13 @@ pub enum ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Whether the call was dispatched.
+    /// Returns whether the call was dispatched.
     #[must_use]
     pub const fn was_executed(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Aborted)
     }
 
-    /// Whether the model sees it as failed.
+    /// Returns whether the model sees it as failed.
     #[must_use]
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Succeeded)

@@ -267,7 +267,7 @@ fn a_response_that_ends_at_a_cap_of_others_stops_nothing() {
     let (one, other) = (run(&accounts), run(&accounts));
     let first = begin(&one).unwrap();
     assert_eq!(first.output_cap(), Some(1_000));
-    // $0.01125 are left beside it: more than a quarter of what there would be alone.
+    // $0.01125 are left next to it: more than a quarter of the room without it.
     let second = begin(&other).unwrap();
     assert_eq!((second.output_cap(), second.lowered_by()), (Some(500), None));
     assert!(second.is_cut_by_others(Some("max_tokens")));
@@ -382,7 +382,7 @@ fn a_threshold_warns_once_per_window() {
     assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (80%)"]);
 }
 
-/// A store that fails while it is told to.
+/// A store that fails while a switch is on.
 #[derive(Debug, Default)]
 struct Flaky {
     store: MemoryBudgetStore,

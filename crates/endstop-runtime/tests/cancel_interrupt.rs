@@ -35,7 +35,7 @@ fn be_interrupted() {
         say(&format!("{:?}, {}", token.urgency().unwrap(), token.signal().unwrap()));
         token.aborted().await;
         say(&format!("{:?}, {}", token.urgency().unwrap(), token.signal().unwrap()));
-        // Nobody is left behind if the third interrupt does not end it.
+        // No process is left behind if the third interrupt does not end it.
         tokio::time::sleep(PATIENCE * 2).await;
     });
 }
@@ -58,7 +58,7 @@ impl Interrupted {
         thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
                 if let Some(stage) = line.strip_prefix("stage: ") {
-                    // The test may have failed meanwhile.
+                    // The test may have failed in the meantime.
                     let _ = sender.send(stage.to_owned());
                 }
             }

@@ -34,7 +34,7 @@ fn directory(test: &str) -> PathBuf {
 fn message_of(test: &str, bytes: &[u8]) -> String {
     let path = directory(test).join("kill");
     fs::write(&path, bytes).unwrap();
-    FileKillSwitch::new(path).on().expect("a file is there")
+    FileKillSwitch::new(path).on().expect("a file exists")
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_kill_file_throws_while_it_is_there() {
 fn a_kill_file_is_turned_on_and_reset_by_the_switch_itself() {
     let path = directory("itself").join("run").join("below").join("kill");
     let switch = FileKillSwitch::new(&path);
-    switch.reset().expect("nothing to remove is no error");
+    switch.reset().expect("nothing to remove is not an error");
     switch.turn_on("one\ntwo").unwrap();
     assert_eq!(switch.on().as_deref(), Some("one two"));
     switch.turn_on("three").unwrap();
@@ -94,7 +94,7 @@ fn of_a_huge_kill_file_only_the_beginning_is_read() {
     // Sparse; to read it whole would take minutes.
     file.set_len(1 << 40).unwrap();
     let message = FileKillSwitch::new(&path).on().unwrap();
-    assert!(message.starts_with("the file `"), "zero bytes are no message: {message}");
+    assert!(message.starts_with("the file `"), "zero bytes are not a message: {message}");
 
     assert_eq!(message_of("long", &[b'a'; 100_000]), "a".repeat(1024));
     // 1,024 is not a multiple of three: the last character is cut and left out.
@@ -253,7 +253,7 @@ async fn a_watch_ends_when_the_token_is_cut_by_somebody_else() {
     assert_eq!(asked.0.load(Ordering::SeqCst), 4);
     token.cancel(StopSignal::new(StopReason::StopRequested), Urgency::Graceful);
     sleep(EVERY).await;
-    assert!(!watch.is_finished(), "what is in flight may still have to be cut");
+    assert!(!watch.is_finished(), "calls in flight may still have to be aborted");
     token.cancel(StopSignal::new(StopReason::StopRequested), Urgency::Now);
     watch.await.unwrap();
     assert_eq!(asked.0.load(Ordering::SeqCst), 5);

@@ -1,4 +1,4 @@
-//! The ledger through its public face: what is admitted, what is recorded, and what ends a hold.
+//! The ledger through its public API: admission, records, and the end of holds.
 
 use std::time::Duration;
 

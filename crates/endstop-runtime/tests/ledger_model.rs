@@ -26,7 +26,7 @@ fn numbers(amounts: &Amounts) -> Numbers {
     Dimension::ALL.map(|dimension| amounts.get(dimension))
 }
 
-/// What happens. Nodes and holds are named by any number, modulo how many there are.
+/// An operation. Nodes and holds are named by any number, modulo how many there are.
 #[derive(Clone, Debug)]
 enum Call {
     Child(usize, [Option<u64>; SIZE]),
@@ -287,7 +287,7 @@ impl StateMachineTest for Books {
 
     fn apply(mut ledger: Ledger, model: &Model, call: Call) -> Ledger {
         if ledger.named[0].is_overflowed() {
-            // The model goes on admitting; what has to hold is checked below.
+            // The model keeps admitting; the invariants are checked below.
             ledger.named[0].reserve(Amounts::ZERO).unwrap_err();
             return ledger;
         }
@@ -338,7 +338,7 @@ impl StateMachineTest for Books {
     }
 }
 
-/// Committed stays within the limit but for what was spent above holds, unless the limit was lowered.
+/// Committed stays within the limit except for spend above holds, unless the limit was lowered.
 fn assert_bounded(budget: &Budget, node: &ModelNode) {
     let over = numbers(&budget.overshoot()).map(u128::from);
     for (i, limit) in node.limits.iter().enumerate() {

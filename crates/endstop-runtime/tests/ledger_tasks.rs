@@ -18,7 +18,7 @@ fn limits(steps: u64, picos: u64) -> Limits {
     Limits { steps: Some(steps), cost: Some(Money::from_picos(picos)), ..Limits::unlimited() }
 }
 
-/// A leaf three levels below `root`, of its own.
+/// A separate leaf three levels below `root`.
 fn deep_child(root: &Budget) -> Budget {
     root.child(Limits::unlimited()).child(Limits::unlimited()).child(Limits::unlimited())
 }
@@ -97,7 +97,7 @@ async fn call(budget: Budget, policy: OnDrop) {
 
 #[test]
 fn a_call_that_is_dropped_at_any_await_leaves_nothing_held() {
-    // What is settled after each number of polls, if what is open is charged, and if it is released.
+    // The settled amount after each number of polls, if open calls are charged, and if they are released.
     for (polls, charged, released) in
         [(0, 0, 0), (1, 0, 0), (2, 4, 0), (3, 7, 0), (4, 5, 1), (5, 3, 3)]
     {

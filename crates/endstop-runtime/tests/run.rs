@@ -1,5 +1,5 @@
-//! Runs that are driven without the loop: what begins is asked of every run above, what is spent is settled
-//! for all of them.
+//! Runs that are driven without the loop: every ancestor has to admit a call, and spend is settled for all of
+//! them.
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -176,7 +176,7 @@ fn a_call_that_is_dropped_charges_its_worst_case() {
     let call = call(&pricing, 1_000, 1_000);
     assert!(run.begin_step(&call).admits());
     drop(run.begin_call(&call).expect("it fits"));
-    // Writing to the cache is the dearest that input can be.
+    // Writing to the cache is the most expensive input.
     assert_eq!(run.budget().settled().cost, "$0.01875".parse::<Money>().expect("money"));
     assert_eq!(run.budget().held().cost, Money::ZERO);
     assert_eq!(
@@ -494,7 +494,7 @@ fn calls_of_unrelated_runs_take_no_share_of_a_limit_that_they_do_not_have() {
 #[test]
 fn a_call_that_a_shared_budget_refuses_is_no_step() {
     let pricing = pricing();
-    // Money that is spent, attempts that are spent, and money that nobody can tell.
+    // Money that is spent, attempts that are spent, and money that is unknown.
     let limits = [
         Limits { cost: Some(Money::from_picos(1_000_000_000)), ..Limits::unlimited() },
         Limits { attempts: Some(1), ..Limits::unlimited() },
@@ -530,7 +530,7 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
     assert_eq!((run.look(|run| run.gauge("steps")), run.status()), (Some(0), Status::Stopped));
 }
 
-/// Calls back into the run at its end, and waits there until it is let go on.
+/// Calls back into the run at its end, and waits there until the test lets it continue.
 struct Curious {
     run: OnceLock<RunHandle>,
     is_asked: Sender<()>,
@@ -547,7 +547,7 @@ impl Observer for Curious {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
         self.is_asked.send(()).expect("the test waits");
         let going = self.goes_on.lock().unwrap_or_else(PoisonError::into_inner);
-        going.recv_timeout(Duration::from_secs(60)).expect("it is let go on");
+        going.recv_timeout(Duration::from_secs(60)).expect("it may continue");
     }
 }
 
@@ -571,15 +571,15 @@ fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
     });
     let patience = Duration::from_secs(60);
     asked.recv_timeout(patience).expect("the observer is asked");
-    // The run goes on meanwhile, and its next end comes after this one.
+    // The run continues in the meantime, and its next end comes after this one.
     assert!(step(&run, &pricing, 10, 10) && step(&run, &pricing, 10, 10));
     assert!(!step(&run, &pricing, 10, 10));
     run.ended();
     assert_eq!(told.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
     go.send(()).expect("it listens");
-    asked.recv_timeout(patience).expect("the observer is asked again");
+    asked.recv_timeout(patience).expect("the observer is called again");
     go.send(()).expect("it listens");
-    telling.join().expect("it was told");
+    telling.join().expect("it was notified");
     let told = told.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(
         *told,

@@ -95,7 +95,7 @@ impl Sim {
     /// Starts it on a free port of loopback.
     ///
     /// # Errors
-    /// The system's error if the address cannot be bound.
+    /// Returns the system's error if the address cannot be bound.
     pub async fn start(script: Script) -> std::io::Result<Self> {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script).await
     }
@@ -103,7 +103,7 @@ impl Sim {
     /// Starts it at an address; port 0 takes a free one.
     ///
     /// # Errors
-    /// The system's error if the address cannot be bound.
+    /// Returns the system's error if the address cannot be bound.
     pub async fn start_at(addr: SocketAddr, script: Script) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
@@ -112,25 +112,26 @@ impl Sim {
         Ok(Self { addr, shared, accepting })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The number of model calls that reached it, failed ones included. Counting tokens and listing models are not model calls.
+    /// Returns the number of model calls that reached it, failed ones included. Counting tokens and listing models are
+    /// not model calls.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.shared.calls()
     }
 
-    /// The number of responses whose client disconnected before their end.
+    /// Returns the number of responses whose client disconnected before their end.
     #[must_use]
     pub fn abandoned(&self) -> u64 {
         self.shared.abandoned()
     }
 
-    /// The last model calls, oldest first; at most 1,000: then the oldest is dropped.
+    /// Returns the last model calls, oldest first; at most 1,000: then the oldest is dropped.
     #[must_use]
     pub fn log(&self) -> Vec<SimCall> {
         self.shared.log()

@@ -13,7 +13,7 @@ pub(crate) struct SimRequest {
     pub(crate) api: Api,
     pub(crate) model: String,
     pub(crate) is_stream: bool,
-    /// Whether a stream is made of events; Gemini streams an array where that is not asked for.
+    /// Whether a stream is made of events; Gemini streams an array if that is not requested.
     pub(crate) is_sse: bool,
     /// Whether the stream should include usage, for APIs that send it only on request.
     pub(crate) wants_usage: bool,
@@ -31,7 +31,7 @@ pub(crate) struct SimRequest {
     pub(crate) cap: Option<u64>,
     /// The number of requested answers; at least 1.
     pub(crate) choices: u64,
-    /// The id of the answer that this request continues, where the conversation is kept here.
+    /// The id of the answer that this request continues, if the conversation is kept here.
     pub(crate) continues: Option<String>,
     /// Whether the client may continue with the id of the answer alone (Anthropic message threads).
     pub(crate) is_thread: bool,

@@ -73,7 +73,7 @@ impl Shared {
         lock(&self.log).iter().cloned().collect()
     }
 
-    /// Remembers a call; tells its number, from 1.
+    /// Records a call; returns its number, from 1.
     fn remember(&self, call: SimCall) -> u64 {
         let mut log = lock(&self.log);
         log.push_back(call);

@@ -89,7 +89,7 @@ struct Chat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The model's text since its last call ended.
     words: String,
-    /// The lines of aider end with line breaks. Where an editor removed them, every `####` is the user's.
+    /// The lines of aider end with line breaks. If an editor removed them, every `####` is the user's.
     has_breaks: bool,
     /// The user typed the line before.
     is_typed: bool,
@@ -217,7 +217,7 @@ fn counts_in(tokens: &str) -> Value {
     };
     let cached = |name: &str| count(name).unwrap_or_else(|| json!(0));
     let number = |name: &str| count(name).unwrap_or(Value::Null);
-    // What was cached is a part of what was sent, but for some versions.
+    // The cached tokens are a part of the sent ones, except in some versions.
     as_anthropic_without_cached([
         number("sent"),
         number("received"),

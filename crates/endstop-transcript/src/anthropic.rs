@@ -95,7 +95,7 @@ fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// A run, written while it is read.
 struct MessageList<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// The message whose step is open, and what it tells.
+    /// The message whose step is open, and its data.
     open: Option<(Option<String>, Reply)>,
 }
 

@@ -215,7 +215,7 @@ fn has_table(file: &mut dyn ReadSeek) -> io::Result<bool> {
     Ok(place.is_some_and(|place| end.len() - place >= 22))
 }
 
-/// Reads one byte more than `most` where there are more.
+/// Reads one byte more than `most` if there are more.
 fn read_to(content: impl Read, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     let left = most.saturating_sub(bytes.len() as u64);
     content.take(left.saturating_add(1)).read_to_end(bytes).map(|_| ())

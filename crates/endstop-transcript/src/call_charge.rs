@@ -75,7 +75,7 @@ pub(super) fn with_cost(mut usage: Value, cost: Option<Value>) -> Value {
 
 /// Its usage and cost.
 pub(super) struct CallCharge {
-    /// `None` where the report cannot be read.
+    /// `None` if the report cannot be read.
     pub(super) usage: Option<TokenUsage>,
     pub(super) cost: Cost,
     pub(super) source: CostSource,

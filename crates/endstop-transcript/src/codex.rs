@@ -317,7 +317,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// The usage of the call that this report is about; `None` where it is about none.
+    /// The usage of the call that this report is about; `None` if it is about none.
     fn usage(&mut self, info: Option<&RawValue>, lines: &JsonLines<'_>) -> Option<Value> {
         // Without `info` the report is about rate limits only.
         let info: Info = match serde_json::from_str(present(info)?) {

@@ -58,7 +58,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// The facts about a file that its events depend on.
 #[derive(Clone, Copy, Default)]
 struct Outline {
-    /// Events tell what each call used.
+    /// Events have the usage of each call.
     has_usage: bool,
     /// The line of the last sum; 0 without one.
     last_sum: u64,

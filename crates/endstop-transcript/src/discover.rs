@@ -67,7 +67,7 @@ impl DiscoverError {
 ///
 /// # Errors
 ///
-/// [`DiscoverError`] if no path holds a transcript.
+/// Returns [`DiscoverError`] if no path holds a transcript.
 pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     let mut walk = Walk::default();
     paths.iter().for_each(|path| walk.named(path));
@@ -78,7 +78,7 @@ pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     Ok(found)
 }
 
-/// Where the known tools keep transcripts on this machine: directories and files that exist.
+/// Returns the directories and files of known tools with transcripts that exist on this machine.
 #[must_use]
 pub fn default_homes() -> Vec<PathBuf> {
     let homes = homes_from(|name| env::var_os(name));
@@ -142,11 +142,11 @@ fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.detect(&head))
 }
 
-/// The format of a part outside the file system, such as data from a pipe; `None` if it has none.
+/// Returns the format of a part outside the file system, such as data from a pipe; `None` if it has none.
 ///
 /// # Errors
 ///
-/// If the part cannot be read.
+/// Returns an error if the part cannot be read.
 ///
 /// ```
 /// use endstop_transcript::{Part, detect};

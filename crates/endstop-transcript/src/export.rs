@@ -33,7 +33,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The stable name: `atif`, `endstop`.
+    /// Returns the stable name: `atif`, `endstop`.
     #[must_use]
     pub const fn value(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Target {
         }
     }
 
-    /// The ending of a file's name, without its dot.
+    /// Returns the ending of a file's name, without its dot.
     #[must_use]
     pub const fn ending(self) -> &'static str {
         match self {

@@ -433,7 +433,7 @@ pub static FORMATS: &[Format] = &[
     },
 ];
 
-/// The row of [`FORMATS`] with this name.
+/// Returns the row of [`FORMATS`] with this name.
 #[must_use]
 pub fn format(id: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.id == id)
@@ -489,43 +489,43 @@ impl Format {
         }
     }
 
-    /// Its stable name, such as `claude-code`.
+    /// Returns its stable name, such as `claude-code`.
     #[must_use]
     pub const fn id(&self) -> &'static str {
         self.id
     }
 
-    /// What it is and where the tool keeps it, in one line.
+    /// Returns a description of the format and of its place, in one line.
     #[must_use]
     pub const fn describe(&self) -> &'static str {
         self.describe
     }
 
-    /// Where the tool keeps its transcripts on this machine.
+    /// Returns the directories in which the tool keeps its transcripts on this machine.
     #[must_use]
     pub const fn homes(&self) -> &'static [Home] {
         self.homes
     }
 
-    /// Where it is found if not in one of its homes, in a few words.
+    /// Returns where it is found if not in one of its homes, in a few words.
     #[must_use]
     pub const fn kept(&self) -> &'static str {
         self.kept
     }
 
-    /// The data that the format has.
+    /// Returns the data that the format has.
     #[must_use]
     pub const fn supplies(&self) -> Supplies {
         self.supplies
     }
 
-    /// Whether a file that begins like this is of this format. Content decides, never the name.
+    /// Returns whether a file that begins like this is of this format. Content decides, never the name.
     #[must_use]
     pub fn detect(&self, head: &Head<'_>) -> bool {
         (self.detect)(head)
     }
 
-    /// The file whose run this file belongs to, if it is only a part of one.
+    /// Returns the file whose run this file belongs to, if it is only a part of one.
     #[must_use]
     pub fn parent(&self, path: &Path, head: &Head<'_>) -> Option<PathBuf> {
         (self.parent?)(path, head)
@@ -536,13 +536,13 @@ impl Format {
         self.is_directory
     }
 
-    /// Files and directories that may hold further parts of this file's run.
+    /// Returns files and directories that may have further parts of this file's run.
     #[must_use]
     pub fn companions(&self, path: &Path) -> Vec<PathBuf> {
         self.companions.map(|companions| companions(path)).unwrap_or_default()
     }
 
-    /// The file that makes this one superfluous if both are found.
+    /// Returns the file that makes this one superfluous if both are found.
     #[must_use]
     pub fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
         (self.shadowed_by?)(path)
@@ -554,8 +554,8 @@ impl Format {
         self.beside
     }
 
-    /// Whether a person works in such runs and their absence is not recorded: the time between an answer and the next
-    /// user turn then counts as the run's, so `active` and `elapsed` are longer than the agent worked.
+    /// Returns whether a person works in such runs and their absence is not recorded: the time between an answer and
+    /// the next user turn then counts as the run's, so `active` and `elapsed` are longer than the agent worked.
     #[must_use]
     pub const fn is_attended(&self) -> bool {
         self.attended
@@ -567,9 +567,9 @@ impl Format {
         self.joins
     }
 
-    /// The file in pieces of about this many bytes or more, for several threads: read one after the other they give
-    /// the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be read
-    /// in one go.
+    /// Returns the file in pieces of about this many bytes or more, for several threads: read one after the other they
+    /// give the runs of the whole, and warnings whose lines count from the piece's first. Empty if the file should be
+    /// read in one go.
     #[must_use]
     pub fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
         self.pieces.map(|pieces| pieces(part, about)).unwrap_or_default()

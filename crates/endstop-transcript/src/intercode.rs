@@ -18,7 +18,7 @@ use super::{Head, RunSink};
 /// How the names of the benchmark's environments begin.
 const PREFIX: &str = "ic_";
 
-/// The environment where the file names none.
+/// The environment if the file names none.
 const ENVIRONMENT: &str = "environment";
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -59,7 +59,7 @@ struct Task<'a> {
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Turns<'a> {
     actions: Vec<&'a RawValue>,
-    /// One fewer than there are actions where the last reply could not be read.
+    /// One fewer than there are actions if the last reply could not be read.
     #[serde(default)]
     observations: Vec<&'a RawValue>,
     #[serde(default)]

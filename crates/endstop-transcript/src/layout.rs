@@ -56,7 +56,7 @@ fn first_value(part: &Part) -> Option<Layout> {
     }
 }
 
-/// By the first two lines, where the first value does not tell.
+/// By the first two lines, if the first value does not show it.
 fn of_lines(part: &Part) -> Layout {
     let discarded = Warnings::default();
     let mut lines = JsonLines::open(part, &discarded);

@@ -220,14 +220,14 @@ pub struct RunHeader<'a> {
     pub format: &'static str,
     /// The file.
     pub file: &'a str,
-    /// The model, where the file names it ahead of its calls.
+    /// The model, if the file names it ahead of its calls.
     pub model: Option<&'a str>,
 }
 
 /// The known facts about a run after its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFooter<'a> {
-    /// Whether the run succeeded, where the file says so.
+    /// Whether the run succeeded, if the file says so.
     pub outcome: Option<bool>,
     /// The kind of its cost.
     pub cost_is: CostIs,

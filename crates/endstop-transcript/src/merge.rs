@@ -33,7 +33,7 @@ impl<'s> MergedAgent<'s> {
     }
 
     /// A sub-agent whose file is opened when its time comes: a run may have more of them than a process may open. It
-    /// began at `begun`, or first of all if its file does not tell when.
+    /// began at `begun`, or first of all if its file does not record when.
     pub(crate) fn file(begun: Time, entries: impl Iterator<Item = TimelineEntry> + 's) -> Self {
         Self::new(Origin::Descendant, begun.unwrap_or(0), entries)
     }

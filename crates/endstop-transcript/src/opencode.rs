@@ -3,7 +3,7 @@
 //!
 //! - A message of the assistant has one model call for each part of type `step-finish`, which has its usage and cost.
 //!   A message without such a part is one call, with the usage of the message, if that is not zero.
-//! - `cost` is what OpenCode computed; 0 is what it writes where it knows no price, so the price table computes that.
+//! - `cost` is what OpenCode computed; 0 is what it writes if it knows no price, so the price table computes that.
 //! - The input excludes cached tokens. `total` shows whether the output includes the reasoning; without it, the
 //!   output does, except for Google's models.
 //! - A part of type `retry`, and a message that ended in an error before the model said anything, is a failed attempt.

@@ -4,7 +4,7 @@
 //! - Actions of the agent with the same `model_response` are one model call; each requests one tool call. Actions
 //!   without one, as in old files and for plain messages, are a call each.
 //! - A call's usage is that of its response, priced by the table. Old files have only `metrics.costs`, what
-//!   OpenHands computed for each call: it counts where there are as many as there are calls, and no usage.
+//!   OpenHands computed for each call: it counts if there are as many as there are calls, and no usage.
 //! - Messages of source `user` are turns of the user; states, recalls and other notes are none. In old files
 //!   without sources the user speaks first and after each message of the agent.
 //! - A tool failed if its observation is an `error`, or its exit code is above 0, or without one `success` is
@@ -15,7 +15,7 @@
 //!   of it (`success` of the resolver) is not read.
 //! - Times have no zone; they are taken for UTC.
 //!
-//! More than 250 lines because it has two layouts, and old files without sources, responses or usage of their own.
+//! More than 250 lines because it has two layouts, and old files that lack sources, responses or usage.
 
 mod record;
 

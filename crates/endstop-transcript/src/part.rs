@@ -63,20 +63,20 @@ impl fmt::Debug for Content {
 }
 
 impl Part {
-    /// A file on disk.
+    /// Creates a part from a file on disk.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self { name: path.display().to_string(), content: Content::File(path) }
     }
 
-    /// Bytes, under the name of a file.
+    /// Creates a part from bytes, under the name of a file.
     #[must_use]
     pub fn bytes(name: impl Into<String>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self { name: name.into(), content: Content::Bytes(Arc::new(bytes.into())) }
     }
 
-    /// The data that `open` returns, under the name of a file. It is called each time the part is read from its
+    /// Returns the data that `open` returns, under the name of a file. It is called each time the part is read from its
     /// beginning, and has to return the same bytes each time.
     #[must_use]
     pub fn stream(
@@ -93,13 +93,13 @@ impl Part {
         Self { name: self.name.clone(), content }
     }
 
-    /// The name, as shown in warnings.
+    /// Returns the name, as shown in warnings.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path, if it is a whole file.
+    /// Returns the path, if it is a whole file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.content {
@@ -108,7 +108,7 @@ impl Part {
         }
     }
 
-    /// The length in bytes, if it is known and pieces can be taken.
+    /// Returns the length in bytes, if it is known and pieces can be taken.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match &self.content {
@@ -121,10 +121,10 @@ impl Part {
         }
     }
 
-    /// The number of line feeds.
+    /// Returns the number of line feeds.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn line_feeds(&self) -> io::Result<u64> {
         let (mut reader, mut chunk, mut feeds) = (self.open()?, Vec::new(), 0u64);
         loop {
@@ -136,7 +136,7 @@ impl Part {
         }
     }
 
-    /// The file's name without directories and known endings.
+    /// Returns the file's name without directories and known endings.
     #[must_use]
     pub fn stem(&self) -> &str {
         let mut stem = self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name);
@@ -153,7 +153,7 @@ impl Part {
     ///
     /// # Errors
     ///
-    /// The errors of opening the file or the stream.
+    /// Returns the errors of opening the file or the stream.
     pub fn open(&self) -> io::Result<Box<dyn Read + '_>> {
         match &self.content {
             Content::File(path) => Ok(Box::new(File::open(path)?)),

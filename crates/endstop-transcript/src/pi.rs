@@ -2,7 +2,7 @@
 //! `session`.
 //!
 //! - A line of type `message` has the message of a `user`, of the `assistant` or of a tool (`toolResult`). An assistant's
-//!   message is one model call. It carries its usage, and what pi computed as its cost; 0 is what pi writes where it
+//!   message is one model call. It carries its usage, and what pi computed as its cost; 0 is what pi writes if it
 //!   knows no price, so the price table computes that.
 //! - A message whose `stopReason` is `error` or `aborted` and that used nothing is a failed attempt of the next call.
 //! - Entries form a tree: a session that went back has the calls of every branch, which were all paid for.

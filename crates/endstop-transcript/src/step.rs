@@ -144,7 +144,7 @@ impl Step {
         push(&mut self.calls, ToolCall::new(id, tool, arguments, time))
     }
 
-    /// Adds a tool call that was asked for and not made.
+    /// Adds a tool call that was requested and not made.
     pub(crate) fn refuse(&mut self, time: Time, tool: impl Into<String>) -> Result<(), Full> {
         let tool = tool.into();
         self.weigh(tool.len())?;

@@ -263,7 +263,7 @@ fn finish_of(raw: RawReply<'_>) -> Option<String> {
     raw.finish_reason.map(Text::into_owned).or_else(|| finish_of_first(raw.choices))
 }
 
-/// The cost that a message tells, unless it is absent or 0; the text of what is no cost.
+/// The cost that a message records, unless it is absent or 0; as an error, the text that is not a cost.
 fn stated_cost(cost: Option<&RawValue>) -> Result<Option<Cost>, &str> {
     let Some(cost) = present(cost) else { return Ok(None) };
     let value: Value = serde_json::from_str(cost).map_err(|_| cost)?;

@@ -48,12 +48,12 @@ impl TimelineEntry {
         }
     }
 
-    /// The first time that it tells.
+    /// The first time that it records.
     pub(crate) fn first_time(&self) -> Time {
         self.events().into_iter().find_map(|(time, _)| time)
     }
 
-    /// The latest time that it tells.
+    /// The latest time that it records.
     pub(crate) fn last_time(&self) -> Time {
         self.events().into_iter().filter_map(|(time, _)| time).max()
     }
@@ -101,7 +101,7 @@ pub(crate) struct AgentTimeline {
     is_open_child: bool,
 }
 
-/// A model call that is not answered. The step before stays open: a retry may still tell its results.
+/// A model call that is not answered. The step before stays open: a retry may still record its results.
 #[derive(Debug)]
 struct Asking {
     begun: Time,

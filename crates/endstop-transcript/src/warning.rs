@@ -35,7 +35,7 @@ pub enum WarningKind {
 }
 
 impl WarningKind {
-    /// The stable name, such as `malformed`.
+    /// Returns the stable name, such as `malformed`.
     #[must_use]
     pub const fn value(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub struct Warning {
     pub kind: WarningKind,
     /// The file.
     pub file: String,
-    /// The first line it was seen on, from 1; `None` where it is about the whole file.
+    /// The first line it was seen on, from 1; `None` if it is about the whole file.
     pub line: Option<u64>,
     /// How often.
     pub count: u64,
@@ -92,7 +92,7 @@ impl Warning {
         Self { kind, file: file.to_owned(), line: None, count: 1, message: message.into() }
     }
 
-    /// A file, or an equivalent, is of no known format.
+    /// Creates the warning of a file, or an equivalent, that has no known format.
     ///
     /// ```
     /// let warning = endstop_transcript::Warning::unknown_format("notes.json");
@@ -103,7 +103,7 @@ impl Warning {
         Self::of_file(WarningKind::UnknownFormat, file, "not read, of no known format")
     }
 
-    /// A file of a known format held no run.
+    /// Creates the warning of a file of a known format that has no run.
     #[must_use]
     pub fn no_runs(file: &str) -> Self {
         Self::of_file(WarningKind::NoRuns, file, "no run is in this file")

@@ -31,14 +31,14 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// The small size, in bytes.
 const SMALL: u64 = 1 << 20;
 
-/// The large size, in MiB, where nothing else is asked for.
+/// The default large size, in MiB.
 const LARGE_MIB: u64 = 4;
 
-/// What the peak of the large size may be above that of the small one, in bytes: what is remembered of a
+/// The bytes by which the peak of the large size may exceed that of the small one: the memory of a
 /// run's ids, at some bytes a record, and the steps of allocation. The file's growth is many times this.
 const SLACK: usize = 1 << 20;
 
-/// The same for each MiB of the file, in bytes: where a file holds runs in any order, some 20 for each run.
+/// The same for each MiB of the file, in bytes: if a file has runs in any order, about 20 for each run.
 /// The examples' runs are of a kilobyte or two.
 const SLACK_PER_MIB: usize = 48 << 10;
 
@@ -175,7 +175,7 @@ fn cut_at_ids(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Gives the bytes of a pattern.
+/// Returns the bytes of a pattern.
 struct Repeat {
     pattern: Arc<Pattern>,
     repetitions: u64,
@@ -215,7 +215,7 @@ impl Repeat {
     }
 }
 
-/// What it took to read.
+/// The cost of reading.
 struct Reading {
     peak: usize,
     count: Count,
@@ -276,7 +276,7 @@ fn memory_does_not_grow_with_the_file() {
             assert!(kinds(&small).eq(kinds(&large)), "{what}: {:?}", large.count.warnings);
             let grown = large.count.steps / small.count.steps.max(1);
             if format.id() == "openhands-calls" {
-                // A file is one call, which is held as a whole; the length of what is read of it has a limit.
+                // A file is one call, which is kept in memory; the length that is read of it has a limit.
                 continue;
             }
             assert!(grown + 1 >= large_mib, "{what}: {grown} times the steps");

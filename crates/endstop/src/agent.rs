@@ -197,13 +197,13 @@ impl AgentLoop {
         AgentBuilder::new(name.into())
     }
 
-    /// The agent's name.
+    /// Returns the agent's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The compiled policy.
+    /// Returns the compiled policy.
     #[must_use]
     pub fn program(&self) -> &Arc<Program> {
         &self.0.program
@@ -213,7 +213,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`].
+    /// Returns the errors of [`AgentLoop::execute`].
     ///
     /// # Cancel safety
     ///
@@ -232,8 +232,8 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// If the run cannot start or resume; with a store, also if the state is older than the run in the store. A
-    /// limit, a cancellation or a failed model is an outcome, not an error.
+    /// Returns an error if the run cannot start or resume; with a store, also if the state is older than the run in the
+    /// store. A limit, a cancellation or a failed model is an outcome, not an error.
     ///
     /// # Panics
     ///
@@ -253,7 +253,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`].
+    /// Returns the errors of [`AgentLoop::execute`].
     ///
     /// # Cancel safety
     ///
@@ -268,7 +268,7 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
+    /// Returns the errors of [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
     ///
     /// # Cancel safety
     ///
@@ -279,12 +279,12 @@ impl AgentLoop {
         Ok(Iteration::new(run).into_last_state().await)
     }
 
-    /// Whether a run that limits had stopped continues if its state is executed: this agent's policy has other limits, and
-    /// none of them stops it now.
+    /// Returns whether a run that limits had stopped continues if its state is executed: this agent's policy has other
+    /// limits, and none of them stops it now.
     ///
     /// # Errors
     ///
-    /// If the saved decision core cannot be restored under this agent's policy.
+    /// Returns an error if the saved decision core cannot be restored under this agent's policy.
     pub fn has_raised_limits_of(&self, state: &AgentState) -> Result<bool, ExecuteError> {
         let Some(core) = state.execution.core.clone() else { return Ok(false) };
         let run = Run::from_state(Arc::clone(self.program()), *core)
@@ -292,11 +292,11 @@ impl AgentLoop {
         Ok(run.was_stopped_by_other_rules())
     }
 
-    /// The state of a run of the agent's store, brought up to what its trace says, without running it.
+    /// Returns the state of a run of the agent's store, brought up to what its trace says, without running it.
     ///
     /// # Errors
     ///
-    /// Like [`AgentLoop::resume`].
+    /// Returns the errors of [`AgentLoop::resume`].
     ///
     /// # Cancel safety
     ///
@@ -408,9 +408,9 @@ impl Iteration {
         true
     }
 
-    /// The live run, for other tasks: to pause and resume it ([`RunHandle::pause`], [`RunHandle::resume`]), to set a signal
-    /// ([`RunHandle::signal`]), to inspect it. A pause covers sub-agents; a stored run keeps it if the process ends, and is
-    /// resumed by the next [`AgentLoop::resume`] or [`AgentLoop::execute`].
+    /// Returns the live run, for other tasks: to pause and resume it ([`RunHandle::pause`], [`RunHandle::resume`]), to
+    /// set a signal ([`RunHandle::signal`]), to inspect it. A pause covers sub-agents; a stored run keeps it if the
+    /// process ends, and is resumed by the next [`AgentLoop::resume`] or [`AgentLoop::execute`].
     ///
     /// ```
     /// # use endstop::agent::{AgentLoop, AgentState};
@@ -439,7 +439,7 @@ impl Iteration {
         self.run.run().clone()
     }
 
-    /// The state as it is.
+    /// Returns the state as it is.
     #[must_use]
     pub fn state(&mut self) -> &AgentState {
         self.run.snapshot();
@@ -453,7 +453,7 @@ impl Iteration {
         self.run.take_state()
     }
 
-    /// The states after each step as a stream. Each is a copy: O(messages).
+    /// Returns the states after each step as a stream. Each is a copy: O(messages).
     pub fn into_stream(self) -> impl Stream<Item = AgentState> + Send {
         futures_util::stream::unfold(self, |mut iteration| async move {
             let state = iteration.next().await?.clone();

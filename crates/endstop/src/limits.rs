@@ -91,7 +91,7 @@ pub(crate) const MAX_PROBLEM_LINE_BYTES: usize = 380;
 pub(crate) const MAX_QUOTE_BYTES: usize = 80;
 /// The names and values that are listed of a schema: more do not fit into a line.
 pub(crate) const MAX_LISTED: usize = 12;
-/// The problems that are kept of one form: enough to tell how far a value is from it.
+/// The problems that are kept of one form: enough to show how far a value is from it.
 pub(crate) const MAX_FORM_PROBLEMS: usize = 64;
 /// The size of one compiled pattern, of a schema or a search, in bytes; that of a long Unicode class counted many
 /// times is near it.

@@ -63,22 +63,22 @@ pub enum Message {
 pub const TOKENS_PER_MESSAGE: u64 = 16;
 
 impl Message {
-    /// A system message.
+    /// Creates a system message.
     pub fn system(text: impl Into<String>) -> Self {
         Self::System { text: text.into() }
     }
 
-    /// A user's message.
+    /// Creates a user's message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into() }
     }
 
-    /// A reply without tool calls.
+    /// Creates a reply without tool calls.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant { text: text.into(), tool_calls: Vec::new(), opaque: Vec::new() }
     }
 
-    /// The words.
+    /// Returns the words.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -89,7 +89,7 @@ impl Message {
         }
     }
 
-    /// The calls that a reply asks for.
+    /// Returns the calls that a reply asks for.
     #[must_use]
     pub fn tool_calls(&self) -> &[ToolCall] {
         match self {
@@ -98,7 +98,7 @@ impl Message {
         }
     }
 
-    /// A bound of the tokens that the message is as input: its bytes, since no byte-level tokenizer makes
+    /// Returns a bound of the tokens that the message is as input: its bytes, since no byte-level tokenizer makes
     /// more tokens than there are bytes, and [`TOKENS_PER_MESSAGE`]. O(tool calls).
     #[must_use]
     pub fn token_bound(&self) -> u64 {

@@ -167,7 +167,7 @@ pub trait Model: Send + Sync + fmt::Debug {
         ""
     }
 
-    /// The most output tokens of a reply where a request sets no cap, if the model has such a bound.
+    /// The most output tokens of a reply to a request without a cap, if the model has such a bound.
     fn max_output_tokens(&self) -> Option<u64> {
         None
     }

@@ -76,7 +76,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// A context outside every run, to call a tool from a test or from your own program.
+    /// Creates a context outside every run, to call a tool from a test or from your own program.
     #[must_use]
     pub fn detached() -> Self {
         Self {
@@ -138,8 +138,8 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`ToolError::Failed`] becomes the result that the model reads; [`ToolError::Stop`] stops the loop. A panic counts
-    /// as a failure.
+    /// Returns [`ToolError::Failed`] becomes the result that the model reads; [`ToolError::Stop`] stops the loop. A
+    /// panic counts as a failure.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +218,7 @@ pub struct Handoff {
 }
 
 impl ToolOutput {
-    /// A result.
+    /// Creates a result.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -297,7 +297,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// A failure in words.
+    /// Creates a failure in words.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }

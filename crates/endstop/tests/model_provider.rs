@@ -95,7 +95,7 @@ fn tokens(end: &ModelEnd) -> Option<TokenUsage> {
     end.usage.as_ref().map(|usage| usage.tokens)
 }
 
-/// What [`chat::some_usage`] is.
+/// The values of [`chat::some_usage`].
 const USED: TokenUsage =
     TokenUsage { input: 36, cache_read: 64, cache_write: 0, cache_write_1h: 0, output: 20 };
 
@@ -274,7 +274,7 @@ async fn the_cost_that_a_provider_reports_is_taken_over() {
         end(heard).usage.and_then(|usage| usage.billed),
         Some(Money::from_picos(12_500_000))
     );
-    assert_eq!(server.last_body()["usage"], json!({ "include": true }), "it is asked for");
+    assert_eq!(server.last_body()["usage"], json!({ "include": true }), "it is requested");
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn a_stream_that_ends_without_its_end_is_truncated() {
         assert_eq!(error.kind, ModelErrorKind::Truncated, "{provider}");
         assert!(heard.end.is_none(), "{provider}");
         if provider == "google" {
-            // It counts as far as it goes: more may have been made.
+            // It counts up to its end: more may have been generated.
             let reported = heard.reported.map(|reported| reported.tokens);
             assert_eq!((error.usage, reported), (None, Some(USED)));
         }

@@ -116,7 +116,7 @@ async fn usage_is_that_of_the_transcript_and_a_computed_cost_is_not() {
     let model = ReplayModel::read(&session.expect("the sample"), None).expect("a model");
     let mut used = TokenUsage::default();
     while let Some(heard) = ask(&model).await {
-        let usage = heard.end.usage.clone().expect("the format tells tokens").tokens;
+        let usage = heard.end.usage.clone().expect("the format records tokens").tokens;
         used = used.checked_add(&usage).expect("a sum");
         assert_eq!(
             heard.end.usage.and_then(|usage| usage.billed),
@@ -146,7 +146,7 @@ async fn a_run_can_be_named_and_begun_later() {
 fn what_cannot_answer_says_why() {
     let silent = chat("silent", json!([{ "role": "user", "content": "hello?" }]));
     let error = ReplayModel::read(&silent, None).expect_err("nobody answered");
-    assert_eq!(error.to_string(), "`silent.json` has no reply of a model");
+    assert_eq!(error.to_string(), "`silent.json` has no model response");
     let error = ReplayModel::open(Path::new("no/such/file"), None).expect_err("no file");
     assert!(error.to_string().starts_with("no/such/file: cannot be read: "), "{error}");
     assert_ne!(UNRECORDED_TOOL, "");

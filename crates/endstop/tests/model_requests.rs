@@ -1,10 +1,10 @@
-//! What models of providers send: conversations, tools and caps in the words of each protocol, and what a
+//! Requests of the models of providers: conversations, tools and caps in the form of each protocol, and items that a
 //! provider wants back.
 #![cfg(feature = "models")]
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 #[path = "support/server.rs"]
-#[expect(dead_code, reason = "only what is sent is looked at")]
+#[expect(dead_code, reason = "only the requests are checked")]
 mod server;
 #[path = "support/server_shapes.rs"]
 #[expect(dead_code, reason = "only some frames are needed")]
@@ -104,7 +104,7 @@ async fn a_conversation_is_told_to_chat_completions() {
     let body = &seen.body;
     assert_eq!((&body["model"], &body["max_tokens"]), (&json!("gpt-4o"), &json!(77)));
     assert_eq!(body["stream"], true);
-    assert_eq!(body["stream_options"], json!({ "include_usage": true }), "usage is asked for");
+    assert_eq!(body["stream_options"], json!({ "include_usage": true }), "usage is requested");
     assert_eq!(body["tools"][0]["function"]["name"], "add");
     assert_eq!(body.get("tool_choice"), None, "the model decides by default");
     let told = body["messages"].as_array().expect("messages");
@@ -198,7 +198,7 @@ async fn the_cap_of_the_model_is_sent_where_the_request_has_none() {
     assert_eq!(server.last_body()["max_tokens"], 50);
 }
 
-/// Asks with frames, then goes on with the reply and gives what was sent of it.
+/// Asks with frames, then continues with the reply and returns the second request.
 async fn round_trip(provider: &str, frames: Vec<String>) -> (ModelEnd, Value) {
     let server = Server::start(vec![Answer::events(frames), answer(provider)]).await;
     let model = model(&server, provider, "gemini-2.5-pro");

@@ -105,7 +105,7 @@ async fn a_function_answers_what_it_is_asked() {
     ask(&model, &[Message::user("x")]).await;
     assert_eq!(text(&ask(&model, &[Message::user("y")]).await), ["1: y"]);
     let seen = model.requests();
-    assert_eq!(seen.len(), 1, "older requests are forgotten");
+    assert_eq!(seen.len(), 1, "older requests are dropped");
     assert_eq!(seen[0].messages, [Message::user("y")]);
     assert_eq!((seen[0].system.as_str(), seen[0].max_output_tokens), ("be brief", Some(64)));
 }

@@ -30,7 +30,7 @@ mod generate {
     pub(crate) mod vocabulary;
 }
 
-/// What the generator of rules names.
+/// Names that the generator of rules uses.
 mod naive {
     pub(crate) use endstop_core::Action;
     use endstop_core::Condition;

@@ -1,5 +1,5 @@
-//! The agent loop on a small real model behind a server of its own: `cargo xtask real-model` starts it and runs
-//! this with its address in `ENDSTOP_REAL_MODEL`. Without one the test says that it is skipped.
+//! The agent loop on a small real model behind a separate server: `cargo xtask real-model` starts it and runs
+//! this with its address in `ENDSTOP_REAL_MODEL`. Without one the test reports that it is skipped.
 #![cfg(feature = "models")]
 #![expect(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use tokio::net::TcpStream;
 
 /// Pieces of the long answer after which it is cancelled.
 const PIECES: u64 = 10;
-/// What the long answer may have; the server could not be that fast.
+/// The most tokens of the long answer; the server could not be that fast.
 const LONG_ANSWER: u64 = 2_000;
 /// How long the server may take to see that the connection is closed.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ fn model(address: &str) -> ProviderModel {
     model.base_url(format!("http://{address}/v1")).key("none").build().unwrap()
 }
 
-/// What the server has counted.
+/// The counts of the server.
 async fn counts(address: &str) -> Value {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /counts HTTP/1.0\r\n\r\n").await.unwrap();
@@ -73,7 +73,7 @@ async fn the_books_agree_with_a_real_model_and_its_server() {
     cancelled(&address).await;
 }
 
-/// A model that calls its tool for ever makes three calls, and the tokens are the server's.
+/// A model that calls its tool forever makes three calls, and the tokens are the server's.
 async fn limited(address: &str, before: &Value) {
     let counter = |count: Count, _: ToolContext| async move {
         Ok::<_, ToolError>(format!("The count is {}. Call the counter again.", count.step))
@@ -100,12 +100,12 @@ async fn limited(address: &str, before: &Value) {
     assert_eq!((state.status(), state.step_count()), (Status::Stopped, 3));
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
     assert_eq!((state.usage().total_input(), state.usage().output), (asked, answered));
-    assert!(!state.execution.is_estimate, "all usage was told");
+    assert!(!state.execution.is_estimate, "all usage was reported");
     let executed = state.execution.steps.iter().flat_map(|step| &step.tool_executions);
     assert_eq!(executed.filter(|call| call.tool == "counter").count(), 3);
 }
 
-/// Cancels at once after so many pieces.
+/// Cancels immediately after this many pieces.
 struct CancelAfter {
     token: CancelToken,
     pieces: AtomicU64,
@@ -143,7 +143,7 @@ async fn cancelled(address: &str) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     };
     let seen = ended.elapsed();
-    // A second is dozens of tokens, if the model went on.
+    // A second is dozens of tokens, if the model continued.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let later = counts(address).await;
     let generated = count(&after, "generated") - count(&before, "generated");
@@ -163,5 +163,5 @@ async fn cancelled(address: &str) {
     assert_eq!(state.status(), Status::Stopped);
     assert_eq!(state.stop_reason(), Some(StopReason::UserRequested));
     assert!(state.usage().output > 0, "what was made is charged");
-    assert!(more <= 2, "the model goes on");
+    assert!(more <= 2, "the model continues");
 }

@@ -6,7 +6,8 @@ use super::Measured;
 use super::measure::{AT_ONCE, EVENTS, JSON, JSON_ALONE, PACED, PACED_ALONE};
 use super::table::{cpu, named};
 
-/// What the first byte may come later than directly: a wake-up or two, and no timer, in milliseconds.
+/// The time that the first byte may take longer than without a gateway: one or two wake-ups, and no timer, in
+/// milliseconds.
 const FIRST_BYTE_MS: f64 = 1.0;
 
 /// A line for each goal, and how many times as much the peers cost.
@@ -44,9 +45,9 @@ fn goals(all: &[Measured], ours: &Measured) -> Vec<(&'static str, f64, Option<f6
         Some(idle?.max(streams?))
     };
     vec![
-        ("CPU µs a JSON request", 35.0, cpu(ours, JSON, 1.0)),
-        ("CPU µs a stream of 53 events that come at once", 40.0, cpu(ours, AT_ONCE, 1.0)),
-        ("CPU µs a chunk that comes alone", 12.0, cpu(ours, PACED, EVENTS)),
+        ("CPU µs per JSON request", 35.0, cpu(ours, JSON, 1.0)),
+        ("CPU µs per stream of 53 events in one write", 40.0, cpu(ours, AT_ONCE, 1.0)),
+        ("CPU µs per single chunk", 12.0, cpu(ours, PACED, EVENTS)),
         ("ms added, p50, c=1", 0.15, added(JSON_ALONE, |one| one.p50_ms)),
         ("ms added, p99, c=1", 1.0, added(JSON_ALONE, |one| one.p99_ms)),
         (

@@ -39,7 +39,7 @@ const fn stream(name: &'static str, gap_us: u64, connections: usize, window_ms: 
     Case { name, is_stream: true, gap_us, connections, window_ms }
 }
 
-/// What one window of calls came to.
+/// The results of one window of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct One {
     /// Microseconds of processor time an answer.
@@ -52,11 +52,11 @@ pub(super) struct One {
     pub(super) reads: f64,
 }
 
-/// What all rounds came to.
+/// The results of all rounds.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     rounds: BTreeMap<&'static str, Vec<One>>,
-    /// What went wrong, each thing once.
+    /// The problems, each one once.
     pub(super) troubles: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Memory {
     pub(super) at: BTreeMap<usize, (Option<f64>, Option<f64>)>,
     /// After all rounds.
     pub(super) after: Option<f64>,
-    /// What went wrong.
+    /// The problems.
     pub(super) troubles: Vec<String>,
 }
 
@@ -134,14 +134,15 @@ pub(super) fn one(
 }
 
 fn read(text: &str, case: Case) -> Result<One, String> {
-    let value: Value = serde_json::from_str(text).map_err(|_| format!("`{text}` is no result"))?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|_| format!("`{text}` is not a result"))?;
     let number = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let (ended, seconds) = (number("answers"), number("seconds"));
     if number("failed") > 0.0 || ended == 0.0 {
         let why = value.get("failure").and_then(Value::as_str).unwrap_or("no call was answered");
         return Err(format!("{} calls failed: {why}", number("failed")));
     }
-    // A stream is long beside the window: what came of each counts.
+    // A stream is long compared with the window: the outcome of each counts.
     let answers = if case.is_stream { number("bytes") / number("size") } else { ended };
     if number("served") * 1.2 + 32.0 < ended {
         return Err(format!("{ended} answers, but {} came from the upstream", number("served")));
@@ -172,7 +173,7 @@ pub(super) fn memory(place: &Place, running: &Running, is_quick: bool) -> Memory
             words.push("--no-streams".to_owned());
         }
         let value = end_of(place, &words).and_then(|text| {
-            serde_json::from_str::<Value>(&text).map_err(|_| format!("`{text}` is no result"))
+            serde_json::from_str::<Value>(&text).map_err(|_| format!("`{text}` is not a result"))
         });
         match value {
             Ok(value) => memory.take(connections, &value),

@@ -84,7 +84,7 @@ pub(super) fn portkey(place: &Place) -> Result<Launch, String> {
     })
 }
 
-/// nginx: that of the system, else that of its Debian package, unpacked.
+/// nginx: that of the system, or otherwise that of its Debian package, unpacked.
 pub(super) fn nginx_program(directory: &Path) -> Result<PathBuf, String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     for program in ["nginx", "/usr/sbin/nginx"] {
@@ -137,7 +137,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Sixteen letters that nobody can know before.
+/// Sixteen letters that are not predictable.
 fn random_word() -> Result<String, String> {
     let mut bytes = [0_u8; 16];
     fs::File::open("/dev/urandom")

@@ -17,7 +17,7 @@ const GATEWAY_CORE: &str = "0";
 const OTHER_CORE: &str = "1";
 /// How long a gateway may take until it listens.
 const START: Duration = Duration::from_secs(90);
-/// How long a process may take to end by itself.
+/// The time that a process may take to end on its own.
 const END: Duration = Duration::from_secs(3);
 /// Pins a program, lifts its limit of open files, and has it ended when this command ends.
 const PINNED: &str = "ulimit -n 8192 2>/dev/null; \
@@ -49,7 +49,7 @@ pub(super) struct Launch {
 /// A process that listens. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// None where somebody else ends it.
+    /// `None` if another part of the code ends it.
     child: Option<Child>,
     pub(super) id: u32,
     pub(super) address: SocketAddr,
@@ -68,7 +68,7 @@ impl Running {
         Self::spawn(place, "upstream", launch, OTHER_CORE)
     }
 
-    /// Starts a gateway, or takes the upstream where there is none.
+    /// Starts a gateway, or takes the upstream if there is none.
     pub(super) fn start(
         place: &Place,
         name: &str,
@@ -110,7 +110,7 @@ impl Running {
         let last = Instant::now() + START;
         while TcpStream::connect(self.address).is_err() {
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
-                return Err(format!("it ended at once ({status})"));
+                return Err(format!("it ended immediately ({status})"));
             }
             if Instant::now() > last {
                 return Err(format!("it does not listen after {} s", START.as_secs()));
@@ -164,7 +164,7 @@ pub(super) fn end_all_after(time: Duration) {
     });
 }
 
-/// An address that nobody listens on.
+/// An address that no process listens on.
 pub(super) fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

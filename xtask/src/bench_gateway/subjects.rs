@@ -1,4 +1,4 @@
-//! What is measured: one row a gateway, and how it is started.
+//! The measured gateways: one row for each, and how it is started.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What was found, as Markdown.
+//! The results, as Markdown.
 
 use std::fmt::Write;
 
@@ -65,7 +65,7 @@ fn latency(all: &[Measured]) -> String {
     ];
     let mut header = vec!["added to direct, ms".to_owned()];
     header.extend(columns.iter().map(|(name, ..)| (*name).to_owned()));
-    header.push("reads of a stream sent at once".to_owned());
+    header.push("reads of a stream in one write".to_owned());
     let mut rows = vec![header];
     let direct = named(all, "direct");
     for measured in all {
@@ -128,7 +128,7 @@ pub(super) fn named<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured>
     all.iter().find(|measured| measured.name == name)
 }
 
-/// Processor time of one of so many parts of an answer.
+/// Processor time of one of this many parts of a response.
 pub(super) fn cpu(measured: &Measured, case: Case, parts: f64) -> Option<f64> {
     measured.taken.median(case, |one| one.cpu_us).map(|cost| cost / parts)
 }

@@ -15,7 +15,7 @@ use super::list::DIRECTORY;
 pub(super) struct Installed {
     /// The interpreter.
     pub(super) interpreter: PathBuf,
-    /// The directory of the programs; Node looks for packages beside them.
+    /// The directory of the programs; Node looks for packages next to them.
     pub(super) programs: PathBuf,
     /// The directory of the packages.
     pub(super) directory: PathBuf,
@@ -46,7 +46,7 @@ pub(super) fn all(root: &Path, groups: &BTreeSet<String>) {
     });
 }
 
-/// Installs a group, unless what is there is what is asked for.
+/// Installs a group, unless the requested versions are already installed.
 ///
 /// # Errors
 /// If a package manager fails, or the group is not described.
@@ -57,7 +57,7 @@ pub(super) fn install(root: &Path, group: &str) -> Result<Installed, NotRun> {
     let mark = directory.join("installed");
     if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
         println!("installs {group} below target/clients");
-        // What is left of another version must not be found.
+        // Leftovers of another version must not be found.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
         let installed = if is_node { npm(&directory, &file) } else { pip(&directory, &file) };

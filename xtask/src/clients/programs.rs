@@ -400,7 +400,7 @@ fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> 
     ended.connections = Connections::read(&summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
-    status.map(drop).ok_or_else(|| "it did not end in time".to_owned())
+    status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
 }
 
 /// The fault of a run whose program should get `stops` stops.
@@ -444,8 +444,8 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
         let [calls, stops] = row.counts.in_words();
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let how = match &row.fault {
-            None if row.says_why => format!("by itself, in {} s", row.seconds),
-            None => format!("by itself, in {} s; it does not show the reason", row.seconds),
+            None if row.says_why => format!("on its own, in {} s", row.seconds),
+            None => format!("on its own, in {} s; it does not show the reason", row.seconds),
             Some(fault) => fault.replace('|', "/"),
         };
         let ProgramRun { name, version, way, api, doctor, connections, .. } = row;

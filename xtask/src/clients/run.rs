@@ -14,9 +14,9 @@ use super::list::Client;
 
 /// Calls that are let through.
 pub(super) const STEPS: u64 = 3;
-/// What `endstop run` exits with when it stopped the run.
+/// The exit code of `endstop run` when it stopped the run.
 pub(super) const STOPPED: i32 = 124;
-/// What stands in every stop response.
+/// The text that every stop response contains.
 pub(super) const STOP_WORD: &str = "Endstop";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,7 +38,7 @@ pub(super) struct Ended {
     pub(super) code: Option<i32>,
     /// The client's last line.
     pub(super) result: Option<ClientResult>,
-    /// What is wrong with it.
+    /// The problem with it.
     pub(super) fault: Option<String>,
     /// The end of its error output.
     pub(super) errors: String,
@@ -100,10 +100,10 @@ impl Connections {
     }
 }
 
-/// What a client says of itself.
+/// The report of a client about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientResult {
-    /// The class of what it raised; none if it returned.
+    /// The class of the exception that it raised; `None` if it returned.
     pub(super) raised: Option<String>,
     /// Its final text.
     pub(super) text: String,
@@ -166,10 +166,10 @@ pub(super) fn one(
     }
 }
 
-/// What is wrong with how a run of so many loops ended.
+/// The problem with the end of a run of this many loops.
 pub(super) fn fault(ended: &Ended, loops: u64) -> Option<String> {
     let Some(result) = &ended.result else {
-        return Some("the client did not come to its own end".to_owned());
+        return Some("the client did not end on its own".to_owned());
     };
     let Counts { calls, stop_responses } = ended.counts;
     if calls != Some(STEPS) {

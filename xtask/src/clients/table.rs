@@ -64,7 +64,7 @@ pub(super) fn merged(old: &str, new: &str, order: &[&str]) -> String {
 
 fn how(ended: &Ended) -> String {
     match &ended.result {
-        None => "not by itself".to_owned(),
+        None => "not on its own".to_owned(),
         Some(result) => match &result.raised {
             None => "returns".to_owned(),
             Some(class) => format!("raises `{class}`"),

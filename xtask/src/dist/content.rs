@@ -1,4 +1,4 @@
-//! The files beside the binary: completions, man pages, licenses.
+//! The files next to the binary: completions, man pages, licenses.
 
 use std::fs;
 use std::path::Path;

@@ -17,7 +17,7 @@ use table::{Row, Tally};
 
 /// The page that holds the tables.
 const PAGE: &str = "docs/detection.md";
-/// What the default policy says of loops, which is what is published.
+/// The condition of the default policy for loops, which is published.
 const DEFAULT: &str = include_str!("../../../crates/endstop-cli/data/default-policy.toml");
 /// The rule of the default policy that looks for loops.
 const RULE: &str = "stuck";
@@ -63,7 +63,10 @@ pub(crate) fn write(root: &Path) -> Result<(), String> {
 
 fn measured(root: &Path, forms: &[&str]) -> Result<Option<String>, String> {
     let Some(sets) = data::read(root)? else {
-        println!("skipped: the recorded runs are not beside the project, in `{}`", data::DIRECTORY);
+        println!(
+            "skipped: the recorded runs are not next to the project, in `{}`",
+            data::DIRECTORY
+        );
         return Ok(None);
     };
     let default = default_form()?;

@@ -28,7 +28,7 @@ use self::modules::Module;
 use crate::project::docs;
 use crate::project::tree::{Tree, TreeError};
 
-/// What is checked.
+/// The checks.
 struct Project<'t> {
     tree: &'t Tree,
     modules: &'t [Module<'t>],
@@ -41,7 +41,7 @@ type Check = fn(&Project<'_>) -> Result<Vec<Finding>, TidyError>;
 const RULES: &[(&str, Check)] = &[
     ("nothing is left undone or unexplained", |p| Ok(sources::check(p.tree))),
     ("functions fit on a screen", |p| Ok(functions::check(p.tree))),
-    ("unit tests have files of their own", |p| Ok(test_places::check(p.tree))),
+    ("unit tests have separate files", |p| Ok(test_places::check(p.tree))),
     ("the core is pure", |p| Ok(core_purity::check_sources(p.tree))),
     ("the core builds without the standard library", |p| core_purity::check_build(p.tree)),
     ("texts fit every machine", |p| Ok(texts::check(p.tree))),

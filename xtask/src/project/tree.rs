@@ -8,7 +8,7 @@ use std::process::Command;
 
 use thiserror::Error;
 
-/// Files above this many bytes are data, not text that somebody wrote; they are not read.
+/// Files above this many bytes are data, not written text; they are not read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 
 /// Why the files of the project could not be read.

@@ -13,11 +13,11 @@ pub(super) struct Step {
     pub(super) name: &'static str,
     /// From which depth on it runs.
     pub(super) depth: Depth,
-    /// What it runs in the checkout at the given root.
+    /// The commands that it runs in the checkout at the given root.
     pub(super) plan: fn(&Path) -> Plan,
 }
 
-/// What a step does here and now.
+/// The work of a step on this machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Command lines, in order; the first that fails ends the step.
@@ -50,7 +50,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
 ];
 
-/// Examples that run to their end by themselves.
+/// Examples that end on their own.
 const EXAMPLES: &[&str] = &["own_loop", "counter"];
 
 /// Random schedules that each of the tests tries where a change is pushed.
@@ -65,7 +65,7 @@ const LONG_MODEL_CASES: u32 = 20_000;
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;
 
-/// What libFuzzer needs to see which branches an input takes.
+/// The flags with which libFuzzer sees which branches an input takes.
 const COVERAGE_FLAGS: &[&str] = &[
     "--cfg=fuzzing",
     "-Cdebug-assertions",
@@ -128,8 +128,8 @@ fn examples(_: &Path) -> Plan {
     Plan::Run([build.to_owned()].into_iter().chain(runs).map(|line| words(&line)).collect())
 }
 
-/// Every interleaving of small models. The flag goes through the environment, for it has to win over flags
-/// that are there already: without it the tests are compiled to nothing.
+/// Every interleaving of small models. The flag goes through the environment, because it has to win over
+/// existing flags: without it the tests are compiled to nothing.
 fn loom(_: &Path) -> Plan {
     one(
         "env RUSTFLAGS=--cfg=endstop_loom cargo test --manifest-path checks/Cargo.toml --target-dir target/loom --test loom_*",
@@ -156,7 +156,7 @@ fn long_models(_: &Path) -> Plan {
     ))
 }
 
-/// It says by itself what it skips.
+/// It reports what it skips.
 fn clients(_: &Path) -> Plan {
     one("cargo xtask clients")
 }
@@ -212,7 +212,7 @@ fn long_fuzz(root: &Path) -> Plan {
     Plan::Run(lines)
 }
 
-/// Reads a gibibyte of each format, and looks at the memory that takes.
+/// Reads a gibibyte of each format, and checks the memory that this takes.
 fn large_files(_: &Path) -> Plan {
     one(
         "cargo test --release -p endstop-transcript --test memory --config env.ENDSTOP_MEMORY_MIB=\"1024\" -- --nocapture",

@@ -1,4 +1,4 @@
-//! Runs a command, shows what it prints as it comes, and keeps the end of that.
+//! Runs a command, shows its output as it arrives, and keeps the end of it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -60,7 +60,7 @@ pub(super) fn run(root: &Path, words: &[String], kept: &mut Tail) -> io::Result<
     if let Some(err) = child.stderr.take() {
         thread::spawn(move || pass_on(err, &mut io::stderr(), &sender));
     }
-    // What the command left behind in the background may hold the pipes open: it is not waited for.
+    // Processes that the command left in the background may hold the pipes open: this does not wait for them.
     let status = loop {
         match (receiver.recv_timeout(LOOK_EVERY), child.try_wait()?) {
             (Ok(line), _) => kept.push(line),
@@ -72,7 +72,7 @@ pub(super) fn run(root: &Path, words: &[String], kept: &mut Tail) -> io::Result<
     Ok(status)
 }
 
-/// A line that cannot be shown, for nobody reads it any more, is still kept.
+/// A line that cannot be shown, because the reader has gone, is still kept.
 fn pass_on(pipe: impl Read, shown: &mut impl Write, kept: &Sender<Vec<u8>>) {
     let mut pipe = BufReader::new(pipe);
     loop {

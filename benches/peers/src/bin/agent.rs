@@ -1,5 +1,5 @@
-//! What the agent loop itself costs a step, with a model and a tool that answer at once: beside a loop written
-//! by hand and beside rig, in one process. The machine is noisy; read the ratios.
+//! The cost per step of the agent loop itself, with a model and a tool that answer immediately, compared with a loop
+//! written by hand and with rig, in one process. The machine is noisy; read the ratios.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -33,7 +33,7 @@ struct Cost {
     median: f64,
 }
 
-/// Measures runs of so many steps.
+/// Measures runs of this many steps.
 fn measure(steps: u64, mut run: impl FnMut()) -> (Cost, usize) {
     run();
     let warm = Instant::now();
@@ -54,7 +54,7 @@ fn measure(steps: u64, mut run: impl FnMut()) -> (Cost, usize) {
     (Cost { best: costs[0], median: costs[rounds / 2] }, rounds)
 }
 
-/// rig's model: answers at once and keeps nothing; it fails when the patience is over.
+/// rig's model: answers immediately and stores nothing; it fails when the patience is over.
 #[derive(Clone)]
 struct Instantly {
     steps: u64,
@@ -112,7 +112,7 @@ impl Tool for Work {
     }
 }
 
-/// What rig costs, or how many steps it took within the patience.
+/// The cost of rig, or the number of its steps within the patience.
 enum Peer {
     Measured(Cost, usize),
     TooSlow { steps: u64, each: f64 },
@@ -140,7 +140,7 @@ fn rig(steps: u64) -> Peer {
     assert_eq!((first.to_string().as_str(), calls.load(Ordering::Relaxed)), ("done", steps));
     is_in_time.store(true, Ordering::Relaxed);
     let (cost, rounds) = measure(steps, || drop(black_box(run().expect("an answer"))));
-    assert!(calls.load(Ordering::Relaxed).is_multiple_of(steps), "one request a step");
+    assert!(calls.load(Ordering::Relaxed).is_multiple_of(steps), "one request per step");
     Peer::Measured(cost, rounds)
 }
 
@@ -176,7 +176,7 @@ fn row(name: &str, cost: Cost, more: &str) {
 
 fn main() {
     println!(
-        "the agent loop with an instant model, one tool call a step, four limits: us a step, best and \
+        "the agent loop with an instant model, one tool call per step, four limits: us a step, best and \
          median of {ROUNDS} rounds; goal {GOAL} us, and flat"
     );
     println!("  {:<34} {:>9} {:>9}", "", "best", "median");

@@ -1,4 +1,4 @@
-//! What a run keeps of each step beyond its messages, in bytes: every allocation is counted.
+//! The bytes that a run keeps of each step beyond its messages: every allocation is counted.
 
 use endstop::agent::{AgentState, Iteration};
 use endstop::message::{Message, ToolCall};
@@ -8,9 +8,9 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The steps between which what is kept is compared.
+/// The steps between which the kept bytes are compared.
 const WINDOWS: [(u64, u64); 2] = [(10, 200), (200, 10_000)];
-/// The goal, in bytes a step.
+/// The goal, in bytes per step.
 const GOAL: f64 = 1_024.0;
 
 /// Bytes that the conversation holds, spare room of its lists included.
@@ -30,7 +30,7 @@ fn bytes_of(messages: &Vec<Message>) -> usize {
     messages.iter().map(heap).sum::<usize>() + messages.capacity() * size_of::<Message>()
 }
 
-/// What is allocated without the messages, in bytes.
+/// Allocated bytes without the messages.
 fn beyond(iteration: &mut Iteration) -> i64 {
     let messages = bytes_of(&iteration.state().messages);
     i64::try_from(MEMORY.current_usage()).expect("bytes") - i64::try_from(messages).expect("bytes")

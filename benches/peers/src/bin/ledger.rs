@@ -1,6 +1,6 @@
-//! The ledger beside its peers in one run: what a reservation costs, and who tells the truth about a dollar.
+//! The ledger and its peers in one run: the cost of a reservation, and whether a limit of a dollar is kept.
 //!
-//! A pair is reserve and settle in five dimensions. What the peers do is less (one check and one addition, in
+//! A pair is reserve and settle in five dimensions. The peers do less (one check and one addition, in
 //! one or three dimensions, without a hold and without a tree), so a ratio above 1 is what the rest costs.
 
 use std::hint::black_box;
@@ -138,7 +138,7 @@ fn speeds() {
     }
 }
 
-/// What each call really costs, in cents.
+/// The actual cost of each call, in cents.
 const CALLS: [u64; 7] = [60, 60, 30, 60, 5, 60, 4];
 
 /// One row of the table: calls admitted, cents really spent, cents reported.
@@ -149,7 +149,7 @@ struct Told {
     reported: f64,
 }
 
-/// Peers look when the call has been made: what they refuse is spent all the same, and forgotten.
+/// Peers check after the call: an amount that they refuse is spent anyway, and not counted.
 fn after_the_fact(name: &'static str, record: impl Fn(f64), reported: impl Fn() -> f64) -> Told {
     for cents in CALLS {
         record(cents as f64 / 100.0);
@@ -157,7 +157,7 @@ fn after_the_fact(name: &'static str, record: impl Fn(f64), reported: impl Fn() 
     Told { name, admitted: CALLS.len(), spent: CALLS.iter().sum(), reported: reported() }
 }
 
-/// A call is made if its hold is admitted; `hold` says how much is held of what it will cost.
+/// A call is sent if its hold is admitted; `hold` says how much of its cost is held.
 fn with_holds(name: &'static str, hold: impl Fn(u64) -> u64) -> Told {
     let cents =
         |count: u64| Amounts { cost: Money::from_picos(count * PICOS_PER_CENT), ..Amounts::ZERO };

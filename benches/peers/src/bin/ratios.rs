@@ -1,4 +1,4 @@
-//! Endstop beside its peers in one run: medians and ratios. The machine is noisy; read the ratios.
+//! Endstop and its peers in one run: medians and ratios. The machine is noisy; read the ratios.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! Replay of a recorded log: one policy, a hundred at once, one thread and two, beside duckdb on the same
-//! question. The machine is noisy; read the ratios.
+//! Replay of a recorded log: one policy, a hundred at once, one thread and two, compared with duckdb on the
+//! same question. The machine is noisy; read the ratios.
 //!
-//! Each measurement is a process of its own, so that its peak of memory is its own too.
+//! Each measurement is a separate process, so that its peak of memory is separate too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ const TICKS_A_SECOND: f64 = 100.0;
 /// Which form of the log lies there.
 const FORM: &str = "1";
 
-/// What the policy does to the log: the question that duckdb is asked too.
+/// The effect of the policy on the log, which duckdb computes too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     runs: u64,
@@ -56,7 +56,7 @@ fn paths() -> Vec<PathBuf> {
     (0..PARTS).map(|part| PathBuf::from(format!("{DIRECTORY}/{part}.jsonl"))).collect()
 }
 
-/// Writes the log where it is not there yet; returns its steps and bytes.
+/// Writes the log if it does not exist yet; returns its steps and bytes.
 fn prepare() -> std::io::Result<(u64, u64)> {
     let mark = format!("{DIRECTORY}/form-{FORM}");
     if fs::read_to_string(&mark).is_err() {
@@ -146,7 +146,7 @@ fn ours(what: &str, jobs: usize) -> Result<Measured, String> {
     measured(Command::new(this).args([what, &jobs.to_string()]))
 }
 
-/// A Python of its own below `target`, with duckdb in it.
+/// A separate Python in `target`, with duckdb.
 fn python() -> Result<PathBuf, String> {
     let python = PathBuf::from("target/python/bin/python");
     let has = |python: &PathBuf| {

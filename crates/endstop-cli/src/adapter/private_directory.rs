@@ -74,7 +74,7 @@ impl PrivateDirectory {
     /// Writes these files and links into it.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// Returns an error if one cannot be written.
     pub(crate) fn fill(
         &self,
         files: &[(String, String)],

@@ -162,7 +162,7 @@ fn builtins(text: &str) -> Result<Builtins, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If the arguments do not fit, or the run cannot begin. How a run ends is an exit code.
+/// Returns an error if the arguments do not fit, or the run cannot begin. How a run ends is an exit code.
 pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

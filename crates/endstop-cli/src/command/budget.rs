@@ -81,7 +81,7 @@ struct AdjustArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If a budget is not defined, or the store cannot be used.
+/// Returns an error if a budget is not defined, or the store cannot be used.
 pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let Some(Act::Adjust(adjust)) = &args.act {
         return self::adjust(adjust, out);
@@ -92,7 +92,7 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         None => budgets.set.iter().collect(),
     };
     if accounts.is_empty() {
-        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or name a limit with --budget '$5 per day'";
+        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass `--budget '$5 per day'` to `endstop run`";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
     let states = budgets.store()?.read(&accounts).map_err(failed)?;

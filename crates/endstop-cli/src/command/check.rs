@@ -42,7 +42,7 @@ pub struct CheckArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the policy cannot be read.
+/// Returns an error if the policy cannot be read.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = args.source.load()?;
     let bounds = policy.bounds();

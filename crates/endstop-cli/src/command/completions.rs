@@ -24,7 +24,7 @@ pub struct CompletionsArgs {
 ///
 /// # Errors
 ///
-/// When `out` cannot be written.
+/// Returns an error when `out` cannot be written.
 pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     // The generator aborts on a failed write, so it writes to memory first.
     let mut script = Vec::new();

@@ -39,7 +39,7 @@ struct Line<'d> {
 /// Runs the command.
 ///
 /// # Errors
-/// If the configuration is wrong.
+/// Returns an error if the configuration is wrong.
 pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let defaults = Defaults::load(&crate::command(), |name| std::env::var_os(name))?;
     let lines = lines(defaults.all());

@@ -257,7 +257,7 @@ impl Fleet {
             [] => {
                 let hint = did_you_mean(name, self.runs.iter().map(|run| run.id.as_str()));
                 let hint = hint.unwrap_or_else(|| match self.runs.is_empty() {
-                    true => "no run is live; `endstop ps` lists them".to_owned(),
+                    true => "no run is live now".to_owned(),
                     false => "`endstop ps` lists the live runs".to_owned(),
                 });
                 Err(CliError::new(format!("no live run `{name}`")).with_hint(hint))
@@ -293,7 +293,7 @@ fn signed(why: Option<&str>) -> Value {
 /// Lists the live runs.
 ///
 /// # Errors
-/// If the gateway of --server cannot be asked.
+/// Returns an error if the gateway of --server cannot be asked.
 pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let mut rows = Vec::new();
@@ -375,7 +375,7 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// Prints one run as JSON, with its report.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let (gateway, run) = fleet.find(&args.run)?;
@@ -402,7 +402,7 @@ fn act(
 /// Stops a run; its calls in flight finish.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "cancel", &signed(args.why.as_deref()), out)
 }
@@ -410,7 +410,7 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// Stops a run, or all of them, and aborts the calls in flight.
 ///
 /// # Errors
-/// If there is no such run, or a process does not confirm.
+/// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let Some(store) = args.store.open()? {
         if args.at.server.is_some() {
@@ -434,7 +434,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     if gateways.is_empty() {
         begin_epoch(lock, args.why.as_deref())?;
         return Err(CliError::new("no live process found")
-            .with_hint("one that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
+            .with_hint("a process that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
     // In parallel: one that does not answer blocks no other.
@@ -534,7 +534,7 @@ fn processes(number: u64) -> String {
 /// Holds the calls of a run.
 ///
 /// # Errors
-/// If there is no such run, or it is paused or stopped.
+/// Returns an error if there is no such run, or it is paused or stopped.
 pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "pause", &signed(args.why.as_deref()), out)
 }
@@ -542,7 +542,7 @@ pub fn pause(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 /// Lets the calls of a run continue.
 ///
 /// # Errors
-/// If there is no such run, it is not paused from outside, or a limit cannot be raised.
+/// Returns an error if there is no such run, it is not paused from outside, or a limit cannot be raised.
 pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({
         "by": who(),
@@ -556,7 +556,7 @@ pub fn resume(args: &ResumeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
 /// Approves a paused run.
 ///
 /// # Errors
-/// If there is no such run, or no rule pauses it.
+/// Returns an error if there is no such run, or no rule pauses it.
 pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let body = json!({
         "by": who(),
@@ -570,7 +570,7 @@ pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliE
 /// Sets an external signal of a run.
 ///
 /// # Errors
-/// If there is no such run.
+/// Returns an error if there is no such run.
 pub fn signal(args: &SignalArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "signal", &json!({ "name": args.name }), out)
 }

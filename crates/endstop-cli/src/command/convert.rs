@@ -22,10 +22,10 @@ Examples:
   endstop convert ~/.claude/projects --to atif --out trajectories
   endstop convert results.json --to endstop | jq 'select(.event == \"reply\")'
 
-Any transcript that `endstop replay` reads can be converted. With --out, each run
-gets one file, named after it. Otherwise the runs go to standard output: any number for `endstop`, whose
-lines begin with a header for each run, and a single one for `atif`. Events do not contain the user's
-messages, so user steps have an empty message.";
+Endstop converts any transcript that `endstop replay` reads. With --out, each run gets one file,
+named after it. Otherwise the runs go to standard output: one run for `atif`, and any number for
+`endstop`, whose lines begin with a header for each run. Events do not contain the messages of the
+user, so user steps have an empty message.";
 
 /// Arguments of `endstop convert`.
 #[derive(Debug, clap::Args)]
@@ -70,8 +70,8 @@ impl To {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several for an
-/// output that takes one.
+/// Returns an error if a path or the prices cannot be read, a file cannot be written, there is no run, or there are
+/// several for an output that takes one.
 pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let Recordings { transcripts, mut warnings, .. } = recordings(&args.paths);
     let table = prices(args.prices.as_deref())?;

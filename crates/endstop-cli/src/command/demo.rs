@@ -22,8 +22,8 @@ Examples:
   endstop demo --usd 20
   endstop demo --json
 
-Both acts run the same program under `endstop run`, without a key or a network: the model is a script, priced
-as a real one, that asks for another search forever.";
+Both acts run the same program under `endstop run`, without a key or a network. The model is a
+script that asks for another search forever, at the prices of a real model.";
 
 /// Arguments of `endstop demo`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub struct DemoArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the output cannot be written, or an act not be played.
+/// Returns an error if the output cannot be written, or an act not be played.
 pub fn run(args: &DemoArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_watched = !args.fast && !args.json && !output::is_quiet() && io::stderr().is_terminal();
     let stage = Stage {

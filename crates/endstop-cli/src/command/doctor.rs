@@ -25,8 +25,8 @@ Examples:
   endstop doctor -- npx @google/gemini-cli -p \"fix the bug\"
   endstop doctor --json -- claude
 
-It starts nothing. Exit codes: 0 if `endstop run` will limit the command, 1 if it will not, or if nothing is
-known of the program, 127 if the command was not found.";
+It starts nothing. Exit codes: 0 if `endstop run` will limit the command, 1 if it will not, or if
+Endstop does not know the program, 127 if the command was not found.";
 
 /// The version of the JSON form.
 const JSON_VERSION: u32 = 1;
@@ -59,7 +59,7 @@ pub struct DoctorArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the output cannot be written.
+/// Returns an error if the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_sim = args.upstream.as_deref().is_some_and(gateway::is_sim);
     let diagnosis = Diagnosis::of(&args.command, is_sim);

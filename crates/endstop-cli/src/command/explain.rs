@@ -23,8 +23,8 @@ Examples:
   endstop explain run.traj.json --policy policy.toml --json
   endstop explain results.json --policy policy.toml --run 3/0
 
-Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is unknown, with the observed value and the
-remaining margin.";
+Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is unknown, with the observed value
+and the remaining margin.";
 
 /// Arguments of `endstop explain`.
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ pub struct ExplainArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the transcript, the policy or the prices cannot be read, or there is no such run.
+/// Returns an error if the transcript, the policy or the prices cannot be read, or there is no such run.
 pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = match (&args.policy, &args.stop) {
         (Some(file), _) => load_file(file)?,

@@ -175,7 +175,7 @@ pub(super) struct GatewaySetup {
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) tunnels: Tunnels,
-    /// Hosts of model providers that are tunnelled in any case.
+    /// Hosts of model providers that are tunneled in any case.
     pub(super) direct_hosts: Vec<String>,
     /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
     /// precedence.
@@ -185,7 +185,7 @@ pub(super) struct GatewaySetup {
 /// The policy as it is evaluated.
 ///
 /// # Errors
-/// If it cannot be compiled.
+/// Returns an error if it cannot be compiled.
 pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
     let program = Program::new(policy, &Probes::new());
     program.map(Arc::new).map_err(|error| CliError::new(causes(&error)))
@@ -205,7 +205,7 @@ impl GatewayArgs {
     /// The price table.
     ///
     /// # Errors
-    /// If its file cannot be read.
+    /// Returns an error if its file cannot be read.
     pub(super) fn table(&self) -> Result<&'static PriceTable, CliError> {
         Ok(match prices(self.prices.as_deref())? {
             // Once a process, and its runs ask it until the end.
@@ -217,7 +217,7 @@ impl GatewayArgs {
     /// Starts the gateway, and the scripted model before it.
     ///
     /// # Errors
-    /// If an address cannot be used, or something cannot be read.
+    /// Returns an error if an address cannot be used, or something cannot be read.
     pub(super) async fn open(&self, setup: GatewaySetup) -> Result<Open, CliError> {
         let prices = self.table()?;
         let mut policy = setup.policy;

@@ -124,7 +124,7 @@ impl Place {
 /// Runs the command.
 ///
 /// # Errors
-/// If a name is taken or unknown, a budget is not defined, or the file cannot be used.
+/// Returns an error if a name is taken or unknown, a budget is not defined, or the file cannot be used.
 pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     match &args.act {
         Act::New(new) => issue(new, out),

@@ -103,10 +103,9 @@ fn amount_of_tokens(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'));
     match parse(&format!("tokens >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
-        _ if is_plain && is_in_millions(text) => Err(format!(
-            "millions are written with a large M; did you mean `{}`?",
-            text.replace('m', "M")
-        )),
+        _ if is_plain && is_in_millions(text) => {
+            Err(format!("millions need an uppercase M; did you mean `{}`?", text.replace('m', "M")))
+        }
         _ => match number(text) {
             Ok(_) => Err("that is too large".to_owned()),
             Err(error) => Err(error.replace("`50`", "`200000` or `200k`")),
@@ -184,7 +183,7 @@ impl Limits {
     /// flags' rules; without any, the defaults.
     ///
     /// # Errors
-    /// If the policy cannot be read, or does not bound a run.
+    /// Returns an error if the policy cannot be read, or does not bound a run.
     pub(super) fn choose(
         &self,
         stored: Option<Policy>,
@@ -223,7 +222,7 @@ impl Limits {
     /// The budgets over time that runs under this policy draw on.
     ///
     /// # Errors
-    /// If one cannot be read, or is not defined.
+    /// Returns an error if one cannot be read, or is not defined.
     pub(super) fn budgets(&self, policy: &Policy) -> Result<Budgets, CliError> {
         Budgets::of(policy, &self.budget)?.in_store(&self.store)
     }

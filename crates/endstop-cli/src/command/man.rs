@@ -28,7 +28,7 @@ pub struct ManArgs {
 ///
 /// # Errors
 ///
-/// When the subcommand is unknown, or `out` or the directory cannot be written.
+/// Returns an error when the subcommand is unknown, or `out` or the directory cannot be written.
 pub fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let root = built_root();
     if let Some(directory) = &args.out {

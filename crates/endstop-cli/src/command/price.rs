@@ -109,7 +109,7 @@ struct Question {
 ///
 /// # Errors
 ///
-/// [`CliError`] with code 1 for a model without a price, and 2 for input that cannot be read.
+/// Returns [`CliError`] with code 1 for a model without a price, and 2 for input that cannot be read.
 pub fn run(args: &PriceArgs, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
     let own_table = args.prices.as_deref().map(read_table).transpose()?;
     let table = own_table.as_ref().unwrap_or_else(|| PriceTable::embedded());

@@ -44,7 +44,7 @@ pub struct PruneArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the store cannot be used.
+/// Returns an error if the store cannot be used.
 pub fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

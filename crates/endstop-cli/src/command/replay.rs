@@ -43,8 +43,8 @@ Examples:
   endstop replay --drift baseline.json --tolerance 10% new-runs/
   endstop replay --formats
 
-A run is charged up to the stop. A rule on something that a format does not record is not testable for
-its runs: it is counted as such and stops none. Pause rules are approved, and counted.";
+A stopped run is charged up to its stop. A rule on something that a format does not record is not
+testable on its runs: it stops none of them. Pause rules are approved, and counted.";
 
 /// Arguments of `endstop replay`.
 #[derive(Debug, clap::Args)]
@@ -232,9 +232,7 @@ impl Inputs {
 
     fn tell_of_sample(&self) {
         if self.is_sample {
-            output::note(
-                "no transcripts were found on this machine: this is the sample that ships",
-            );
+            output::note("no transcripts found on this machine: reading the built-in sample");
         }
     }
 }
@@ -242,7 +240,7 @@ impl Inputs {
 /// Runs the command.
 ///
 /// # Errors
-/// If a path, the policy, the outcomes or the prices cannot be read.
+/// Returns an error if a path, the policy, the outcomes or the prices cannot be read.
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if args.formats {
         return formats::run(args.json, out);
@@ -294,7 +292,7 @@ fn has_read(args: &ReplayArgs, runs: u64) -> Result<ExitCode, CliError> {
     match runs {
         0 if !args.paths.is_empty() => Err(nothing_read(&args.paths)),
         0 => Err(CliError::new("no run in the directories of the known tools")
-            .with_hint("name files or directories of transcripts")),
+            .with_hint("pass files or directories with transcripts")),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
@@ -311,7 +309,7 @@ fn policy(args: &ReplayArgs) -> Result<Policy, CliError> {
         (Some(file), _) => load_file(file),
         (None, Some(expression)) => load_expression(expression),
         (None, None) if args.paths.is_empty() => {
-            output::note("no policy was given: replaying the default one (steps, money, stuck)\n");
+            output::note("no policy given: replaying the default policy (steps, money, stuck)\n");
             load_text(DEFAULT_POLICY, "the default policy")
         }
         (None, None) => Ok(Policy::default()),

@@ -158,7 +158,8 @@ impl RunArgs {
 /// Runs the command line.
 ///
 /// # Errors
-/// If the command cannot be started, or a file about it cannot be written. The way it ends is an exit code.
+/// Returns an error if the command cannot be started, or a file about it cannot be written. The way it ends is an exit
+/// code.
 pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -300,7 +301,7 @@ fn warn_of_cut_trace(observers: &RunObservers) {
 /// Enters this process in the registry of live ones.
 ///
 /// # Errors
-/// If everything was killed since its start.
+/// Returns an error if everything was killed since its start.
 fn register(
     args: &RunArgs,
     policy: &Policy,

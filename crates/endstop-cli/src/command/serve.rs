@@ -125,7 +125,7 @@ enum UnnamedCalls {
 /// Runs the command.
 ///
 /// # Errors
-/// If something that is named cannot be read, or the address not be listened on.
+/// Returns an error if something that is named cannot be read, or the address not be listened on.
 pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -36,7 +36,7 @@ pub struct SimArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the address cannot be listened on.
+/// Returns an error if the address cannot be listened on.
 pub fn run(args: &SimArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -133,7 +133,7 @@ fn offset(text: &str) -> Result<Offset, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If paths are named and no run is in them, or the prices cannot be read.
+/// Returns an error if paths are named and no run is in them, or the prices cannot be read.
 pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let table = prices(args.prices.as_deref())?;
     let table = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
@@ -156,7 +156,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
             true => Err(CliError::new("no transcripts in the directories of the known tools")
-                .with_hint("name files or directories of transcripts")),
+                .with_hint("pass files or directories with transcripts")),
         };
     }
     match args.json {

@@ -1,11 +1,11 @@
-//! `endstop agent` in a directory of its own.
+//! `endstop agent` in a separate directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A directory of its own for a test's runs.
+/// A separate directory for a test's runs.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {

@@ -11,7 +11,7 @@ use pty_process::blocking::{Command, Pty, open};
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What runs, and what it has printed.
+/// The running command, and its output so far.
 pub(crate) struct Terminal {
     pty: Arc<Pty>,
     child: Child,
@@ -19,7 +19,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Begins a command in a session of its own, in control of a terminal of 24 rows.
+    /// Begins a command in a separate session, in control of a terminal of 24 rows.
     pub(crate) fn begin(command: Command) -> Self {
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(24, 100)).unwrap();
@@ -28,7 +28,7 @@ impl Terminal {
         let (reader, into) = (Arc::clone(&pty), Arc::clone(&seen));
         std::thread::spawn(move || {
             let mut bytes = [0; 4_096];
-            // A terminal that nobody has open any more is an error.
+            // A terminal that no process has open is an error.
             while let Ok(1..) = (&*reader).read(&mut bytes).inspect(|&length| {
                 let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
                 into.lock().unwrap().push_str(&text);
@@ -37,7 +37,7 @@ impl Terminal {
         Self { pty, child, seen }
     }
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     pub(crate) fn resize(&self, rows: u16, columns: u16) {
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
@@ -52,7 +52,7 @@ impl Terminal {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until this was printed, after what was waited for before.
+    /// Waits until this was printed, after the last text that was found.
     pub(crate) fn expect(&self, text: &str) {
         self.wait_for(text, |seen| seen.contains(text));
         let mut seen = self.seen.lock().unwrap();
@@ -73,12 +73,12 @@ impl Terminal {
         self.status().code()
     }
 
-    /// As `code`, and by which signal.
+    /// Like `code`, with the signal.
     pub(crate) fn status(&mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // What it printed last may be on its way.
+                // Its last output may be on its way.
                 std::thread::sleep(Duration::from_millis(50));
                 return status;
             }

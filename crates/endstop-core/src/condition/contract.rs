@@ -19,7 +19,7 @@ pub enum Contract {
     WorstCase,
     /// Only a live run has it, and `replay --as-live` of its trace.
     Reservation,
-    /// All four read the same where the API marks failed tool calls.
+    /// All four read the same if the API marks failed tool calls.
     MarkedFailures,
     /// All four read it, at other moments.
     Clock,
@@ -50,13 +50,13 @@ impl Contract {
         Self::Outside,
     ];
 
-    /// Whether all four read the same, in every run.
+    /// Returns whether all four read the same, in every run.
     #[must_use]
     pub const fn is_same(self) -> bool {
         matches!(self, Self::Same)
     }
 
-    /// Who reads it, and why drivers may differ, as a sentence or two.
+    /// Returns which drivers read it, and why they may differ, as a sentence or two.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         match self {

@@ -93,12 +93,12 @@ pub const FACTS: &[FactRow] = &[
         "near_duplicate",
         "",
         Same,
-        "the reply is nearly one of the last eight; short agreement excepted"
+        "the model response is nearly equal to one of the last eight; short agreement excepted"
     ),
 ];
 
 impl Fact {
-    /// As written, without arguments.
+    /// Returns the name as written, without arguments.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl Fact {
         matches!(self, Self::Finished(reasons) if reasons.iter().any(is))
     }
 
-    /// The reason of a rule that rests on this fact.
+    /// Returns the reason of a rule that rests on this fact.
     #[must_use]
     pub const fn reason(&self) -> StopReason {
         match self {
@@ -140,7 +140,7 @@ impl Fact {
         }
     }
 
-    /// Whether the fact is about the step (unknown until it is true or the step ends), rather than set
+    /// Returns whether the fact is about the step (unknown until it is true or the step ends), rather than set
     /// from outside for the rest of the run.
     #[must_use]
     pub const fn is_of_step(&self) -> bool {
@@ -164,7 +164,7 @@ impl From<Fact> for super::Condition {
     }
 }
 
-/// The normalized finish reason: `stop`, `length`, `tool_calls`, `content_filter`, or the raw one in lower
+/// Returns the normalized finish reason: `stop`, `length`, `tool_calls`, `content_filter`, or the raw one in lower
 /// case. Sources: the API references of OpenAI, Anthropic, Gemini and Bedrock.
 #[must_use]
 pub fn normalized_finish(raw: &str) -> String {

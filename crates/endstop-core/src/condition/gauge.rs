@@ -86,7 +86,7 @@ macro_rules! gauges {
         pub const GAUGES: &[GaugeRow] = &[$(*GaugeId::$id.row(),)*];
 
         impl GaugeId {
-            /// The gauge's row.
+            /// Returns the gauge's row.
             #[must_use]
             pub const fn row(self) -> &'static GaugeRow {
                 match self { $(Self::$id => {
@@ -111,19 +111,19 @@ macro_rules! gauges {
 
 gauges! {
     Steps "steps" Count WhenOneMoreBegins StepsLimitReached true true None Same
-        "model calls begun, each with the tool calls it asked for";
+        "model calls, each with the tool calls that it requests";
     Attempts "attempts" Count WhenOneMoreBegins RetryLimitReached true true None Same
         "dispatched model requests, retries included";
     Retries "retries" Count WhenOneMoreBegins RetryLimitReached true true None Same
         "model requests beyond a step's first";
     ToolCalls "tool_calls" Count WhenOneMoreBegins ToolCallsLimitReached true true Optional Same
-        "tool calls dispatched, of one tool where named";
+        "tool calls dispatched; those of one tool if it is named";
     ToolErrors "tool_errors" Count WhenOneMoreBegins RetryLimitReached true true None MarkedFailures
         "failed tool calls";
     Errors "errors" Count WhenOneMoreBegins RetryLimitReached true true None MarkedFailures
         "failed model attempts and failed tool calls";
     Messages "messages" Count WhenOneMoreBegins MessagesLimitReached true true None Same
-        "messages added since the run began: the user's, replies, tool results; not system prompts";
+        "messages added since the run began: user messages, model responses and tool results, but not system prompts";
     Tokens "tokens" Tokens WhenARequestBegins TokenLimitReached true true None WorstCase
         "all tokens, input and output";
     InputTokens "input_tokens" Tokens WhenARequestBegins TokenLimitReached true true None WorstCase
@@ -135,7 +135,7 @@ gauges! {
     ContextTokens "context_tokens" Tokens WhenARequestBegins TokenLimitReached false false None Same
         "the last request's input";
     Cost "cost" Money WhenARequestBegins CostLimitReached true true None WorstCase
-        "money settled";
+        "settled cost";
     NextCost "next_cost" Money WhenACallBegins CostLimitReached false false None Reservation
         "the worst case of the model call, or of the tool call, about to be made";
     Elapsed "elapsed" Duration Always TimeLimitReached true false None Clock
@@ -149,9 +149,9 @@ gauges! {
     Depth "depth" Count WhenAChildBegins StepsLimitReached false false None NamedSubAgents
         "nesting depth, the root is 0; refuses a deeper child, stops no run";
     Subagents "subagents" Count WhenOneMoreBegins StepsLimitReached true true None NamedSubAgents
-        "sub-agents begun";
+        "sub-agents started";
     Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None ToolNames
-        "hand-offs made";
+        "handoffs";
     Repeats "repeats" Count Always NoProgress false false None Same
         "equal (tool, arguments, result) in a row beyond the first; a user message starts over";
     Cycles "cycles" Count Always NoProgress false false None Same
@@ -159,7 +159,7 @@ gauges! {
     NoProgress "no_progress" Count Always NoProgress false false None Same
         "steps in a row without a new tool result or a user message";
     Stale "stale" Count Always NoProgress false false None Same
-        "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps, and unless the last three steps were such";
+        "percent of the steps with results, since the last user message, that got only results seen before; a step with only failures counts half; 0 if there are fewer than three such steps, or if one of the last three steps with results is not such a step";
     Quota "quota" Percent Always CostLimitReached false false Required Plan
         "used percent of a window of the subscription, such as \"5h\" or \"7d\", as the provider reports it";
     Fact "fact" Count Always ConditionMet false false Required Program
@@ -168,7 +168,8 @@ gauges! {
         "a registered measurement";
 }
 
-/// The name of the [fact](crate::event::EventKind::Fact) that the gauge `quota("window")` reads, in hundredths of a percent.
+/// Returns the name of the [fact](crate::event::EventKind::Fact) that the gauge `quota("window")` reads, in hundredths
+/// of a percent.
 ///
 /// ```
 /// assert_eq!(endstop_core::condition::gauge::quota_fact("5h"), "quota(5h)");
@@ -178,8 +179,8 @@ pub fn quota_fact(window: &str) -> String {
     alloc::format!("quota({window})")
 }
 
-/// The name of the fact with the time at which a window resets, in milliseconds since 1970-01-01T00:00Z: a driver that
-/// knows it reports it before [`quota_fact`].
+/// Returns the name of the fact with the time at which a window resets, in milliseconds since 1970-01-01T00:00Z: a
+/// driver that knows it reports it before [`quota_fact`].
 ///
 /// ```
 /// assert_eq!(endstop_core::condition::gauge::reset_fact("5h"), "quota_reset(5h)");
@@ -203,19 +204,19 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// The gauge without argument, descendants included.
+    /// Creates the gauge without argument, descendants included.
     #[must_use]
     pub const fn of(id: GaugeId) -> Self {
         Self { id, own: false, argument: None }
     }
 
-    /// The gauge's row.
+    /// Returns the gauge's row.
     #[must_use]
     pub const fn row(&self) -> &'static GaugeRow {
         self.id.row()
     }
 
-    /// Whether a limit on it is one of the built-in numeric limits, which do not stand against a step
+    /// Returns whether a limit on it is one of the built-in numeric limits, which do not stand against a step
     /// that ended naturally (docs/semantics.md, section 2).
     #[must_use]
     pub const fn is_numeric_limit(&self) -> bool {

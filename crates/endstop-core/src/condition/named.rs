@@ -31,13 +31,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// The name as it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.spelling
     }
 
-    /// The condition that it means.
+    /// Returns the condition that it means.
     #[must_use]
     pub const fn expansion(&self) -> &Condition {
         &self.expansion
@@ -51,7 +51,7 @@ impl Named {
         })
     }
 
-    /// The arguments as written: a name where one was given, and the literal.
+    /// Returns the arguments as written: a name, if one was given, and the literal.
     pub fn arguments(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         self.arguments.iter().map(|(name, literal)| (name.as_deref(), literal.raw.as_str()))
     }
@@ -277,7 +277,7 @@ mod read {
 }
 
 /// A named condition from Rust values, which its row reads like written ones. `meaning` is taken for values that the
-/// row refuses, such as an empty text, so that the check of the policy tells what is wrong.
+/// row refuses, such as an empty text, so that the check of the policy reports the problem.
 fn from_rust(name: &'static str, literals: Vec<Literal>, meaning: Condition) -> Condition {
     build(name, Arguments::from_literals(literals), 0..0).map_or(meaning, Condition::Named)
 }
@@ -316,7 +316,7 @@ counted! {
 /// Stops the run at this many dollars. Example: `max_usd("2.00")?`. Trips as `cost_limit`.
 ///
 /// # Errors
-/// If `dollars` is not a plain decimal amount of at most $9,000,000 and twelve decimals.
+/// Returns an error if `dollars` is not a plain decimal amount of at most $9,000,000 and twelve decimals.
 pub fn max_usd(dollars: &str) -> Result<Condition, MoneyError> {
     let money: Money = dollars.parse()?;
     let gauge = Gauge::of(GaugeId::Cost);

@@ -37,7 +37,7 @@ pub enum Temporal {
     Count {
         /// The condition.
         of: Box<Condition>,
-        /// Only steps in this window; the whole run where absent.
+        /// Only steps in this window; the whole run if absent.
         window: Option<Window>,
         /// The comparison.
         op: CompareOp,
@@ -72,7 +72,7 @@ impl Temporal {
         }
     }
 
-    /// The conditions it is made of.
+    /// Returns the conditions it is made of.
     #[must_use]
     pub fn parts(&self) -> Vec<&Condition> {
         match self {

@@ -21,8 +21,8 @@ use comparison::Operand;
 /// Reads an expression.
 ///
 /// # Errors
-/// A [`Diagnostic`] with the span, the cause and what to do. An expression that is deeper than [`MAX_DEPTH`], has
-/// more than [`MAX_NODES`] nodes or is longer than [`MAX_TEXT`](crate::limits::MAX_TEXT) is an error too.
+/// Returns a [`Diagnostic`] with the span, the cause and what to do. An expression that is deeper than [`MAX_DEPTH`],
+/// has more than [`MAX_NODES`] nodes or is longer than [`MAX_TEXT`](crate::limits::MAX_TEXT) is an error too.
 pub fn parse(text: &str) -> Result<Condition, Diagnostic> {
     let tokens = lex(text)?;
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0, end: text.len() };

@@ -143,7 +143,7 @@ impl Frame {
         (self.truth, self.projection, self.is_behind) = (Bits::default(), None, false);
     }
 
-    /// The numbers of a saved frame for the gauges of `to`; `None` inside where the saved one had no such gauge.
+    /// The numbers of a saved frame for the gauges of `to`; `None` inside if the saved one had no such gauge.
     /// `None` in all if they do not go with `from`.
     pub(crate) fn carried(self, from: &Names, to: &Names) -> Option<Vec<Option<(u64, Reading)>>> {
         let numbers = carried(self.numbers, &from.gauges, &to.gauges, |_, _| false)?;
@@ -243,7 +243,7 @@ impl Frame {
         changed
     }
 
-    /// Where the number of a comparison may get to, if it sees what may be spent: `None` inside where that
+    /// Where the number of a comparison may get to, if it sees what may be spent: `None` inside if that
     /// is not known.
     pub(crate) fn reach(
         &self,

@@ -247,7 +247,7 @@ impl SeenResults {
         (digest % INDEX as u64) as usize
     }
 
-    /// The digest in a cell; `None` where it is free.
+    /// The digest in a cell; `None` if it is free.
     fn at(&self, cell: usize) -> Option<u64> {
         let place = usize::from(self.index[cell]).checked_sub(1)?;
         Some(self.ring[place])

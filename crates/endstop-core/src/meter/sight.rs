@@ -74,7 +74,7 @@ impl<'s> Sight<'s> {
         self.meter.compares().at(compare)
     }
 
-    /// Where the number of a comparison may get to, if it sees what may be spent: `None` inside where that
+    /// Where the number of a comparison may get to, if it sees what may be spent: `None` inside if that
     /// is not known.
     pub(crate) fn reach(&self, compare: CompareIx) -> Option<Option<Reach>> {
         self.frame.reach(self.program, self.meter.compares(), compare)

@@ -22,7 +22,7 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// Kleene's negation.
+    /// Returns Kleene's negation.
     #[must_use]
     pub const fn negated(self) -> Self {
         match self {
@@ -32,7 +32,7 @@ impl Truth {
         }
     }
 
-    /// Kleene's conjunction.
+    /// Returns Kleene's conjunction.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -42,19 +42,19 @@ impl Truth {
         }
     }
 
-    /// Kleene's disjunction.
+    /// Returns Kleene's disjunction.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         self.negated().and(other.negated()).negated()
     }
 
-    /// `true` or `false`, known.
+    /// Returns a known `true` or `false`.
     #[must_use]
     pub const fn known(value: bool) -> Self {
         if value { Self::True } else { Self::False }
     }
 
-    /// `true`, `false` or `unknown`.
+    /// Returns `true`, `false` or `unknown` as text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -84,7 +84,7 @@ impl OnUnknownUsage {
     /// Every value.
     pub const ALL: [Self; 2] = [Self::Hold, Self::Estimate];
 
-    /// Its name in a policy file.
+    /// Returns its name in a policy file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl OnClientGone {
     /// Every value.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Drain, Self::Close];
 
-    /// Its name in a policy file.
+    /// Returns its name in a policy file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl OnServerError {
     /// Every value.
     pub const ALL: [Self; 2] = [Self::Auto, Self::Free];
 
-    /// Its name in a policy file.
+    /// Returns its name in a policy file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -127,31 +127,31 @@ impl Accounting {
     /// The name in [`Accounting::allow_unmetered`] that stands for everything.
     pub const ALL: &'static str = "all";
 
-    /// The charge for a complete response whose usage is not reported.
+    /// Returns the charge for a complete response whose usage is not reported.
     #[must_use]
     pub fn unknown_usage(&self) -> OnUnknownUsage {
         self.on_unknown_usage.unwrap_or_default()
     }
 
-    /// The end of a call in a gateway if its client disconnects.
+    /// Returns the end of a call in a gateway if its client disconnects.
     #[must_use]
     pub fn client_gone(&self) -> OnClientGone {
         self.on_client_gone.unwrap_or_default()
     }
 
-    /// The charge for an error response of an upstream whose billing is not known.
+    /// Returns the charge for an error response of an upstream whose billing is not known.
     #[must_use]
     pub fn server_error(&self) -> OnServerError {
         self.on_server_error.unwrap_or_default()
     }
 
-    /// Whether requests with something that refusals call `name` are sent. O(names).
+    /// Returns whether requests with something that refusals call `name` are sent. O(names).
     #[must_use]
     pub fn allows(&self, name: &str) -> bool {
         self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL || allowed == name)
     }
 
-    /// Whether all requests are sent.
+    /// Returns whether all requests are sent.
     #[must_use]
     pub fn allows_all(&self) -> bool {
         self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL)

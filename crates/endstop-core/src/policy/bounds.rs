@@ -37,7 +37,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether at least one dimension is bounded.
+    /// Returns whether at least one dimension is bounded.
     #[must_use]
     pub const fn is_bounded(&self) -> bool {
         self.steps.is_some()
@@ -68,13 +68,13 @@ struct Seen {
 type Reach = [Option<u64>; DIMENSIONS];
 
 impl Policy {
-    /// The policy's bounds, of a run that begins no others. O(nodes).
+    /// Returns the policy's bounds, of a run that begins no others. O(nodes).
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         self.bounds_seen(Seen { priced: self.unpriced() != OnUnpriced::Ignore, below: false })
     }
 
-    /// The bounds of a run and of all runs below it, taken together: without those that count the run's own
+    /// Returns the bounds of a run and of all runs below it, taken together: without those that count the run's own
     /// steps. O(nodes).
     #[must_use]
     pub fn bounds_of_tree(&self) -> Bounds {

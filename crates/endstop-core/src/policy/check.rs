@@ -15,7 +15,7 @@ impl Policy {
     /// Checks names, sizes, and that every condition can be printed and read back.
     ///
     /// # Errors
-    /// The first problem, in the order of the rules.
+    /// Returns the first problem, in the order of the rules.
     pub fn check(&self) -> Result<(), PolicyError> {
         if self.rules.len() > MAX_RULES {
             return Err(PolicyError::TooManyRules(self.rules.len()));

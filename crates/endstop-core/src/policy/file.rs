@@ -44,7 +44,7 @@ pub struct PolicyFile {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     retry: BTreeMap<String, Spanned<String>>,
-    /// Rules that only tell.
+    /// Rules that only warn.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     warn: BTreeMap<String, Spanned<String>>,
@@ -100,7 +100,7 @@ struct AccountingText {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct RuleDetails {
-    /// The stop reason; from the leaf that trips where absent.
+    /// The stop reason; from the leaf that trips if absent.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     reason: Option<Spanned<String>>,
@@ -158,7 +158,7 @@ enum Unpriced {
     },
 }
 
-/// The JSON Schema of a policy file (read as JSON), generated from [`PolicyFile`].
+/// Returns the JSON Schema of a policy file (read as JSON), generated from [`PolicyFile`].
 #[cfg(feature = "schema")]
 #[must_use]
 pub fn schema() -> serde_json::Value {
@@ -169,7 +169,7 @@ impl Policy {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// The first problem, with its place in the file and what to do about it.
+    /// Returns the first problem, with its place in the file and what to do about it.
     pub fn from_toml(text: &str) -> Result<Self, Diagnostic> {
         if text.len() > MAX_FILE {
             return Err(Diagnostic::new(
@@ -217,7 +217,7 @@ fn rule(
         ));
     }
     if policy.rule(id).is_some() {
-        return Err(Diagnostic::new(format!("two rules are called `{id}`"), expression.span())
+        return Err(Diagnostic::new(format!("two rules have the name `{id}`"), expression.span())
             .with_help("a name stands for one rule in the whole file"));
     }
     if policy.rules.len() >= MAX_RULES {

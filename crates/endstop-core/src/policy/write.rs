@@ -9,7 +9,7 @@ use crate::condition::Condition;
 use crate::condition::literal::quoted;
 
 impl Policy {
-    /// The policy as a policy file. Reading it back gives an equal policy, origins left out.
+    /// Returns the policy as a policy file. Reading it back gives an equal policy, origins left out.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
@@ -44,7 +44,7 @@ impl Policy {
         out
     }
 
-    /// Every rule as a tree, for people.
+    /// Returns every rule as a tree, for people.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut out = String::new();

@@ -283,7 +283,7 @@ pub(crate) struct CompiledRule {
     pub(crate) folds: Range<usize>,
     /// The conditions that each make it trip alone.
     pub(crate) parts: Vec<CompiledPart>,
-    /// The steps that one override lets pass, descendants' included, where the rule bounds steps.
+    /// The steps that one override lets pass, those of descendants included, if the rule bounds steps.
     pub(crate) step_grant: Option<u64>,
 }
 

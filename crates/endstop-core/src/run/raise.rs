@@ -30,7 +30,7 @@ pub struct RaisedLimit {
 #[non_exhaustive]
 pub enum RaiseError {
     /// The run was cancelled or killed, which no limit undoes. The message is that of the cancellation.
-    #[error("the run was cancelled ({0}), and no limit brings it back")]
+    #[error("the run was cancelled ({0}), and raising a limit does not resume it")]
     Cancelled(String),
     /// No rule that stops or pauses compares the gauge.
     #[error("no rule limits `{0}`")]
@@ -84,7 +84,7 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// If a rule does not admit the new limit.
+    /// Returns an error if a rule does not admit the new limit.
     pub fn raised(&self, gauge: GaugeId, by: u64) -> Result<Vec<RaisedLimit>, RaiseError> {
         let mut signals = self.state.raised.signals();
         if let Some(signal) = signals.find(|it| it.reason == StopReason::UserRequested) {

@@ -32,26 +32,26 @@ pub struct WindowReset {
 }
 
 impl Run {
-    /// The status of the run.
+    /// Returns the status of the run.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
     }
 
-    /// Whether a pause from outside lets nothing of this kind begin.
+    /// Returns whether a pause from outside lets nothing of this kind begin.
     #[must_use]
     pub const fn holds_back(&self, kind: &EventKind<'_>) -> bool {
         self.state.pause.is_some() && is_held_back(kind)
     }
 
-    /// The pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it held
-    /// something back.
+    /// Returns the pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it
+    /// held something back.
     #[must_use]
     pub const fn pause_request(&self) -> Option<&PauseRequest> {
         self.state.pause.as_ref()
     }
 
-    /// The next reset for which a paused run waits: the earliest of those windows that its pause rules with
+    /// Returns the next reset for which a paused run waits: the earliest of those windows that its pause rules with
     /// [`resumes_at_reset`](crate::policy::Rule::resumes_at_reset) compare. Once it has passed, the driver reports
     /// [`quota_fact`] as 0. `None` if a person has to decide, or no provider has reported when the windows reset.
     ///
@@ -89,7 +89,7 @@ impl Run {
         let used = rules
             .flat_map(Rule::windows)
             .filter(|window| reported(&quota_fact(window)).is_some_and(|used| used > 0));
-        // Zero stands for a reset that was waited for already.
+        // Zero means that the run has already waited for this reset.
         let reset_of = |window| reported(&reset_fact(window)).filter(|at| *at > 0);
         let resets = used.filter_map(|window| Some((reset_of(window)?, window)));
         let (at, window) = resets.min()?;
@@ -103,20 +103,20 @@ impl Run {
         self.state.pause.is_none() && windows.any(|window| quota_fact(window) == name)
     }
 
-    /// Why the run ended; [`StopReason::Completed`] if it ended naturally, `None` while it continues.
+    /// Returns why the run ended: [`StopReason::Completed`] if it ended naturally, `None` while it continues.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
     }
 
-    /// Whether the run has ended naturally. A rule or a raised signal with the reason `completed` is a stop.
+    /// Returns whether the run has ended naturally. A rule or a raised signal with the reason `completed` is a stop.
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)
     }
 
-    /// Whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit was raised
-    /// while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
+    /// Returns whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit
+    /// was raised while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
     #[must_use]
     pub fn was_stopped_by_other_rules(&self) -> bool {
         let Some(record) = self.state.ended.as_ref().and_then(Ended::record) else { return false };
@@ -128,55 +128,55 @@ impl Run {
         standing(sight, false).next().is_none() && !record.rests_on_a_rule_of(&now)
     }
 
-    /// The signal that the run ended by.
+    /// Returns the signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
         self.state.ended.as_ref().map(Ended::signal)
     }
 
-    /// Whether a signal of this reason was raised and stands, whatever the run ended by.
+    /// Returns whether a signal of this reason was raised and stands, whatever the run ended by.
     #[must_use]
     pub fn has_raised(&self, reason: StopReason) -> bool {
         self.state.raised.signals().any(|signal| signal.reason == reason)
     }
 
-    /// Steps begun, descendants included.
+    /// Returns the number of steps begun, descendants included.
     #[must_use]
     pub const fn step_count(&self) -> u64 {
         self.state.meter.tallies().total(Counter::Steps)
     }
 
-    /// Tokens settled, descendants included.
+    /// Returns the settled tokens, descendants included.
     #[must_use]
     pub const fn tokens(&self) -> u64 {
         self.state.meter.tallies().total(Counter::Tokens)
     }
 
-    /// Money settled, descendants included; `None` once a call without a price was made.
+    /// Returns the settled cost, descendants included; `None` once a call without a price was made.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.state.meter.is_cost_known(&self.program, false).then(|| self.known_cost())
     }
 
-    /// Money settled that is known, descendants included: without the calls that had no price.
+    /// Returns the known settled cost, descendants included: without the calls that had no price.
     #[must_use]
     pub const fn known_cost(&self) -> Money {
         Money::from_picos(self.state.meter.tallies().total(Counter::Cost))
     }
 
-    /// Model requests sent, descendants included.
+    /// Returns the number of model requests sent, descendants included.
     #[must_use]
     pub const fn attempts(&self) -> u64 {
         self.state.meter.tallies().total(Counter::Attempts)
     }
 
-    /// Tool calls begun, descendants included.
+    /// Returns the number of tool calls begun, descendants included.
     #[must_use]
     pub const fn tool_calls(&self) -> u64 {
         self.state.meter.tallies().total(Counter::ToolCalls)
     }
 
-    /// The offset of the last event: where a resumed run's clock continues.
+    /// Returns the offset of the last event: where a resumed run's clock continues.
     #[must_use]
     pub const fn at(&self) -> Millis {
         self.state.meter.clocks().at()
@@ -187,7 +187,7 @@ impl Run {
         core::mem::take(&mut self.notices)
     }
 
-    /// The signals that stand now and whether a continuation is requested.
+    /// Returns the signals that stand now and whether a continuation is requested.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals: StopSignals = match &self.state.ended {
@@ -198,7 +198,7 @@ impl Run {
         ExecutionContinuation { stop_signals, is_continuation_requested }
     }
 
-    /// The trip record: of the stop if the run has stopped, and of the current state if not.
+    /// Returns the trip record: of the stop if the run has stopped, and of the current state if not.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         match &self.state.ended {
@@ -215,13 +215,13 @@ impl Run {
         record.unwrap_or_else(|| self.trip_record())
     }
 
-    /// The trip record as text.
+    /// Returns the trip record as text.
     #[must_use]
     pub fn explain(&self) -> String {
         self.trip_record().to_string()
     }
 
-    /// The least value at or after the present one on `resource` at which a rule of `actions` trips.
+    /// Returns the least value at or after the present one on `resource` at which a rule of `actions` trips.
     /// Computed once a step: O(leaves²) of the policy, and it allocates.
     #[must_use]
     pub fn next_trip(&self, resource: Resource, actions: &[Action]) -> Option<NextTrip> {
@@ -262,20 +262,20 @@ impl Run {
         sight.frame.as_now(&self.state.meter, &self.program, concerned)
     }
 
-    /// The policy that it runs under, compiled.
+    /// Returns the policy that it runs under, compiled.
     #[must_use]
     pub const fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// The finish rule under which the last step runs.
+    /// Returns the finish rule under which the last step runs.
     #[must_use]
     pub fn finishing(&self) -> Option<&str> {
         let wrap_up = self.state.wrap_up.as_ref()?;
         Some(&self.program.rule(wrap_up.rule).id)
     }
 
-    /// A number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
+    /// Returns a number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
     /// unit. `None` if it is not known in full, and for gauges that are not counted in every run: these
     /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
     #[must_use]

@@ -80,10 +80,10 @@ pub enum RestoreError {
     #[error("the saved run has version {0}; this program reads up to {VERSION}")]
     Version(u32),
     /// Its parts do not go together: it was changed after it was saved.
-    #[error("the saved run is damaged: its `{0}` do not go with its names")]
+    #[error("the saved run is damaged: its `{0}` do not match its names")]
     Damaged(&'static str),
     /// A probe does not read its state.
-    #[error("the probe `{0}` does not read its saved state")]
+    #[error("the probe `{0}` cannot read its saved state")]
     Probe(String),
 }
 
@@ -124,13 +124,13 @@ impl RunState {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
     }
 
-    /// Whether the run has ended naturally, see [`Run::ended_by_itself`](super::Run::ended_by_itself).
+    /// Returns whether the run has ended naturally, see [`Run::ended_by_itself`](super::Run::ended_by_itself).
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)
@@ -167,7 +167,7 @@ impl RunState {
 /// The index of a saved rule under another program; `None` if it does not have such a rule.
 ///
 /// # Errors
-/// If the saved run has no such rule itself.
+/// Returns an error if the saved run has no such rule itself.
 pub(super) fn rule_under(
     program: &Program,
     from: &Names,

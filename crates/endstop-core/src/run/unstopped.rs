@@ -39,7 +39,7 @@ pub struct UnstoppedRun {
 }
 
 impl UnstoppedRun {
-    /// A run that is about to begin.
+    /// Creates a run that is about to begin.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         Self { run: Run::new(program), paused_by: Vec::new(), refused: Vec::new() }
@@ -72,12 +72,12 @@ impl UnstoppedRun {
         directive.stops() && !self.run.ended_by_itself()
     }
 
-    /// The policy's directive for an intention. See [`Run::would_admit`].
+    /// Returns the policy's directive for an intention. See [`Run::would_admit`].
     pub fn would_admit(&mut self, event: &Event<'_>) -> Directive {
         self.run.would_admit(event)
     }
 
-    /// The run as the policy sees it.
+    /// Returns the run as the policy sees it.
     #[must_use]
     pub const fn run(&self) -> &Run {
         &self.run
@@ -88,7 +88,7 @@ impl UnstoppedRun {
         self.run.take_notices()
     }
 
-    /// The trip record, which takes over the texts of the run. See [`Run::into_trip_record`].
+    /// Returns the trip record, which takes over the texts of the run. See [`Run::into_trip_record`].
     #[must_use]
     pub fn into_trip_record(self) -> TripRecord {
         self.run.into_trip_record()

@@ -56,11 +56,11 @@ pub use tables::{WatchError, Watched, can_watch};
 pub struct Trip<'w> {
     /// The policies, as indices into the watched ones; each is reported once in a run.
     pub policies: &'w [usize],
-    /// As [`Run::step_count`](super::Run::step_count).
+    /// Like [`Run::step_count`](super::Run::step_count).
     pub steps: u64,
-    /// As [`Run::tokens`](super::Run::tokens).
+    /// Like [`Run::tokens`](super::Run::tokens).
     pub tokens: u64,
-    /// As [`Run::cost`](super::Run::cost).
+    /// Like [`Run::cost`](super::Run::cost).
     pub cost: Option<Money>,
 }
 
@@ -100,7 +100,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A run that has not begun.
+    /// Creates a run that has not begun.
     #[must_use]
     pub fn new(watched: Arc<Watched>) -> Self {
         let program = watched.program();
@@ -132,15 +132,15 @@ impl Watch {
         watch
     }
 
-    /// Whether every result so far equals that of separate runs. `false` from the first event on that means something
-    /// else to each of them: a request to continue, an approval that moves a rule's limit, a raised signal that calls
-    /// the run completed. Follow such a run with one [`Run`](super::Run) per policy, from its first event.
+    /// Returns whether every result so far equals that of separate runs. `false` from the first event on that means
+    /// something else to each of them: a request to continue, an approval that moves a rule's limit, a raised signal
+    /// that calls the run completed. Follow such a run with one [`Run`](super::Run) per policy, from its first event.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// How many policies have not stopped the run.
+    /// Returns how many policies have not stopped the run.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.left
@@ -191,7 +191,7 @@ impl Watch {
         (!self.now.is_empty()).then_some(Trip { policies: &self.now, steps, tokens, cost })
     }
 
-    /// As [`Run::cost`](super::Run::cost): policies that are watched together read prices alike.
+    /// Like [`Run::cost`](super::Run::cost): policies that are watched together read prices alike.
     fn cost(&self, watched: &Watched) -> Option<Money> {
         let cost = Money::from_picos(self.meter.tallies().total(Counter::Cost));
         self.meter.is_cost_known(watched.program(), false).then_some(cost)

@@ -75,7 +75,7 @@ fn check_bounds(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCa
     Ok(())
 }
 
-/// Whether a step of anybody but the run itself is among them.
+/// Whether a step of another run is among them.
 fn has_descendants(events: &[Event<'_>]) -> bool {
     events.iter().any(|event| event.source == Source::Descendant)
 }
@@ -101,7 +101,7 @@ fn reply(output: u64, rate: u64) -> EventKind<'static> {
     EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 }
 }
 
-/// Whether a rule holds where the next model request would begin after these events.
+/// Whether a rule trips at the next model request after these events.
 fn holds_at_request(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     let request = events.last().map(|last| {
         let kind = EventKind::AttemptBegin { next_cost: None };
@@ -111,7 +111,7 @@ fn holds_at_request(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bo
     holds_after(policy, run, &events)
 }
 
-/// Whether a rule holds after these events, from where the run stands.
+/// Whether a rule trips after these events, from the current state of the run.
 fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     let mut copy = Run::restore(compiled(policy), &run.save().unwrap()).unwrap();
     for event in events {
@@ -149,7 +149,7 @@ fn told(conditions: &[Condition], events: &[Event<'static>]) -> (Policy, Run, Ev
     (policy, run, last)
 }
 
-/// It trips there and at none of these points before; where it never trips, at none at all.
+/// It trips there and at none of these points before; if it never trips, at none at all.
 fn check_trip(
     distance: Option<u64>,
     points: &[Index],
@@ -233,7 +233,7 @@ proptest! {
         check_bounds(&policy, &events)?;
     }
 
-    /// A continuation is asked for before every event, and each may be answered.
+    /// A continuation is requested before every event, and each may be granted.
     #[test]
     fn overrides_cannot_defeat_a_bound(
         n in 0u64..4, allowance in 0u32..4, grant in prop::option::of(0u64..4),
@@ -310,8 +310,8 @@ proptest! {
         })?;
     }
 
-    /// What is reserved counts as if it were settled: the trip is where it would be beside it, of the rules that read what
-    /// moves.
+    /// Holds count as if they were settled: the trip is where it would be with them, for the rules that read the moving
+    /// gauge.
     #[test]
     fn the_room_beside_a_reserve_is_exact(
         conditions in prop::collection::vec(all_amounts(), 1..3), events in stream(),

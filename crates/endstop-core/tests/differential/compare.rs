@@ -1,4 +1,4 @@
-//! The compiled program beside the naive evaluator, event by event.
+//! The compiled program against the naive evaluator, event by event.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) fn compiled(policy: &Policy) -> Arc<Program> {
 }
 
 /// A run under the rules, and a way to see what it sees while it judges an event: a copy of it under a
-/// policy with one rule more, which stops at once, so that its trip record is of that moment.
+/// policy with one more rule, which stops immediately, so that its trip record is of that moment.
 pub(crate) struct Pair {
     run: Run,
     watcher: Arc<Program>,
@@ -78,7 +78,7 @@ pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), Tes
         if exact {
             place.directive(decision, directive)?;
         }
-        // A run that ended by itself may go on.
+        // A run that ended on its own may continue.
         let is_over = directive.stops() && pair.run.stop_reason() != Some(StopReason::Completed);
         let differs = match directive {
             Directive::Pause => announces(&event.kind),
@@ -153,7 +153,7 @@ impl Place<'_> {
         parts.try_for_each(|(part, record)| self.tree(action, (part, helping), record))
     }
 
-    /// A finish rule that holds or is foreseen refuses the steps of descendants, and nothing else.
+    /// A finish rule that trips or is foreseen refuses the steps of descendants, and nothing else.
     fn is_step_below(&self) -> bool {
         self.event.kind == EventKind::StepBegin && self.event.source == Source::Descendant
     }

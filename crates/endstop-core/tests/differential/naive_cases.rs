@@ -1,4 +1,4 @@
-//! What the naive evaluator says of the examples in the rules of meaning, and of what must always hold.
+//! The results of the naive evaluator for the examples in the semantics, and for invariants.
 
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
@@ -318,7 +318,7 @@ fn entries(events: &[Event<'static>]) -> Vec<Entry<'static>> {
     events.iter().map(|event| Entry { event: event.clone(), refused: false }).collect()
 }
 
-/// Whether the tree has an amount of money, which is read to the rule's favour where it is unknown.
+/// Whether the tree has an amount of money, which is read in the rule's favor if it is unknown.
 fn has_money(condition: &Condition) -> bool {
     condition.to_string().contains("cost") || condition.to_string().contains("usd")
 }
@@ -330,7 +330,7 @@ fn any_stream() -> impl Strategy<Value = Vec<Event<'static>>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What is true or false in three values decides; what is unknown only where money helps.
+    /// True and false decide; unknown decides only if money helps.
     #[test]
     fn the_decision_agrees_with_the_record(condition in condition(), events in any_stream()) {
         let entries = entries(&events);

@@ -19,7 +19,7 @@ use crate::generate::stream::stream;
 
 static RAISED: LazyLock<StopSignal> = LazyLock::new(|| StopSignal::new(StopReason::StopRequested));
 
-/// What people and hooks do in between, which the streams leave out.
+/// Acts of people and hooks in between, which the streams leave out.
 fn intervention() -> impl Strategy<Value = EventKind<'static>> {
     let limit = (select(&["cost", "steps", "tokens"][..]), 0u64..500)
         .prop_map(|(gauge, limit)| NewLimit { gauge, limit });
@@ -366,7 +366,7 @@ fn operators_over_one_operand_are_told_apart() {
     }
 }
 
-/// A saved run whose parts do not go with its names is told from one that does, and never panics.
+/// A saved run whose parts do not match its names is distinguished from one whose parts match, and never panics.
 #[test]
 fn parts_that_do_not_go_together_are_refused() {
     let text = "steps >= 9 or called(\"a\") or tool_calls(\"a\") >= 9 or fact(\"n\") >= 9 or streak(errored) >= 9";

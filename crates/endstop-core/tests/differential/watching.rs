@@ -15,7 +15,7 @@ use crate::generate::adversarial::long;
 use crate::generate::rules::rules;
 use crate::saved_states::any_stream;
 
-/// What a trip says: the policy, steps, tokens, cost.
+/// The content of a trip: the policy, steps, tokens, cost.
 type Told = (usize, u64, u64, Option<Money>);
 
 /// A policy of stop rules, some of them without any.

@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// Every intention, wherever a wrap-up, a grant of steps or a pause can stand in its way.
+/// Every intention, wherever a wrap-up, a grant of steps or a pause can prevent it.
 #[test]
 fn every_short_run_is_foretold() {
     let amount = EventKind::Reserve { input_tokens: 1, output_tokens: 1, cost: None };

@@ -81,7 +81,7 @@ fn is_of_the_run(kind: &EventKind<'_>) -> bool {
     )
 }
 
-/// A run that goes round in circles for so many steps, each a millisecond an event long.
+/// A run that loops for this many steps, with a millisecond per event.
 pub(crate) fn long(steps: u64) -> Vec<Event<'static>> {
     let usage = Some(TokenUsage { input: 1, output: 1, ..TokenUsage::default() });
     let cost = Some(Cost::Known(Money::from_picos(1)));
@@ -114,7 +114,7 @@ fn kind() -> impl Strategy<Value = EventKind<'static>> {
     ]
 }
 
-/// What makes up steps.
+/// The events of steps.
 fn flow() -> impl Strategy<Value = EventKind<'static>> {
     let tool = || select(&TOOLS[..]);
     prop_oneof![
@@ -145,7 +145,7 @@ fn flow() -> impl Strategy<Value = EventKind<'static>> {
     ]
 }
 
-/// What latches: from then on every intention is refused.
+/// Events that latch: from then on every intention is refused.
 fn raised() -> impl Strategy<Value = EventKind<'static>> {
     prop_oneof![
         Just(EventKind::Cancel { message: "" }),
@@ -154,7 +154,7 @@ fn raised() -> impl Strategy<Value = EventKind<'static>> {
     ]
 }
 
-/// What happens beside them.
+/// Events between them.
 fn aside() -> impl Strategy<Value = EventKind<'static>> {
     prop_oneof![
         (prop::option::of(select(&AGENTS[..])), 0u32..3)

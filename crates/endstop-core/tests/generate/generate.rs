@@ -1,4 +1,4 @@
-//! What the differential tests run on.
+//! The inputs of the differential tests.
 
 pub(crate) mod adversarial;
 pub(crate) mod condition;

@@ -11,7 +11,7 @@ const ACTIONS: [Action; 5] =
     [Action::Stop, Action::Pause, Action::Finish, Action::Retry, Action::Warn];
 
 /// One to four rules, some of them a plain limit as people write them. Many only warn: a run that is
-/// stopped at once shows little.
+/// stopped immediately shows little.
 pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let action =
         prop_oneof![1 => Just(Action::Warn), 2 => Just(Action::Stop), 2 => select(&ACTIONS[..])];

@@ -59,7 +59,7 @@ enum CallPlan {
         arguments: &'static str,
         result: &'static str,
         failed: bool,
-        /// The declared cost, with what is held beside it, and the settled one.
+        /// The declared cost, with other holds, and the settled one.
         costs: (Option<(Money, Money)>, Option<Money>),
     },
     Refused {
@@ -67,7 +67,7 @@ enum CallPlan {
     },
 }
 
-/// What may happen between the steps and during one.
+/// Events that may happen between the steps and during one.
 #[derive(Clone, Debug)]
 enum Aside {
     User,
@@ -153,7 +153,7 @@ pub(super) fn cost() -> impl Strategy<Value = Cost> {
     prop_oneof![40 => money().prop_map(Cost::Known), 1 => Just(Cost::Unpriced)]
 }
 
-/// Amounts that land on a limit, and beside one.
+/// Amounts that land on a limit, and next to one.
 pub(super) fn reserve() -> impl Strategy<Value = (u64, u64, Option<Cost>)> {
     let tokens = || select(&[0u64, 1, 49, 50, 51, 100, 101][..]);
     (tokens(), tokens(), prop::option::weighted(0.95, cost()))

@@ -1,4 +1,4 @@
-//! What the print and parse tests run on.
+//! The inputs of the print and parse tests.
 
 pub(crate) mod condition;
 #[expect(dead_code, reason = "the words of generated runs are not needed here")]

@@ -2,17 +2,17 @@
 
 pub(crate) const TOOLS: [&str; 3] = ["search", "read", "submit"];
 pub(crate) const ARGUMENTS: [&str; 2] = ["{}", "{\"q\":1}"];
-/// Two that say little by themselves, and one of twelve words.
+/// Two short ones, and one of twelve words.
 pub(crate) const RESULTS: [&str; 3] =
     ["ok", "nothing found", "error 7: no file or directory of that name is in this place, sir"];
 pub(crate) const AGENTS: [&str; 3] = ["planner", "coder", "human"];
 pub(crate) const SIGNALS: [&str; 2] = ["cancel", "halt"];
 pub(crate) const REPORTED: [&str; 3] = ["score", "left", "quota(score)"];
-/// What a condition looks for: some overlap, one is not ASCII.
+/// Texts that a condition searches: some overlap, one is not ASCII.
 pub(crate) const PHRASES: [&str; 4] = ["DONE", "FINAL ANSWER", "aab", "é!"];
-/// Literal patterns; with `$` they are decided when the reply is whole.
+/// Literal patterns; with `$` they are decided when the reply is complete.
 pub(crate) const PATTERNS: [&str; 4] = ["done$", "ANSWER", "aab$", "é"];
-/// What the model says: with a phrase, with the beginning of one, without.
+/// Texts of the model: with a phrase, with the beginning of one, without.
 pub(crate) const TEXTS: [&str; 8] = [
     "",
     "I am DONE",

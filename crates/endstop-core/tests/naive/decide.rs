@@ -1,4 +1,4 @@
-//! Rules over a whole log: what holds at each checkpoint, and what is refused.
+//! Rules over a complete log: which rules trip at each checkpoint, and which events are refused.
 
 use endstop_core::event::Source;
 use endstop_core::{Condition, Event, EventKind};
@@ -6,7 +6,7 @@ use endstop_core::{Condition, Event, EventKind};
 use super::log::{Entry, Moment, View};
 use super::logic::{decided, rests_on_numbers};
 
-/// What a rule does when it holds.
+/// The action of a rule when it trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Stop,
@@ -17,7 +17,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// What a rule of this action sees: only one that stops sees what may be spent.
+    /// The amounts that a rule of this action sees: only a stop rule sees the worst case.
     pub(super) fn view<'l, 'a>(self, log: &'l [Entry<'a>], moment: Moment) -> View<'l, 'a> {
         let view = View::new(log, moment);
         if self == Self::Stop { view.showing_reserve() } else { view }
@@ -32,17 +32,17 @@ pub(crate) struct Rule {
     pub(crate) condition: Condition,
 }
 
-/// What a rule that holds amounts to.
+/// The effect of a rule that trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Stands,
-    /// It holds only because of `depth`: the child is refused, the run goes on.
+    /// It trips only because of `depth`: the child is refused, the run continues.
     RefusesTheChild,
-    /// It rests on numeric limits alone, and the run ended by itself.
+    /// It rests on numeric limits alone, and the run ended on its own.
     YieldsToTheEnd,
 }
 
-/// A rule that holds at a checkpoint.
+/// A rule that trips at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) rule: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Held {
     pub(crate) standing: Standing,
 }
 
-/// What an event led to.
+/// The result of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     /// In the order of the rules.
@@ -59,7 +59,7 @@ pub(crate) struct Decision {
     pub(crate) raised: bool,
     /// Whether what the event announced was refused.
     pub(crate) refused: bool,
-    /// Whether the run ended by itself with this event.
+    /// Whether the run ended on its own with this event.
     pub(crate) natural_end: bool,
     /// Whether a pause from outside holds back what the event announced.
     pub(crate) held_back: bool,

@@ -66,7 +66,7 @@ fn is_shown(fact: &Fact, view: View<'_, '_>) -> bool {
         Fact::Said { text, from } => is_said(text, from.as_deref(), view),
         Fact::Matches(pattern) => match pattern.strip_suffix('$') {
             None => words(view, view.last()).contains(pattern),
-            // What looks at the end of the text is decided when the text is whole.
+            // A pattern that reads the end of the text is decided when the text is complete.
             Some(end) => of_attempt(&step).iter().any(|(index, event)| {
                 matches!(event.kind, EventKind::Reply { .. }) && words(view, *index).ends_with(end)
             }),

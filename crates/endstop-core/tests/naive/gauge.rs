@@ -11,14 +11,14 @@ use endstop_core::{Event, EventKind};
 use super::Truth;
 use super::log::View;
 
-/// What is known of a gauge.
+/// The value of a gauge, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     Known(u64),
     /// A total of which a part was not reported.
     AtLeast(u64),
     Unknown,
-    /// Not compared here: nothing can be said.
+    /// Not compared here: the value is undefined.
     NotCompared,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn compare(
     }
 }
 
-/// What the request that is judged may add to a gauge: none inside where that is not known.
+/// The amount that the judged request may add to a gauge: `None` inside if that is not known.
 fn reserved(gauge: &Gauge, view: View<'_, '_>) -> Option<Option<u64>> {
     let event = view.reserve()?;
     if gauge.own && event.source == Source::Descendant {
@@ -120,7 +120,7 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             last.map_or(Reading::Known(0), |i| Reading::Known(count(gauge, view.back_at(i))))
         }
         Compared::WhenAChildBegins => match view.judged().kind {
-            // What is compared is how deep the run is that begins the child.
+            // The compared value is the depth of the run that begins the child.
             EventKind::ChildBegin { depth } if view.shows_depth() => {
                 Reading::Known(u64::from(depth).saturating_sub(1))
             }
@@ -147,7 +147,7 @@ fn spends(view: View<'_, '_>, is_money: bool) -> bool {
 }
 
 /// Whether a count is compared at the event that is judged: between own steps and at the end of every
-/// descendant's, inside one only where one more of it would begin.
+/// descendant's, inside one only if one more of it would begin.
 fn is_compared(gauge: &Gauge, view: View<'_, '_>) -> bool {
     let event = view.judged();
     let is_between = event.source == Source::Own || matches!(event.kind, EventKind::StepEnd);
@@ -247,13 +247,13 @@ fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     }
 }
 
-/// What each settled request reported of its tokens.
+/// The tokens that each settled request reported.
 fn usages(gauge_own: bool, view: View<'_, '_>) -> Vec<Option<TokenUsage>> {
     view.counted()
         .filter(|(_, event)| !gauge_own || event.source == Source::Own)
         .filter_map(|(_, event)| match &event.kind {
             EventKind::Reply { usage, .. } => Some(*usage),
-            // Failing costs nothing where nothing is said of it.
+            // A failure costs nothing if no cost is reported.
             EventKind::AttemptFailed { usage, .. } => usage.map(Some),
             _ => None,
         })
@@ -345,7 +345,7 @@ struct Judged<'a> {
     failed: bool,
 }
 
-/// `None` for events that are no result, and for results of calls that have waited ten seconds without a failure.
+/// `None` for events that are not results, and for results of calls that have waited ten seconds without a failure.
 fn judged<'a>(view: View<'_, 'a>, index: usize, event: &Event<'a>) -> Option<Judged<'a>> {
     let EventKind::ToolEnd { tool, arguments, result, failed } = event.kind else { return None };
     let (mut begun, mut in_step) = (None, false);

@@ -42,12 +42,12 @@ impl<'l, 'a> View<'l, 'a> {
         Self { shows_depth: true, ..self }
     }
 
-    /// The same, with what a model request may spend on top of what is settled, if that is what is judged.
+    /// The same, with the worst case of the model request that is judged, if one is.
     pub(crate) fn showing_reserve(self) -> Self {
         Self { shows_reserve: true, ..self }
     }
 
-    /// What the request or the tool call that is judged may spend; what the next step may spend is not judged.
+    /// The worst case of the judged request or tool call; that of the next step is not judged.
     pub(crate) fn reserve(self) -> Option<&'l Event<'a>> {
         let event = self.judged();
         let is_request = event.source == Source::Descendant || self.is_in_step();
@@ -91,7 +91,7 @@ impl<'l, 'a> View<'l, 'a> {
         })
     }
 
-    /// As [`View::counted`], of the run itself only.
+    /// Like [`View::counted`], of the run itself only.
     pub(crate) fn own(self) -> impl Iterator<Item = (usize, &'l Event<'a>)> {
         self.counted().filter(|(_, event)| event.source == Source::Own)
     }
@@ -127,7 +127,7 @@ impl<'l, 'a> View<'l, 'a> {
         self.entries.iter().enumerate().map(|(index, entry)| (index, &entry.event))
     }
 
-    /// The own events since the step began that is open or was the last; those since the run began where
+    /// The own events since the step began that is open or was the last; those since the run began if
     /// there was no step.
     pub(crate) fn since_step(self) -> Vec<(usize, &'l Event<'a>)> {
         let begin = self.step().map_or(0, |(begin, _)| begin);

@@ -14,7 +14,7 @@ pub(crate) struct LeafValue {
     /// As printed.
     pub(crate) text: String,
     pub(crate) truth: Truth,
-    /// The number that was compared; `None` for facts, and where it is not known or not compared.
+    /// The number that was compared; `None` for facts, and if it is not known or not compared.
     pub(crate) value: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn truth(condition: &Condition, log: &[Entry<'_>], moment: Moment) ->
     three_valued(condition, View::new(log, moment), true)
 }
 
-/// As [`truth`], of a part of a rule. `helping` is that of the part.
+/// Like [`truth`], for a part of a rule. `helping` is that of the part.
 pub(crate) fn truth_in(
     action: Action,
     (condition, helping): (&Condition, bool),
@@ -33,7 +33,7 @@ pub(crate) fn truth_in(
     three_valued(condition, action.view(log, moment), helping)
 }
 
-/// As [`holds`], of a rule.
+/// Like [`holds`], for a rule.
 pub(crate) fn rule_holds(rule: &Rule, log: &[Entry<'_>], moment: Moment) -> bool {
     decided(&rule.condition, rule.action.view(log, moment), true)
 }
@@ -223,7 +223,7 @@ pub(super) fn rests_on_numbers(condition: &Condition, view: View<'_, '_>, helpin
         Condition::Not(inner) => rests_on_numbers(inner, view, !helping),
         Condition::And(parts) | Condition::Or(parts) => of_outcome(parts),
         Condition::Named(named) => rests_on_numbers(named.expansion(), view, helping),
-        // What a run remembers of its steps is not one of the built-in limits.
+        // A count over the steps of a run is not one of the built-in limits.
         Condition::Temporal(_) => false,
     }
 }

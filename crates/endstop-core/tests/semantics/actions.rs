@@ -203,7 +203,7 @@ fn the_new_limit_of_an_approval_is_for_the_gauge_it_names() {
     for _ in 0..4 {
         assert_eq!(driver.step(), Directive::Proceed);
     }
-    assert_eq!(driver.step(), Directive::Pause, "the limit of tokens stands as it was");
+    assert_eq!(driver.step(), Directive::Pause, "the token limit is unchanged");
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_natural_end_beats_numeric_limits() {
     assert_eq!(
         driver.see(EventKind::UserMessage),
         Directive::Stop,
-        "the limit stands against going on"
+        "the limit prevents a further step"
     );
     assert_eq!(driver.reason(), Some(StopReason::StepsLimitReached));
 }
@@ -318,7 +318,7 @@ fn a_driver_that_reports_replies_without_steps_is_told() {
     assert!(message.contains("EventKind::StepBegin"), "{message}");
     assert_eq!(driver.ask_to_go_on(), Directive::Stop, "nothing overrides it");
     driver.reply(1, "0.10", 100);
-    assert_eq!(driver.raised(), 1, "it is told once");
+    assert_eq!(driver.raised(), 1, "it is reported once");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn replies_without_steps_are_told_of_the_run_itself_only() {
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed);
     driver.source = Source::Own;
     driver.step();
-    assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "a step was begun");
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "a step began");
     let saved = driver.run.save().unwrap();
     driver.run = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "and is known after a restore");

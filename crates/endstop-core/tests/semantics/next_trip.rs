@@ -63,7 +63,7 @@ fn time_moves_the_clocks_and_leaves_windows() {
     assert_eq!(left(&paused, Resource::Time), None, "active stands still");
 }
 
-/// A count over time falls by itself: each stamp leaves the window a millisecond after its length.
+/// A count over time falls on its own: each stamp leaves the window a millisecond after its length.
 #[test]
 fn time_empties_the_window_of_a_count() {
     for (rule, distance) in [

@@ -1,4 +1,4 @@
-//! Loops are judged by results: what is progress, and what is not.
+//! Loops are judged by results: new ones are progress.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn call(driver: &mut Driver, tool: &str, arguments: &str, result: &str, failed: 
     driver.see(EventKind::StepEnd)
 }
 
-/// The step after which the run was stopped, of so many.
+/// The step after which the run was stopped, of this many.
 fn stopped_at(
     steps: u64,
     mut step: impl FnMut(&mut Driver, u64) -> Directive,
@@ -86,7 +86,7 @@ fn a_users_turn_starts_afresh() {
         }
         ask(driver, "test", "{}", ERROR)
     });
-    assert_eq!(turns, None, "three times a turn is asked for, not a loop");
+    assert_eq!(turns, None, "three times per turn is a request, not a loop");
     let no_turns = stopped_at(60, |driver, _| ask(driver, "test", "{}", ERROR));
     assert_eq!(no_turns, Some((4, NO_PROGRESS)));
 }
@@ -94,9 +94,9 @@ fn a_users_turn_starts_afresh() {
 #[test]
 fn polling_that_changes_is_progress() {
     let changing = stopped_at(60, |d, n| say(d, SAYING, "poll", "{}", &format!("{n} %")));
-    assert_eq!(changing, None, "whatever is said meanwhile");
+    assert_eq!(changing, None, "with any text in between");
     let standing = stopped_at(60, |d, _| say(d, SAYING, "poll", "{}", "40 %"));
-    assert_eq!(standing, Some((4, NO_PROGRESS)), "whatever is said meanwhile");
+    assert_eq!(standing, Some((4, NO_PROGRESS)), "with any text in between");
     let silent = stopped_at(60, |d, _| ask(d, "poll", "{}", "40 %"));
     assert_eq!(silent, Some((4, NO_PROGRESS)));
 }

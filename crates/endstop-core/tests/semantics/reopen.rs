@@ -48,7 +48,7 @@ fn a_run_that_a_rule_an_error_or_a_tool_stopped_is_not_reopened() {
     let mut driver = Driver::stop("steps >= 9");
     driver.natural_step();
     driver.see(REOPEN);
-    assert_eq!(driver.run.status(), Status::Completed, "it has ended by itself");
+    assert_eq!(driver.run.status(), Status::Completed, "it has ended on its own");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn only_stop_rules_see_it() {
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"cost >= $1.50\"");
     driver.see(EventKind::StepBegin);
     driver.reply(1, "1.50", 1);
-    assert_eq!(driver.reserve(0, 0, None), Directive::Pause, "it pauses on what is settled");
+    assert_eq!(driver.reserve(0, 0, None), Directive::Pause, "it pauses on settled amounts");
     assert_eq!(driver.run.status(), Status::Paused);
 }
 

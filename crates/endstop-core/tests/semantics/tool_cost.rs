@@ -65,7 +65,7 @@ fn what_a_tool_cost_is_settled_for_the_run_and_its_ancestors() {
     for (source, own) in [(Source::Own, 700_000_000_000), (Source::Descendant, 0)] {
         let mut driver = Driver::stop("cost >= $1.00 or own.cost >= $5").in_step("0");
         driver.source = source;
-        // An overshoot ends nothing by itself: the run stops before the next call that can cost something.
+        // An overshoot alone ends nothing: the run stops before the next call that can cost something.
         assert_eq!(driver.tool_cost("0.70"), Directive::Proceed);
         assert_eq!(driver.run.gauge("own.cost"), Some(own));
         assert_eq!(driver.tool_cost("0.70"), Directive::Proceed);

@@ -11,7 +11,7 @@ const BOTH: &str = "[stop]\nb = \"cost >= $2.00\"\n[finish]\na = \"cost >= $1.80
 const ALONE: &str = "[stop]\nb = \"steps >= 50\"\n[finish]\na = \"cost >= $1.00\"";
 
 impl Driver {
-    /// The next step, told beforehand what it and the wrap-up may spend.
+    /// The next step, with the worst case of it and of the wrap-up.
     fn next(&mut self, cost: &str) -> Directive {
         assert_eq!(self.reserve(10, 10, usd(cost)), Directive::Proceed, "it refuses nothing");
         self.see(EventKind::StepBegin)

@@ -249,7 +249,7 @@ struct Admission<'c> {
     takes_share: bool,
     /// Whether the conversation has recorded what the request says.
     is_recorded: bool,
-    /// The most input tokens by the upstream's count, once it was asked; none inside where it does not count.
+    /// The most input tokens by the upstream's count, once it was asked; none inside if it does not count.
     counted: Option<Option<u64>>,
 }
 

@@ -173,7 +173,7 @@ impl<'p> Sending<'p> {
         }
     }
 
-    /// Passes on an error that may have been charged. Whether it is the provider's own, its body tells: such errors are
+    /// Passes on an error that may have been charged. Its body shows whether it is the provider's own: such errors are
     /// short.
     async fn broke(
         &self,

@@ -16,7 +16,7 @@ use crate::secret;
 /// How keys begin that `endstop key new` makes. One that is not known here is refused, and reaches no upstream.
 pub const KEY_PREFIX: &str = "endstop_";
 
-/// A new random key, as text: `endstop_` and 64 hexadecimal digits.
+/// Returns a new random key, as text: `endstop_` and 64 hexadecimal digits.
 ///
 /// ```
 /// let key = endstop_gateway::new_key();
@@ -41,7 +41,7 @@ pub fn new_key() -> String {
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of a key.
+    /// Computes the hash of a key.
     #[must_use]
     pub fn of(key: &Key) -> Self {
         Self::of_bytes(key.expose().as_bytes())
@@ -65,7 +65,7 @@ impl KeyHash {
         Some(Self(bytes))
     }
 
-    /// The hash as 64 hexadecimal digits.
+    /// Returns the hash as 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -108,7 +108,7 @@ pub struct IssuedKey {
 }
 
 impl IssuedKey {
-    /// A key for these runs that may call every model and does not expire.
+    /// Creates a key for these runs that may call every model and does not expire.
     pub fn new(name: impl Into<String>, hash: KeyHash, runs: KeyRuns) -> Self {
         Self {
             name: name.into(),
@@ -122,7 +122,7 @@ impl IssuedKey {
         }
     }
 
-    /// Whether it may call a model.
+    /// Whether the key may call the model.
     pub(crate) fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| is_match(pattern, model))
     }
@@ -178,20 +178,20 @@ pub trait KeySource: fmt::Debug + Send + Sync {
 #[derive(Clone, Default)]
 pub struct IssuedKeys {
     table: Arc<RwLock<Arc<KeyTable>>>,
-    /// Held from a look at the source until its keys are in the table: otherwise older keys could replace newer ones.
+    /// Held from reading the source until its keys are in the table: otherwise older keys could replace newer ones.
     looking: Arc<Mutex<()>>,
     source: Option<Arc<dyn KeySource>>,
 }
 
 impl IssuedKeys {
-    /// Keys that do not change.
+    /// Creates keys that do not change.
     #[must_use]
     pub fn new(keys: Vec<IssuedKey>) -> Self {
         let table = Arc::new(RwLock::new(Arc::new(KeyTable::new(keys))));
         Self { table, ..Self::default() }
     }
 
-    /// The keys of a source. The gateway checks it before each call of a client.
+    /// Reads the keys from a source. The gateway checks it before each call of a client.
     #[must_use]
     pub fn from_source(source: impl KeySource + 'static) -> Self {
         let keys = Self { source: Some(Arc::new(source)), ..Self::default() };

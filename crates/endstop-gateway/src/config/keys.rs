@@ -18,7 +18,7 @@ use endstop_runtime::store::{RunId, RunIdError};
 pub struct Key(String);
 
 impl Key {
-    /// The key with this text.
+    /// Creates the key with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -57,7 +57,7 @@ pub enum KeyRuns {
 }
 
 impl KeyRuns {
-    /// Whether a run is one of them.
+    /// Returns whether a run is one of them.
     #[must_use]
     pub fn has(&self, run: &RunId) -> bool {
         match self {
@@ -81,7 +81,7 @@ impl FromStr for KeyRuns {
     /// Reads the id of a run, or with a `*` after it the beginning of the ids of many. `*` alone stands for all.
     ///
     /// # Errors
-    /// If it cannot be an id, or the beginning of one.
+    /// Returns an error if it cannot be an id, or the beginning of one.
     fn from_str(text: &str) -> Result<Self, RunIdError> {
         match text.strip_suffix('*') {
             None => Ok(Self::One(RunId::parse(text)?)),

@@ -20,7 +20,7 @@ pub enum ControlError {
     #[error("{0} needs a token")]
     NoToken(SocketAddr),
     /// Another process listens on the socket.
-    #[error("`{}` is the socket of a process that runs", .0.display())]
+    #[error("`{}` is the socket of a running process", .0.display())]
     InUse(PathBuf),
     /// Others have permissions for the directory of the socket, or it is of another user.
     #[error("the directory of `{}` is open to other users: it needs mode 0700", .0.display())]

@@ -48,7 +48,7 @@ impl RunControl {
     /// Starts to listen.
     ///
     /// # Errors
-    /// If it cannot listen, or an address has no token.
+    /// Returns an error if it cannot listen, or an address has no token.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -57,13 +57,13 @@ impl RunControl {
         ControlServers::start(&control, &registry, &MemoryKillSwitch::new()).await.map(Self)
     }
 
-    /// The unix socket, if there is one.
+    /// Returns the unix socket, if there is one.
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
         self.0.socket()
     }
 
-    /// The address, if there is one.
+    /// Returns the address, if there is one.
     #[must_use]
     pub const fn addr(&self) -> Option<SocketAddr> {
         self.0.addr()

@@ -6,12 +6,12 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum DecodeError {
     /// The encoding is not known, or several are stacked.
-    #[error("the encoding is not known")]
+    #[error("unknown content encoding")]
     Unknown,
     /// The data is broken, or ends early.
-    #[error("the compressed data is broken")]
+    #[error("the compressed data is damaged")]
     Broken,
     /// One part expands to too much.
-    #[error("the compressed data holds too much")]
+    #[error("the uncompressed data is too large")]
     TooLarge,
 }

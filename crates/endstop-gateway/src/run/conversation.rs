@@ -137,7 +137,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the conversation's run, and tells the run above if it is a sub-agent's.
+    /// Ends the conversation's run, and notifies the parent run if it is a sub-agent's.
     pub(super) fn end(&self) {
         let Some(parent) = &self.parent else { return };
         let run = self.state().run.clone();

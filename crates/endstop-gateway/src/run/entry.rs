@@ -174,7 +174,7 @@ impl RunEntry {
 
     /// A window has reset for which the run has waited.
     fn has_reset(&self, window: &str) {
-        // The core is told whatever was reported in the meantime: otherwise the run would wait for a reset that is over.
+        // The core gets this even if a report arrived in the meantime: otherwise the run would wait for a reset that is over.
         self.quotas.reset(window);
         self.handle.report_quota(window, 0, Some(WallTime(0)));
         self.flush_log();

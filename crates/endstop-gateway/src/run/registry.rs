@@ -108,10 +108,10 @@ impl RunGroup {
 #[derive(Debug, Error)]
 pub(crate) enum NoRun {
     /// There are too many, and none of them can be evicted.
-    #[error("too many runs that have not ended")]
+    #[error("too many live runs")]
     Full,
     /// The client has too many, and none of them can be evicted.
-    #[error("too many runs of this client have not ended")]
+    #[error("too many live runs of this client")]
     FullOfClient,
     /// Its log cannot be read. Its spend is unknown, so it does not begin again.
     #[error("{0}")]

@@ -54,7 +54,7 @@ struct Shared {
 #[derive(Debug, Error)]
 pub(crate) enum OpenLogError {
     /// Another process uses the directory.
-    #[error("{} keeps its runs there", owner(*pid))]
+    #[error("{} stores its runs there", owner(*pid))]
     Locked {
         /// Its number, if that is known.
         pid: Option<u32>,
@@ -134,7 +134,7 @@ impl RunLogDir {
         fs::symlink_metadata(self.path(id)).is_ok()
     }
 
-    /// Returns the file that a run is written to from here on, and what it says so far. Nothing is written yet.
+    /// Returns the file that a run is written to from here on, and its text so far. Nothing is written yet.
     pub(super) fn file(
         &self,
         info: &RunInfo,

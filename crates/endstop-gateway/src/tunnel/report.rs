@@ -12,7 +12,7 @@ pub struct DirectConnections {
     pub provider: &'static str,
     /// Connections that were refused.
     pub refused: u64,
-    /// Connections that were tunnelled, with [`Tunnels::All`](crate::Tunnels::All). Calls in them are not limited.
+    /// Connections that were tunneled, with [`Tunnels::All`](crate::Tunnels::All). Calls in them are not limited.
     pub tunnelled: u64,
     /// Connections that the gateway answered itself, with [`Tunnels::Intercepted`](crate::Tunnels::Intercepted).
     pub intercepted: u64,
@@ -44,7 +44,7 @@ impl TunnelReport {
         self.model_hosts.values().map(|host| host.refused).sum()
     }
 
-    /// Returns how many connections to model providers were tunnelled.
+    /// Returns how many connections to model providers were tunneled.
     #[must_use]
     pub fn tunnelled(&self) -> u64 {
         self.model_hosts.values().map(|host| host.tunnelled).sum()

@@ -95,7 +95,7 @@ impl UpstreamBody {
         Poll::Pending
     }
 
-    /// As [`poll_data`](Self::poll_data), to be awaited; it may be dropped and asked for again.
+    /// Like [`poll_data`](Self::poll_data), to be awaited; the future may be dropped and created again.
     pub(crate) async fn data(&mut self) -> Option<Result<Bytes, UpstreamError>> {
         poll_fn(|cx| self.poll_data(cx)).await
     }
@@ -106,7 +106,7 @@ impl UpstreamBody {
         self.unreturned.is_empty() && self.kept_error.is_none() && is_read
     }
 
-    /// Bytes that are still to come, where the upstream said so.
+    /// Bytes that are still to come, if the upstream announced them.
     pub(crate) fn remaining(&self) -> Option<u64> {
         let unread = self.incoming.size_hint().exact()?;
         Some(unread.saturating_add(self.unreturned.len() as u64))

@@ -1,4 +1,4 @@
-//! Connections to upstreams: TCP, through a proxy where there is one, and TLS over that.
+//! Connections to upstreams: TCP, through a proxy if there is one, and TLS over that.
 
 use std::io;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) enum TrustError {
     #[error(transparent)]
     Certificate(#[from] rustls::Error),
     /// There are none.
-    #[error("it holds no certificate")]
+    #[error("it contains no certificate")]
     Empty,
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum UpstreamError {
     #[error("the path of the request is not valid")]
     Path,
     /// It said twice that it does not take the request, or closed before it was written: it was not processed.
-    #[error("the upstream does not take the request: {0}")]
+    #[error("the upstream does not accept the request: {0}")]
     Refused(String),
     /// It took the request, or may have, and did not begin an answer.
     #[error("the upstream has not answered within {within:?}")]
@@ -29,7 +29,7 @@ pub(crate) enum UpstreamError {
         within: Duration,
     },
     /// It broke off, or what it says is not HTTP. The request may have reached it.
-    #[error("the upstream broke off: {0}")]
+    #[error("the upstream closed the connection early: {0}")]
     Broken(String),
 }
 

@@ -259,7 +259,7 @@ async fn drive(connection: Arc<Mutex<Option<Http2>>>, polled: Arc<Notify>) {
     polled.notify_waiters();
 }
 
-/// Spawns the tasks of a connection, and tells whenever one of them has made a step.
+/// Spawns the tasks of a connection, and notifies whenever one of them has made a step.
 #[derive(Clone)]
 pub(super) struct NotifyingExecutor(Arc<Notify>);
 

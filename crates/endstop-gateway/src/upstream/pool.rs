@@ -113,7 +113,7 @@ enum PooledConnection {
 /// A request that got no answer.
 struct FailedRequest {
     error: UpstreamError,
-    /// The request, where the upstream certainly has not processed it.
+    /// The request, if the upstream certainly has not processed it.
     unsent: Option<Request<Full<Bytes>>>,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct ProxyError {
 enum ProxyProblem {
     #[error("it is not an address such as http://HOST:PORT")]
     NoAddress,
-    #[error("{0} is not spoken here, only HTTP and SOCKS 5")]
+    #[error("{0} is not supported; use HTTP or SOCKS 5")]
     Scheme(String),
     #[error("it has no host")]
     NoHost,
@@ -154,7 +154,7 @@ impl Proxy {
         !self.is_socks
     }
 
-    /// A request for an upstream that the proxy itself asks: it bears the proxy's password, and no other one.
+    /// A request that the proxy itself sends to an upstream: it has the proxy's password, and no other one.
     pub(super) fn authorize<B>(&self, request: &mut Request<B>) {
         let authorization = self.authorization.clone();
         request.headers_mut().remove(PROXY_AUTHORIZATION);

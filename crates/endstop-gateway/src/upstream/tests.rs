@@ -32,7 +32,7 @@ async fn parts(answer: Response<UpstreamBody>) -> (Vec<Bytes>, Option<UpstreamEr
     let mut body = answer.into_body();
     let mut parts = Vec::new();
     loop {
-        match tokio::time::timeout(NET, body.data()).await.expect("the body goes on") {
+        match tokio::time::timeout(NET, body.data()).await.expect("the body continues") {
             Some(Ok(part)) => parts.push(part),
             Some(Err(error)) => return (parts, Some(error)),
             None => return (parts, None),

@@ -11,7 +11,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     path: &'static str,
     body: fn(usize) -> Value,
-    /// What a stop has in it, as JSON and as a stream.
+    /// Parts of a stop response, as JSON and as a stream.
     ends: [&'static str; 2],
 }
 

@@ -28,11 +28,11 @@ struct Attack {
     body: Value,
     /// Whether the client leaves before it has its answer.
     leaves: bool,
-    /// What the upstream does.
+    /// The behavior of the upstream.
     acts: fn(&Arrived) -> Vec<Act>,
-    /// What the upstream bills for a request, in pico-dollars.
+    /// The amount that the upstream bills for a request, in pico-dollars.
     billed: fn(&Arrived) -> u64,
-    /// How many requests reach the upstream, where that is certain.
+    /// The number of requests that reach the upstream, if that is certain.
     sent: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ fn of([input, output]: [u64; 2], in_tokens: u64, out_tokens: u64) -> u64 {
     in_tokens * input + out_tokens * output
 }
 
-/// All output that the request allows: reasoning that nobody sees.
+/// The most output that the request allows: hidden reasoning.
 fn hidden_reasoning(request: &Arrived) -> u64 {
     of(MINI, 50, cap(&request.json()))
 }
@@ -113,7 +113,7 @@ fn refused(name: &'static str, path: &'static str, body: Value) -> Attack {
     }
 }
 
-/// What an upstream does that says nothing of its bill, or something else.
+/// An upstream that reports no bill, or a wrong one.
 fn unreported() -> Vec<Attack> {
     vec![
         hidden("the connection breaks before the head", |_| vec![Act::Close]),
@@ -124,7 +124,7 @@ fn unreported() -> Vec<Attack> {
         hidden("a proxy answers 504", |_| {
             with_status("504 Gateway Timeout", "{\"error\":{\"message\":\"too slow\"}}")
         }),
-        hidden("a proxy answers 500 in a shape of its own", |_| {
+        hidden("a proxy answers 500 in another shape", |_| {
             with_status("500 Internal Server Error", "<html>oops</html>")
         }),
         hidden("a proxy answers 408", |_| with_status("408 Request Timeout", "{}")),
@@ -174,7 +174,7 @@ fn of_anthropic() -> Vec<Attack> {
             sent: None,
         },
         Attack {
-            name: "Anthropic summarizes the conversation beside the answer",
+            name: "Anthropic summarizes the conversation as well as answering",
             limit: 20,
             tries: 30,
             path: MESSAGES,
@@ -227,7 +227,7 @@ fn unbounded() -> Vec<Attack> {
                     "source": { "type": "url", "url": "https://example.com/a.png" } }); 100] } }] }] })),
         ),
         refused(
-            "requests that are served at a dearer place",
+            "requests that are served in a more expensive region",
             MESSAGES,
             messages_body(json!({ "inference_geo": "us" })),
         ),
@@ -411,7 +411,7 @@ async fn what_was_counted_is_known_again_by_its_words_and_not_by_its_length() {
             "tools": [{ "type": "function", "function": { "name": "look", "description": system } }] })
     };
     assert_eq!(chat(&gateway, &request(&words, 0)).await.status, 200);
-    // 20,000 bytes more would not fit beside what is spent but for what is known of them.
+    // 20,000 more bytes would not fit next to the spend if they were not known.
     for more in 1..12 {
         assert_eq!(chat(&gateway, &request(&words, more)).await.status, 200);
     }

@@ -17,7 +17,7 @@ struct Shape {
     events: fn(usize) -> Vec<Vec<u8>>,
     /// The names of the calls in an answer.
     calls: fn(&Value) -> Vec<String>,
-    /// What the end of a stream has whose calls are passed on, and one without calls.
+    /// The end of a stream whose calls are passed on, and of one without calls.
     ends: [&'static str; 2],
     /// In the first event of a call.
     mark: fn(usize) -> String,
@@ -338,7 +338,7 @@ async fn calls_in_the_answer_to_a_wrap_up_are_not_passed_on() {
     }
 }
 
-/// What a gateway with a limit of 3 makes of one answer to a chat or Gemini request.
+/// One answer to a chat or Gemini request, after a gateway with a limit of 3.
 async fn limited(path: &str, request: Value, acts: Vec<Act>) -> (Got, Gateway) {
     let upstream = Fake::start(move |_, _| acts.clone()).await;
     let gateway = gateway("[stop]\nlimit = \"tool_calls >= 3\"\n", &upstream).await;
@@ -379,7 +379,7 @@ async fn calls_that_come_in_one_chunk_with_the_end_are_told_apart() {
             (1, 1, true),
             "{got:?}"
         );
-        // What the refused calls were made of is paid too.
+        // The tokens of the refused calls are paid too.
         assert!(gateway.run(&id()).unwrap().usage().0.output > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What a call is admitted for, what it is charged, and how it ends.
+//! The admission of a call, its charge, and its end.
 
 use std::sync::atomic::Ordering;
 
@@ -120,7 +120,7 @@ async fn a_cap_that_nobody_asked_for_is_lowered_to_what_the_model_takes() {
     assert_eq!(caps, [1_000, 700, 700]);
     let run = gateway.run(&id()).unwrap();
     assert_eq!((run.usage().0.total(), reading(&gateway, "attempts")), (220, 2));
-    // What the client asks for itself is its own affair.
+    // The gateway does not change what the client requests.
     let mut own = Agent::new("Three.").request();
     own["max_completion_tokens"] = json!(900);
     assert_eq!(chat(&gateway, &own).await.status, 400);
@@ -135,7 +135,12 @@ async fn an_answer_that_breaks_off_is_charged_for_what_came() {
     let gateway = gateway(TOKENS, &upstream).await;
     let got = chat(&gateway, &Agent::new("Answer.").request()).await;
     assert_eq!(got.status, 502);
-    assert_eq!(got.text().matches("the upstream broke off").count(), 1, "{}", got.text());
+    assert_eq!(
+        got.text().matches("the upstream closed the connection early").count(),
+        1,
+        "{}",
+        got.text()
+    );
     let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
     assert_eq!((usage.output, is_estimate), (1_000, true));
     assert_eq!(gateway.counts(&id()).unwrap().failed_calls, 1);

@@ -166,7 +166,7 @@ mod socket {
         let socket = directory.join("control.sock");
         let first = start(upstream.addr, &socket).await.unwrap();
         let error = start(upstream.addr, &socket).await.unwrap_err();
-        assert!(error.to_string().contains("process that runs"), "{error}");
+        assert!(error.to_string().contains("running process"), "{error}");
         assert!(ask_socket(&socket, "GET /endstop/health").await.starts_with("HTTP/1.1 200"));
         // Kept, as if by `kill -9`.
         fs::hard_link(&socket, directory.join("dead.sock")).unwrap();

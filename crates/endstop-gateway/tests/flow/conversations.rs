@@ -1,4 +1,4 @@
-//! Conversations of one run beside one another, and sub-agents that are named.
+//! Parallel conversations of one run, and sub-agents that are named.
 
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
@@ -10,12 +10,12 @@ use crate::kit::*;
 const CHAT: &str = "/v1/chat/completions";
 const KID: &str = "/r/run-1/kid/v1/chat/completions";
 
-/// Calls `look` with the same arguments for ever.
+/// Calls `look` with the same arguments forever.
 async fn repeating() -> Fake {
     Fake::start(|_, n| json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
 }
 
-/// One turn of each of so many conversations; those that were stopped tell why.
+/// One turn of each of this many conversations; stopped ones have the reason.
 async fn turn(gateway: &Gateway, agents: &mut [Agent]) -> Vec<Option<String>> {
     let mut reasons = Vec::new();
     for agent in agents {
@@ -58,7 +58,7 @@ async fn repeats_of_a_conversation_beside_the_first_stop_the_run() {
     let upstream = repeating().await;
     let policy = "[stop]\nlimit = \"repeats >= 3 or steps >= 50\"\n";
     let gateway = gateway(policy, &upstream).await;
-    // The first conversation ends in a tool call that nobody answers.
+    // The first conversation ends in a tool call without a result.
     chat(&gateway, &Agent::new("Call the final answer.").request()).await;
     let answers = Agent::new("Look.").run_same(&gateway, CHAT).await;
     let last = answers.last().unwrap();

@@ -66,7 +66,7 @@ async fn is_refused(upstream: &Fake, keep: &Path, kind: &str, reason: &str) {
     let calls = upstream.calls();
     let error = loop {
         match Gateway::start(with_a_total(many(POLICY, upstream.addr, keep))).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
             started => break started.map(drop).unwrap_err().to_string(),
@@ -182,7 +182,7 @@ async fn what_a_kill_leaves_goes_on_and_counts_what_was_acknowledged() {
         let got = post(&gateway, &path("a"), &Agent::new("Go on.").request()).await;
         assert_eq!(got.status, 200, "{got:?}");
         drop(gateway);
-        // The half line is gone, and what follows is whole again.
+        // The half line is gone, and the following lines are complete again.
         let gateway = start(|| many(POLICY, upstream.addr, &keep)).await;
         assert_eq!(reading_of(&gateway, "a", "steps"), now + 1, "{length}");
     }

@@ -165,7 +165,7 @@ async fn an_upstream_that_is_not_there_or_breaks_off_is_a_bad_gateway() {
     }
     let run = gateway.run(&id()).unwrap();
     assert!(run.budget().held().is_zero());
-    // What was sent may have been worked on.
+    // The upstream may have processed the request.
     assert!(run.usage().1 && run.usage().0.input > 0 && run.usage().0.output > 0);
 }
 
@@ -313,7 +313,7 @@ async fn more_calls_at_once_than_are_taken_are_told_to_wait() {
     let body = Agent::new("Answer.").request().to_string();
     let first = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
     let second = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
-    until("both are there", || upstream.calls() == 2).await;
+    until("both have arrived", || upstream.calls() == 2).await;
     let got = receive(send(gateway.addr(), "/v1/chat/completions", "", &body).await).await;
     assert_eq!(got.status, 503, "{got:?}");
     drop((first, second));
@@ -350,7 +350,7 @@ async fn nothing_hangs_or_stays_held_when_everything_happens_at_once() {
             let leaving = async {
                 tokio::time::sleep(std::time::Duration::from_millis(20 + (n as u64 % 50) * 20))
                     .await;
-                // On a busy machine nobody leaves before there is something to leave.
+                // On a busy machine no client leaves before its call has arrived.
                 until("enough has begun", || upstream.calls() > 50).await;
             };
             tokio::select! {

@@ -22,7 +22,7 @@ impl Arrived {
     }
 }
 
-/// What the upstream does next.
+/// The next act of the upstream.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Send(Vec<u8>),
@@ -72,7 +72,7 @@ impl Fake {
         self.seen.lock().unwrap().len()
     }
 
-    /// How often something was sent whole.
+    /// The number of complete responses.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! The last call of a run that a finish rule ends: what it is sent as, and what becomes of calls in its answer.
+//! The last call of a run that a finish rule ends: the form in which it is sent, and tool calls in its answer.
 
 use endstop_core::run::Status;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
         agent.extra = json!({ "parallel_tool_calls": true });
         let answers = agent.run(&gateway, &format!("/r/{run}{CHAT}")).await;
         assert_eq!(answers.last().unwrap().words(), "As far as I came.", "{answers:?}");
-        // The second run's is sent so at once.
+        // That of the second run is sent like this immediately.
         assert_eq!(upstream.calls(), sent, "{run}");
         let run = gateway.run(&endstop_runtime::store::RunId::parse(run).unwrap()).unwrap();
         assert_eq!(run.status(), Status::Stopped);
@@ -51,8 +51,8 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
     assert!(seen[2].body.contains("last turn") && !seen[2].body.contains("parallel_tool_calls"));
 }
 
-/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up. Nothing that
-/// was sent is said to be not sent.
+/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up. No request
+/// that was sent is reported as not sent.
 #[tokio::test]
 async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_it() {
     let upstream = Fake::start(|request, _| match request.body.contains("last turn") {

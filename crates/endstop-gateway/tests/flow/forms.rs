@@ -1,4 +1,4 @@
-//! What a gateway adds to a request, and an upstream refuses.
+//! Fields that a gateway adds to a request, and an upstream refuses.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn an_upstream_that_knows_no_usage_in_streams_gets_them_without() {
         agent.is_stream = true;
         let got = chat(&gateway, &agent.request()).await;
         assert_eq!((got.status, upstream.calls()), (200, sent), "{got:?}");
-        // Nobody asked for it, so it is the upstream's own.
+        // The request did not have it, so it is the upstream's own.
         assert!(got.text().contains("prompt_tokens"), "{got:?}");
     }
     let (tokens, is_estimate) = gateway.run(&id()).unwrap().usage();

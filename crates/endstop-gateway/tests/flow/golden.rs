@@ -182,7 +182,7 @@ async fn heads_of_stops() {
     golden("stop-heads.txt", &text, &[]);
 }
 
-/// A file with the checksums of its own times: what was written once is read for good.
+/// A file whose checksums are of an earlier version: a file that was written once stays readable.
 fn sealed(now: &str) -> String {
     let golden = ["tests", "golden", "stored-run-v1-sealed.jsonl"];
     let path = golden

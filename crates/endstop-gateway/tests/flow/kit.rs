@@ -92,7 +92,7 @@ pub(crate) async fn send(to: SocketAddr, path: &str, headers: &str, body: &str) 
     stream
 }
 
-/// The whole answer.
+/// The complete answer.
 pub(crate) async fn receive(mut stream: TcpStream) -> Got {
     let mut all = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(100), stream.read_to_end(&mut all)).await;
@@ -198,7 +198,7 @@ impl Agent {
         request
     }
 
-    /// Takes in an answer, and answers its calls; whether there were some.
+    /// Receives a response, and answers its tool calls; returns whether it had any.
     pub(crate) fn take(&mut self, got: &Got, result: &str) -> bool {
         let message = got.json()["choices"][0]["message"].clone();
         let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
@@ -210,12 +210,12 @@ impl Agent {
         !calls.is_empty()
     }
 
-    /// Runs to the end of its own; the answers.
+    /// Runs until it ends on its own; returns the answers.
     pub(crate) async fn run(&mut self, gateway: &Gateway, path: &str) -> Vec<Got> {
         self.run_with(gateway, path, |turn| format!("result {turn}")).await
     }
 
-    /// As [`Self::run`], and every tool gives the same.
+    /// Like [`Self::run`], with the same result for every tool.
     pub(crate) async fn run_same(&mut self, gateway: &Gateway, path: &str) -> Vec<Got> {
         self.run_with(gateway, path, |_| "the same".to_owned()).await
     }
@@ -246,7 +246,7 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
     gateway.run(&id()).unwrap().status()
 }
 
-/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
+/// Waits until everything that was sent has arrived and was processed. In a test everything runs in one thread, and each
 /// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
 pub(crate) async fn all_that_is_on_its_way() {
     const TURNS: usize = 50;

@@ -1,4 +1,4 @@
-//! What reaches an upstream, and what does not.
+//! Calls that reach an upstream, and calls that do not.
 
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
@@ -153,7 +153,7 @@ async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     let calls = (0..100).map(|_| chat(&gateway, &body));
     let all = futures_util::future::join_all(calls);
     let opened = async {
-        until("ten are there", || upstream.calls() >= 10).await;
+        until("ten have arrived", || upstream.calls() >= 10).await;
         all_that_is_on_its_way().await;
         loop {
             gate.notify_one();
@@ -186,7 +186,7 @@ async fn a_call_waits_for_what_others_in_flight_only_hold() {
         "messages": [{ "role": "user", "content": "Go." }] });
     let calls = futures_util::future::join_all((0..6).map(|_| chat(&gateway, &body)));
     let opened = async {
-        until("two are there", || upstream.calls() >= 2).await;
+        until("two have arrived", || upstream.calls() >= 2).await;
         all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 2);
         loop {

@@ -65,7 +65,7 @@ async fn a_piece_of_a_list_is_passed_on_when_it_comes_and_all_of_it_as_it_came()
     stream.read_to_end(&mut got).await.unwrap();
     let text = String::from_utf8(got).unwrap();
     let body = text.split_once("\r\n\r\n").unwrap().1;
-    // Without the marks of chunks, which stand on lines of their own.
+    // Without the marks of chunks, which have separate lines.
     let body: Vec<&str> =
         body.lines().filter(|line| u64::from_str_radix(line, 16).is_err()).collect();
     let expected: Vec<&str> = whole.lines().collect();

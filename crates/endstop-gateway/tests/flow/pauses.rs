@@ -104,7 +104,7 @@ async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_
     let gateway = gateway_with_limit(&upstream, Duration::from_millis(30)).await;
     let mut agent = Agent::new("Look.");
     let pausing = async {
-        until("it is there", || upstream.calls() == 1).await;
+        until("it has arrived", || upstream.calls() == 1).await;
         assert!(gateway.pause(&id(), "ann", "lunch"));
         opened.notify_one();
     };

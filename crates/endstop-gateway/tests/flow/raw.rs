@@ -1,4 +1,4 @@
-//! What passes unread, and what cuts it.
+//! Requests that are forwarded unparsed, and their ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn a_kill_closes_the_upstream_of_a_client_that_does_not_read() {
     .await;
     let gateway = gateway(STEPS, &upstream).await;
     let stream = send(gateway.addr(), SPEECH, "", "{}").await;
-    until("it is there", || upstream.calls() == 1).await;
+    until("it has arrived", || upstream.calls() == 1).await;
     all_that_is_on_its_way().await;
     kill(&gateway);
     is_closed(&upstream).await;
@@ -106,7 +106,7 @@ async fn a_kill_or_a_limit_in_time_ends_the_wait_for_an_answer_that_passes_unrea
         let upstream = Fake::start(|_, _| vec![Act::AwaitClose]).await;
         let gateway = gateway(policy, &upstream).await;
         let killing = async {
-            until("it is there", || upstream.calls() == 1).await;
+            until("it has arrived", || upstream.calls() == 1).await;
             if policy == STEPS {
                 kill(&gateway);
             }

@@ -1,4 +1,4 @@
-//! Runs: conversations beside one another, pauses, people, control.
+//! Runs: parallel conversations, pauses, people, control.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kit::*;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Calls `look` with the same arguments for ever; `Sub.` conversations answer with text.
+/// Calls `look` with the same arguments forever; `Sub.` conversations answer with text.
 async fn repeating() -> Fake {
     Fake::start(|request, n| {
         if request.body.contains("Sub task") {
@@ -176,7 +176,7 @@ async fn a_kill_cuts_a_call_that_waits_and_is_an_error() {
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let request = Agent::new("Wait.").request();
     let killing = async {
-        until("it is there", || upstream.calls() == 1).await;
+        until("it has arrived", || upstream.calls() == 1).await;
         assert!(gateway.cancel(&id(), "enough", Urgency::Now));
     };
     let (got, ()) = join(chat(&gateway, &request), killing).await;
@@ -212,7 +212,7 @@ async fn a_gateway_that_is_dropped_or_shut_down_cuts_what_is_in_flight() {
     let gateway = gateway("[stop]\nlimit = \"tokens >= 100_000\"\n", &upstream).await;
     let run = gateway.run(&id()).unwrap();
     let stream = send(gateway.addr(), CHAT, "", &Agent::new("Wait.").request().to_string()).await;
-    until("it is there", || upstream.calls() == 1).await;
+    until("it has arrived", || upstream.calls() == 1).await;
     assert!(!run.budget().held().is_zero());
     drop(gateway);
     until("settled", || run.budget().held().is_zero()).await;
@@ -362,7 +362,7 @@ async fn a_stopped_run_stays_stopped_however_many_follow() {
     let request = Agent::new("Look.").request();
     let ask =
         async |run: &str| post(&gateway, &format!("/r/{run}/v1/chat/completions"), &request).await;
-    // One in memory, and sixteen of which it is remembered.
+    // One in memory, and sixteen stored reasons.
     for run in 0..17 {
         let (first, second) = (ask(&format!("r{run}")).await, ask(&format!("r{run}")).await);
         assert!(first.header("x-endstop-reason").is_none(), "{first:?}");

@@ -1,4 +1,4 @@
-//! Runs that are stored in a directory: their spend is not forgotten.
+//! Runs that are stored in a directory: their spend is not lost.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::fake::{Act, Fake, json};
 use crate::kit::*;
 use crate::runs::{TOKEN, ask as command};
 
-/// A directory of its own for a test, not yet made.
+/// A separate directory for a test, not yet created.
 pub(crate) fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keep").join(test);
     drop(fs::remove_dir_all(&path));
@@ -37,7 +37,7 @@ pub(crate) fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
 pub(crate) async fn start(make: impl Fn() -> Config) -> Gateway {
     for _ in 0..2_000 {
         match Gateway::start(make()).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => return started.unwrap(),
@@ -96,14 +96,14 @@ async fn a_run_goes_on_after_its_gateway_has_died_and_a_stop_stays() {
     assert_eq!((let_through, upstream.calls()), (5, 5));
     let gateway = start(make).await;
     assert_eq!(gateway.open(&run_id("a")).unwrap().status(), Status::Stopped);
-    // Another run has a budget of its own.
+    // Another run has a separate budget.
     assert_eq!(ask(&gateway, "b", &mut Agent::new("Look."), 9).await, 5);
     let text = fs::read_to_string(keep.join("a.jsonl")).unwrap();
     assert_eq!(text.matches("endstop_trace").count(), 1);
     assert_eq!(text.matches("\"step_begin\"").count(), 5);
 }
 
-/// A model that ends each turn by itself.
+/// A model that ends each turn on its own.
 async fn answering() -> Fake {
     Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await
 }
@@ -291,7 +291,7 @@ async fn without_a_directory_a_run_that_has_not_ended_is_not_forgotten() {
     assert_eq!(ask(&gateway, "other", &mut Agent::new("Look."), 1).await, 1);
     let refused = post(&gateway, &path("d"), &answer).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    // The limit holds as if nobody had come.
+    // The limit applies as if no call had been made.
     assert_eq!(ask(&gateway, "open", &mut look, 5).await, 1);
     // A stopped one goes rather than one that has not ended.
     assert_eq!(post(&gateway, &path("d"), &answer).await.words(), "Done.");
@@ -321,7 +321,7 @@ async fn a_directory_has_one_gateway() {
     let make = || many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
     let gateway = Gateway::start(make()).await.unwrap();
     let error = Gateway::start(make()).await.unwrap_err();
-    assert!(error.to_string().contains("keeps its runs there"), "{error}");
+    assert!(error.to_string().contains("stores its runs there"), "{error}");
     gateway.shut_down().await;
     drop(start(make).await);
 }
@@ -348,12 +348,12 @@ async fn a_call_that_a_crash_cut_is_charged_its_worst_case() {
         let settled = run.budget().settled();
         let body = agent.request().to_string();
         let stream = send(gateway.addr(), &path("a"), "", &body).await;
-        until("it is there", || upstream.calls() == before.max(1) + 1).await;
+        until("it has arrived", || upstream.calls() == before.max(1) + 1).await;
         let held = run.budget().held();
-        // What kill -9 would leave.
+        // The files that kill -9 would leave.
         fs::create_dir_all(&copy).unwrap();
         fs::copy(keep.join("a.jsonl"), copy.join("a.jsonl")).unwrap();
-        // Whoever has a run has the directory.
+        // A process that has a run has the directory.
         drop((stream, gateway, run));
         let gateway = start(|| many(policy, upstream.addr, &copy)).await;
         let run = gateway.open(&run_id("a")).unwrap();
@@ -391,7 +391,7 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     for run in ["a", "b", "c"] {
         assert_eq!(ask(&gateway, run, &mut Agent::new("Look."), 2).await, 2);
     }
-    // A run that was forgotten is not counted twice.
+    // A run that was evicted is not counted twice.
     assert_eq!(ask(&gateway, "a", &mut Agent::new("Look."), 1).await, 1);
     drop(gateway);
     let spent = first.settled();
@@ -408,12 +408,12 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     assert_eq!(ask(&gateway, "e", &mut Agent::new("Look."), 1).await, 0);
     assert_eq!(upstream.calls(), calls);
     drop(gateway);
-    // What cannot be read has spent nobody knows how much.
+    // A run that cannot be read has an unknown spend.
     fs::write(keep.join("z.jsonl"), "{}\n").unwrap();
     let budget = total("0.001");
     let error = loop {
         match Gateway::start(make(&budget)).await {
-            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("stores its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => break started.unwrap_err().to_string(),

@@ -125,7 +125,7 @@ async fn a_client_that_goes_away_pays_for_what_came() {
         .await;
         until("settled", || gateway.run(&id()).unwrap().budget().held().is_zero()).await;
         let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
-        // What was under way, and what can have been made until then: not more than the cap.
+        // The output in flight, and the output that can have been made until then: not more than the cap.
         assert!(is_estimate && usage.input > 0, "{at}: {usage:?}");
         assert!((256..=1_000).contains(&usage.output), "{at}: {usage:?}");
         assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 1, "{at}");
@@ -161,7 +161,7 @@ async fn a_kill_cuts_a_stream_without_its_end() {
     .await;
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let killing = async {
-        until("it is there", || upstream.calls() == 1).await;
+        until("it has arrived", || upstream.calls() == 1).await;
         all_that_is_on_its_way().await;
         gateway.cancel(&id(), "enough", endstop_runtime::cancel::Urgency::Now);
     };
@@ -187,7 +187,7 @@ async fn a_cancellation_lets_a_stream_end_by_itself() {
     .await;
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let cancelling = async {
-        until("it is there", || upstream.calls() == 1).await;
+        until("it has arrived", || upstream.calls() == 1).await;
         gateway.cancel(&id(), "enough", endstop_runtime::cancel::Urgency::Graceful);
         gate.notify_one();
     };

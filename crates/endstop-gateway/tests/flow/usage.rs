@@ -1,4 +1,4 @@
-//! What is charged for usage that an upstream tells in part, or in a way of its own.
+//! The charge for usage that an upstream reports in part, or in an unusual form.
 
 use serde_json::{Value, json};
 

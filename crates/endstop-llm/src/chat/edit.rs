@@ -67,7 +67,7 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64, is_other: boo
     }
 }
 
-/// The field that caps a response where the request has none.
+/// The field that caps a response if the request has none.
 ///
 /// Every server that copies this API reads `max_tokens`, and some pass over `max_completion_tokens`, so that
 /// a response would have no cap at all. But OpenAI's own newer models refuse the old field, and both at once.

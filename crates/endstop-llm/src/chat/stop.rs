@@ -74,7 +74,7 @@ pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse 
     json_answer(StatusCode::OK, &body)
 }
 
-/// A whole stream that says so.
+/// A complete stream with the stop response.
 pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let head = Head::of(reply);
     let mut out = Vec::new();

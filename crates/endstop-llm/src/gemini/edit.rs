@@ -82,7 +82,7 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     }
 }
 
-/// A mode of calls is refused where no function is declared.
+/// A mode of calls is refused if no function is declared.
 fn has_functions(changes: &Changes<'_>, root: &Object<'_>) -> bool {
     let tools = root.get("tools").map(|place| listed(changes.value(&place))).unwrap_or_default();
     tools.iter().any(|tool| !listed(tool.read::<Tool<'_>>().functions).is_empty())

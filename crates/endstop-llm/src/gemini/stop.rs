@@ -17,7 +17,7 @@ pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse 
     json_answer(StatusCode::OK, &if reply.is_list { json!([body]) } else { body })
 }
 
-/// A whole stream that says so.
+/// A complete stream with the stop response.
 pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut out = Vec::new();
     write_event(&mut out, "", &whole(reply, stop));

@@ -15,7 +15,7 @@ pub(crate) enum SpliceError {
     Utf8(#[from] Utf8Error),
     #[error(transparent)]
     Json(#[from] JsonError),
-    #[error("not an object that can be read")]
+    #[error("not a readable JSON object")]
     NoObject,
 }
 

@@ -210,13 +210,13 @@ impl<'j> Walk<'j> {
         self.expect(b':')
     }
 
-    /// Passes over a string, and tells whether it has no escapes.
+    /// Skips a string, and returns whether it has no escapes.
     fn skip_string(&mut self) -> Result<bool, JsonError> {
         self.expect(b'"')?;
         self.string()
     }
 
-    /// Passes over what follows the quote that opens a string, and tells whether it has no escapes.
+    /// Skips the rest of a string after its opening quote, and returns whether it has no escapes.
     fn string(&mut self) -> Result<bool, JsonError> {
         let mut is_plain = true;
         loop {

@@ -37,7 +37,7 @@ fn message(reply: &ResponseOutline, content: &[Value], reason: Option<&str>) -> 
     })
 }
 
-/// A whole stream that says so.
+/// A complete stream with the stop response.
 pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut out = Vec::new();
     let start = json!({ "type": "message_start", "message": message(reply, &[], None) });

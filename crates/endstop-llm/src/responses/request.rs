@@ -77,7 +77,7 @@ fields! {
 /// The item that asks for a summary of the conversation.
 const SUMMARY: &str = "compaction_trigger";
 
-/// Kinds of items that are from neither the model nor the user, and have no role that says so.
+/// Kinds of items that are from neither the model nor the user, and have no role that shows it.
 const CONTROLS: [&str; 3] = [SUMMARY, "configuration_update", "agent_message"];
 
 /// Who an item is from.

@@ -25,7 +25,7 @@ pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse 
     json_answer(StatusCode::OK, &Value::Object(response))
 }
 
-/// A whole stream that says so.
+/// A complete stream with the stop response.
 pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut ending = Ending::new(reply, "", 0);
     for kind in ["response.created", "response.in_progress"] {

@@ -386,7 +386,7 @@ fn a_bad_price_file_says_where() {
         ),
         (
             r#""prices":{"input_mtok":1,"cache_read_mtok":1,"input_audio_mtok":1}"#,
-            "provider `p`, model `m`: `cache_read_mtok` and `input_audio_mtok` have prices and what is both has none",
+            "provider `p`, model `m`: `cache_read_mtok` and `input_audio_mtok` have prices, and their combination has none",
         ),
         (
             r#""prices":[{"constraint":{"start_date":"soon"},"prices":{}}]"#,

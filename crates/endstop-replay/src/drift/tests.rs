@@ -59,6 +59,6 @@ fn a_new_model_is_drift_and_a_new_tool_is_told() {
 fn what_is_no_baseline_says_so() {
     let error = |text| Baseline::from_json(text).unwrap_err().to_string();
     assert!(error("x").starts_with("not the JSON of a replay"));
-    assert_eq!(error("{\"version\":1,\"runs\":3}"), "it does not say what its runs used");
-    assert_eq!(error("{\"version\":7}"), "it is of version 7; known is 1");
+    assert_eq!(error("{\"version\":1,\"runs\":3}"), "it does not record the usage of its runs");
+    assert_eq!(error("{\"version\":7}"), "it has version 7; only version 1 is known");
 }

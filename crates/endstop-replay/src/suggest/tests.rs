@@ -113,7 +113,7 @@ fn where_no_outcome_is_known_no_run_is_to_be_lost() {
     // A rule that stops nothing is not proposed, even a limit such as `active >= 168h`.
     assert!(suggestion.rules.iter().all(|rule| rule.proposed == Proposed::StopsNothing));
     assert_eq!(suggestion.together, Effect { unknown: 3, ..suggestion.together.clone() });
-    assert_eq!(suggestion.together.succeeded, 0, "an unknown outcome is no success");
+    assert_eq!(suggestion.together.succeeded, 0, "an unknown outcome is not a success");
 }
 
 #[test]

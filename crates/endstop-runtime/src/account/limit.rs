@@ -77,7 +77,7 @@ pub enum LimitError {
 }
 
 impl AccountLimit {
-    /// The amount as people read it: `$5.00`, `2M tokens`.
+    /// Returns the amount as people read it: `$5.00`, `2M tokens`.
     #[must_use]
     pub fn amount_text(&self) -> String {
         shown(self.dimension, self.amount)

@@ -25,13 +25,13 @@ pub struct MemoryBudgetStore {
 }
 
 impl MemoryBudgetStore {
-    /// An empty store with the system's clock.
+    /// Creates an empty store with the system's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(system_wall_time))
     }
 
-    /// An empty store with a clock.
+    /// Creates an empty store with a clock.
     #[must_use]
     pub fn with_clock(wall: WallClock) -> Self {
         Self { rows: Arc::default(), wall }

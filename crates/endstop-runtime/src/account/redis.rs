@@ -77,12 +77,13 @@ struct Shared {
 }
 
 impl RedisBudgetStore {
-    /// The store at an address: `redis://HOST:PORT/DB`, or `rediss://` for TLS, with `USER:PASSWORD@` before the host. After
-    /// a `?` follow `namespace=NAME`, so that several stores share a server, and `ca=FILE` with the root certificates in PEM
-    /// that replace those of the system.
+    /// Returns the store at an address: `redis://HOST:PORT/DB`, or `rediss://` for TLS, with `USER:PASSWORD@` before
+    /// the host. After a `?` follow `namespace=NAME`, so that several stores share a server, and `ca=FILE` with the
+    /// root certificates in PEM that replace those of the system.
     ///
     /// # Errors
-    /// If the address cannot be read, the server not be reached, or a later version of the program uses the namespace.
+    /// Returns an error if the address cannot be read, the server not be reached, or a later version of the program
+    /// uses the namespace.
     pub fn open(address: &str) -> Result<Self, BudgetStoreError> {
         Self::open_at(address, None)
     }
@@ -90,7 +91,7 @@ impl RedisBudgetStore {
     /// Like [`RedisBudgetStore::open`], with a clock instead of the server's: for tests. All handles need the same one.
     ///
     /// # Errors
-    /// Like [`RedisBudgetStore::open`].
+    /// Returns the errors of [`RedisBudgetStore::open`].
     pub fn open_with_clock(address: &str, wall: WallClock) -> Result<Self, BudgetStoreError> {
         Self::open_at(address, Some(wall))
     }
@@ -119,7 +120,7 @@ impl RedisBudgetStore {
     /// is back, those of earlier processes too.
     ///
     /// # Errors
-    /// If the directory cannot be created.
+    /// Returns an error if the directory cannot be created.
     pub fn with_spool(self, directory: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
         let directory = directory.as_ref();
         let spool = Spool::open(directory, &self.shared.server);
@@ -134,7 +135,7 @@ impl RedisBudgetStore {
         Ok(self)
     }
 
-    /// The address, without the user and the password.
+    /// Returns the address, without the user and the password.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.shared.server

@@ -49,7 +49,7 @@ pub struct AccountRefused {
 }
 
 impl AccountRefused {
-    /// The stop signal of a run that it stops. Its source is `budget:NAME`.
+    /// Returns the stop signal of a run that it stops. Its source is `budget:NAME`.
     #[must_use]
     pub fn signal(&self) -> StopSignal {
         StopSignal::new(self.limit.dimension.reason())
@@ -61,19 +61,19 @@ impl AccountRefused {
             .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
     }
 
-    /// The remaining amount of the limit.
+    /// Returns the remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
     }
 
-    /// Whether only the holds of calls in flight are in the way.
+    /// Returns whether only the holds of calls in flight are in the way.
     #[must_use]
     pub const fn is_only_held(&self) -> bool {
         self.held > 0 && self.settled.saturating_add(self.asked) <= self.limit.amount
     }
 
-    /// Whether the same call fits once the window has reset.
+    /// Returns whether the same call fits once the window has reset.
     #[must_use]
     pub const fn fits_after_reset(&self) -> bool {
         self.resets_at.is_some()

@@ -93,11 +93,11 @@ pub(crate) struct AccountHold {
 }
 
 impl RunAccounts {
-    /// The accounts of a set that runs draw on: those that are named, those that name the model of a call, and all their
-    /// parents. `owner` says in the store whose holds they are.
+    /// Returns the accounts of a set that runs draw on: those that are named, those that name the model of a call, and
+    /// all their parents. `owner` says in the store whose holds they are.
     ///
     /// # Errors
-    /// If a name is not one of the set: it would limit nothing.
+    /// Returns an error if a name is not one of the set: it would limit nothing.
     pub fn new(
         store: Arc<dyn BudgetStore>,
         set: AccountSet,
@@ -119,7 +119,7 @@ impl RunAccounts {
         Self { counted_elsewhere: names, ..self }
     }
 
-    /// The names of all accounts that some call draws on, or would if it were not counted elsewhere.
+    /// Returns the names of all accounts that some call draws on, or would if it were not counted elsewhere.
     #[must_use]
     pub fn drawn_names(&self) -> Vec<&str> {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
@@ -138,10 +138,10 @@ impl RunAccounts {
         Self { shared: Arc::new(shared), ..self }
     }
 
-    /// The same accounts of the same store, for runs that draw on others of them.
+    /// Returns the same accounts of the same store, for runs that draw on others of them.
     ///
     /// # Errors
-    /// If a name is not one of the set: it would limit nothing.
+    /// Returns an error if a name is not one of the set: it would limit nothing.
     pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
         self.shared.set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
@@ -149,8 +149,8 @@ impl RunAccounts {
         Ok(Self { shared: Arc::clone(&self.shared), names, counted_elsewhere })
     }
 
-    /// Whether a run that draws on these draws on the others as well, for every model of a call: the same store has
-    /// the same limits for them.
+    /// Returns whether a run that draws on these draws on the others as well, for every model of a call: the same store
+    /// has the same limits for them.
     #[must_use]
     pub fn covers(&self, others: &Self) -> bool {
         let (of, other) = (&self.shared, &others.shared);
@@ -168,10 +168,10 @@ impl RunAccounts {
             && by_model.all(|account| of.set.iter().any(|own| is_same(own, account)))
     }
 
-    /// The current states of all accounts of the set.
+    /// Returns the current states of all accounts of the set.
     ///
     /// # Errors
-    /// If the store cannot be read.
+    /// Returns an error if the store cannot be read.
     pub fn read(&self) -> Result<Vec<AccountState>, BudgetStoreError> {
         self.shared.store.read(&self.shared.set.iter().collect::<Vec<_>>())
     }

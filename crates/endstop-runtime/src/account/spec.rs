@@ -87,13 +87,13 @@ pub enum AccountProblem {
     #[error("no time zone `{0}`: write a name such as `Europe/Berlin`")]
     Zone(String),
     /// The parent.
-    #[error("no budget `{0}`, which is named as `parent`")]
+    #[error("`parent` names the budget `{0}`, which is not defined")]
     NoParent(String),
     /// A run is to draw on it.
     #[error("it is not defined")]
     Unknown,
     /// Another table of the same name says otherwise.
-    #[error("another table of this name has another `{0}`")]
+    #[error("another table of this name has a different `{0}`")]
     Differs(&'static str),
     /// The account is above itself.
     #[error("it is its own parent")]
@@ -104,10 +104,10 @@ pub enum AccountProblem {
 }
 
 impl Account {
-    /// An account with limits as texts, for every model, in UTC.
+    /// Returns an account with limits as texts, for every model, in UTC.
     ///
     /// # Errors
-    /// If the name or a limit cannot be read.
+    /// Returns an error if the name or a limit cannot be read.
     pub fn new(name: &str, limits: &[&str]) -> Result<Self, AccountError> {
         let limit = limits.iter().map(|&limit| limit.to_owned()).collect();
         Self::from_table(name, &BudgetTable { limit, ..BudgetTable::default() })
@@ -116,7 +116,7 @@ impl Account {
     /// Reads a `[budget.NAME]` table.
     ///
     /// # Errors
-    /// The first problem.
+    /// Returns the first problem.
     pub fn from_table(name: &str, table: &BudgetTable) -> Result<Self, AccountError> {
         Self::read(name, table).map_err(|why| AccountError { account: name.to_owned(), why })
     }
@@ -155,7 +155,7 @@ impl Account {
         })
     }
 
-    /// Whether the account is drawn on by the model and not by the run.
+    /// Returns whether the account is drawn on by the model and not by the run.
     #[must_use]
     pub fn is_by_model(&self) -> bool {
         !self.models.is_empty() || !self.providers.is_empty()
@@ -192,7 +192,7 @@ fn difference(first: &Account, second: &Account) -> Option<&'static str> {
     all.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any text.
+/// Returns whether a name matches a pattern, in which `*` stands for any text.
 ///
 /// ```
 /// use endstop_runtime::account::is_match;
@@ -239,12 +239,12 @@ pub struct AccountSet {
 }
 
 impl AccountSet {
-    /// The set of some accounts. Of two with one name, the limits of both hold; a parent or a time zone may be named by one
-    /// alone, and of `warn` and `on_full` the first one's counts.
+    /// Returns the set of some accounts. Of two with one name, the limits of both hold; a parent or a time zone may be
+    /// named by one alone, and of `warn` and `on_full` the first one's counts.
     ///
     /// # Errors
-    /// If a parent is missing, an account is above itself, two with one name are for other models or windows, or there are
-    /// too many.
+    /// Returns an error if a parent is missing, an account is above itself, two with one name are for other models or
+    /// windows, or there are too many.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, AccountError> {
         let mut set = Self::default();
         for account in accounts {
@@ -296,12 +296,12 @@ impl AccountSet {
         Ok(())
     }
 
-    /// All accounts, by name.
+    /// Returns all accounts, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Account> {
         self.accounts.values()
     }
 
-    /// One account.
+    /// Returns the account of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.accounts.get(name)
@@ -317,14 +317,14 @@ impl AccountSet {
         }
     }
 
-    /// Whether no account is defined.
+    /// Returns whether no account is defined.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
 
-    /// The accounts that a call draws on: those of its run by name, those of its model, and all parents. By name, each
-    /// once.
+    /// Returns the accounts that a call draws on: those of its run by name, those of its model, and all parents. By
+    /// name, each once.
     #[must_use]
     pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
         self.of_calls(of_run, |account| account.takes(provider, model))

@@ -50,10 +50,10 @@ pub struct SqliteBudgetStore {
 }
 
 impl SqliteBudgetStore {
-    /// The store in a file, which is created if it is missing, with its directory.
+    /// Returns the store in a file, which is created if it is missing, with its directory.
     ///
     /// # Errors
-    /// If the file cannot be created, belongs to another program, or was written by a later version.
+    /// Returns an error if the file cannot be created, belongs to another program, or was written by a later version.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
         Self::open_with_clock(file, Arc::new(system_wall_time))
     }
@@ -61,7 +61,7 @@ impl SqliteBudgetStore {
     /// Like [`SqliteBudgetStore::open`], with a clock.
     ///
     /// # Errors
-    /// Like [`SqliteBudgetStore::open`].
+    /// Returns the errors of [`SqliteBudgetStore::open`].
     pub fn open_with_clock(
         file: impl AsRef<Path>,
         wall: WallClock,

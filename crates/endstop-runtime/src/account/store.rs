@@ -62,7 +62,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// The remaining amount of the limit.
+    /// Returns the remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
@@ -164,7 +164,7 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// same id holds nothing more.
     ///
     /// # Errors
-    /// [`BudgetStoreError::Refused`] if it does not fit. [`BudgetStoreError::Ended`] if the id was used.
+    /// Returns [`BudgetStoreError::Refused`] if it does not fit. [`BudgetStoreError::Ended`] if the id was used.
     fn reserve(
         &self,
         accounts: &[&Account],
@@ -178,8 +178,8 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// After a crash: a growth that happened stays; unlike the others, this operation adds again if it is repeated.
     ///
     /// # Errors
-    /// [`BudgetStoreError::Refused`] if it does not fit: the hold is as before. [`BudgetStoreError::Ended`] if it is no
-    /// longer held.
+    /// Returns [`BudgetStoreError::Refused`] if it does not fit: the hold is as before. [`BudgetStoreError::Ended`] if
+    /// it is no longer held.
     fn grow(
         &self,
         accounts: &[&Account],
@@ -195,7 +195,7 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// counted too high, and never too low.
     ///
     /// # Errors
-    /// [`BudgetStoreError::UnknownHold`]; never because of an amount.
+    /// Returns [`BudgetStoreError::UnknownHold`]; never because of an amount.
     fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError>;
 
     /// Reads accounts. Nothing changes.
@@ -210,7 +210,7 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If the store cannot be read.
+    /// Returns an error if the store cannot be read.
     fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError>;
 
     /// Corrects an account, and notes who did it and why.
@@ -232,14 +232,14 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If the store cannot be written.
+    /// Returns an error if the store cannot be written.
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError>;
 
     /// Whether a call that draws on no account may begin now. It may, unless the store kills over machines, and the process
     /// has been killed or cannot know whether it has been.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason if it may not.
     fn admit(&self) -> Result<(), BudgetStoreError> {
         Ok(())
     }

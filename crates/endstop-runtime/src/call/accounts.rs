@@ -17,13 +17,13 @@ use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK};
 use crate::run::{CancelOn, RunHandle, StopReach, Waited};
 
 impl RunHandle {
-    /// Whether the calls of the run draw on these accounts too.
+    /// Returns whether the calls of the run draw on these accounts too.
     #[must_use]
     pub fn draws_on(&self, accounts: &RunAccounts) -> bool {
         self.node().accounts().is_some_and(|own| own.covers(accounts))
     }
 
-    /// The budgets over time that the tree of the run draws on.
+    /// Returns the budgets over time that the tree of the run draws on.
     #[must_use]
     pub fn accounts(&self) -> Option<RunAccounts> {
         self.node().accounts()

@@ -47,8 +47,8 @@ pub(crate) enum NotAdmitted {
 }
 
 impl RunHandle {
-    /// The output tokens below which a call is refused: the most that a policy of the run or of an ancestor says, and
-    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
+    /// Returns the output tokens below which a call is refused: the most that a policy of the run or of an ancestor
+    /// says, and [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
     #[must_use]
     pub fn min_output_tokens(&self) -> u64 {
         let chain = self.node().chain();
@@ -230,7 +230,7 @@ impl LockedChain<'_> {
         if directive.admits() { Ok(()) } else { Err(directive) }
     }
 
-    /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
+    /// If no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
     pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
         let resource = Resource::Output { rate: plan.output_rate() };
         let run = &self.own_core().run;

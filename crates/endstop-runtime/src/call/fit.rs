@@ -90,8 +90,8 @@ pub enum CallRoom {
 }
 
 impl RunHandle {
-    /// When a call fits with all the output that it wants, and a wrap-up after it where one is kept. Nothing begins and
-    /// nothing is recorded.
+    /// Returns when a call fits with all the output that it wants, and a wrap-up after it if one is kept. Nothing
+    /// begins and nothing is recorded.
     #[must_use]
     pub fn room_for(&self, plan: &CallPlan<'_>) -> CallRoom {
         let planned = self.planned(&CallPlan { min_output: plan.max_output, ..*plan });
@@ -106,9 +106,9 @@ impl RunHandle {
         }
     }
 
-    /// Whether a smaller bound of its input could help a call, once other calls in flight are settled: all the output
-    /// that it wants does not fit, and the least would, if only the part that was counted before were its input. Nothing
-    /// begins and nothing is recorded.
+    /// Returns whether a smaller bound of its input could help a call, once other calls in flight are settled: all the
+    /// output that it wants does not fit, and the least would, if only the part that was counted before were its input.
+    /// Nothing begins and nothing is recorded.
     #[must_use]
     pub fn would_gain_by_count(&self, plan: &CallPlan<'_>) -> bool {
         let wanted = self.planned(plan);

@@ -44,21 +44,21 @@ impl CountedInput {
 }
 
 impl InputBound {
-    /// The bound of a request by its bytes alone.
+    /// Creates the bound of a request by its bytes alone.
     #[must_use]
     pub const fn of_bytes(bytes: u64) -> Self {
         Self { tokens: bytes, counted: 0 }
     }
 
-    /// The bound of a request whose beginning has `counted` tokens by the provider's count, and whose rest has `more` bytes.
-    /// The count stays, also if it is above the bytes of the beginning.
+    /// Creates the bound of a request whose beginning has `counted` tokens by the provider's count, and whose rest has
+    /// `more` bytes. The count stays, also if it is above the bytes of the beginning.
     #[must_use]
     pub const fn continued(counted: u64, more: u64) -> Self {
         Self { tokens: counted.saturating_add(more), counted }
     }
 
-    /// The bound of a request with other messages, or to another model, than the one that was counted. Only what the
-    /// provider added unseen is used of that count, as another tokenizer makes other tokens of the same bytes.
+    /// Creates the bound of a request with other messages, or to another model, than the one that was counted. Only
+    /// what the provider added unseen is used of that count, as another tokenizer makes other tokens of the same bytes.
     #[must_use]
     pub const fn of_another(counted: Option<CountedInput>, bytes: u64) -> Self {
         let unseen = match counted {

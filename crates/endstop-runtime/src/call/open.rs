@@ -162,7 +162,7 @@ pub enum NotBegun {
     Over(Status),
 }
 
-/// Counts of model calls. Two readings tell whether a wait for calls in flight makes progress.
+/// Counts of model calls. Two readings show whether a wait for calls in flight makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCounts {
     /// Calls that are reserved and not settled.
@@ -209,8 +209,8 @@ impl RunHandle {
         PlannedCall::new(plan, self.node().wall(), finishes, unpriced)
     }
 
-    /// Whether money or tokens are limited for the run: then a call has to have an output cap, and a call whose usage
-    /// cannot be read cannot be admitted.
+    /// Returns whether money or tokens are limited for the run: then a call has to have an output cap, and a call whose
+    /// usage cannot be read cannot be admitted.
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
@@ -219,7 +219,7 @@ impl RunHandle {
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }
 
-    /// Whether the step of a call is better begun once other calls in flight are settled, as
+    /// Returns whether the step of a call is better begun once other calls in flight are settled, as
     /// [`NotBegun::OthersHold`] says: for the call, or because their holds alone would make it the wrap-up. Nothing
     /// begins.
     #[must_use]
@@ -233,7 +233,7 @@ impl RunHandle {
         self.node().chain().step_waits(&planned, finishes)
     }
 
-    /// The model calls of all runs that share the outermost budget.
+    /// Returns the model calls of all runs that share the outermost budget.
     #[must_use]
     pub fn calls_at_root(&self) -> CallCounts {
         let (in_flight, settled) = self.budget().attempts_at_root();
@@ -244,7 +244,7 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Why the call does not begin. The run has stopped by then, unless others hold what the call needs.
+    /// Returns the reason why the call does not begin. The run has stopped by then, unless others hold what the call needs.
     pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
         let mut planned = self.planned(plan);
         let is_capped = self.is_metered();
@@ -312,35 +312,35 @@ impl RunHandle {
 }
 
 impl OpenCall {
-    /// The output cap that the call has to be sent with; `None` if nothing limits tokens or money.
+    /// Returns the output cap that the call has to be sent with; `None` if nothing limits tokens or money.
     #[must_use]
     pub fn output_cap(&self) -> Option<u64> {
         self.is_capped.then_some(self.output)
     }
 
-    /// The limit that lowered the output cap below what was wanted, without what other calls in flight hold.
+    /// Returns the limit that lowered the output cap below what was wanted, without what other calls in flight hold.
     #[must_use]
     pub const fn lowered_by(&self) -> Option<StopReason> {
         if self.is_by_others || self.is_by_accounts { None } else { self.lowered_by }
     }
 
-    /// Whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share that is lower
-    /// than what the limits leave. The run should not stop for that: the call can be repeated without a share
-    /// ([`CallPlan::takes_share`]).
+    /// Returns whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share
+    /// that is lower than what the limits leave. The run should not stop for that: the call can be repeated without a
+    /// share ([`CallPlan::takes_share`]).
     #[must_use]
     pub fn is_cut_by_share(&self, finish: Option<&str>) -> bool {
         self.is_shared && is_cut_off(finish)
     }
 
-    /// Whether the output cap cut a response off, and is lower than wanted only together with what other calls in flight
-    /// hold, by a share or without.
+    /// Returns whether the output cap cut a response off, and is lower than wanted only together with what other calls
+    /// in flight hold, by a share or without.
     #[must_use]
     pub fn is_cut_by_others(&self, finish: Option<&str>) -> bool {
         (self.is_by_others || self.is_by_accounts) && is_cut_off(finish)
     }
 
-    /// Whether the same call fits a second time now with a larger output cap, next to all holds of this one and of
-    /// others. `false` if calls in flight on its accounts lowered it, because that is not yet known.
+    /// Returns whether the same call fits a second time now with a larger output cap, next to all holds of this one and
+    /// of others. `false` if calls in flight on its accounts lowered it, because that is not yet known.
     #[must_use]
     pub fn can_be_repeated(&self) -> bool {
         if self.is_by_accounts {
@@ -360,33 +360,34 @@ impl OpenCall {
         }) == CallRoom::Now
     }
 
-    /// When it began, or was sent ([`OpenCall::sent`]).
+    /// Returns when it began, or was sent ([`OpenCall::sent`]).
     #[must_use]
     pub const fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// An estimate of the input that was sent, for providers that do not count it.
+    /// Returns an estimate of the input that was sent, for providers that do not count it.
     #[must_use]
     pub const fn estimated_input(&self) -> u64 {
         self.estimated_input
     }
 
-    /// The cost of `usage`.
+    /// Returns the cost of `usage`.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage) -> Cost {
         self.pricing.cost(usage, self.at)
     }
 
-    /// The call's wall time, for exact prices.
+    /// Returns the call's wall time, for exact prices.
     #[must_use]
     pub const fn at(&self) -> WallTime {
         self.at
     }
 
-    /// The charge for a response that did not fail: by the usage that the provider reported, if that is complete. Otherwise
-    /// the most that is possible (`docs/semantics.md`, "Charging when usage is missing"), or an estimate if the policies say
-    /// so ([`Accounting`](endstop_core::policy::Accounting)), and at least the fees and the cost that the provider reported.
+    /// Returns the charge for a response that did not fail: by the usage that the provider reported, if that is
+    /// complete. Otherwise the most that is possible (`docs/semantics.md`, "Charging when usage is missing"), or an
+    /// estimate if the policies say so ([`Accounting`](endstop_core::policy::Accounting)), and at least the fees and
+    /// the cost that the provider reported.
     ///
     /// The higher price counts if another model responded. A cost that the provider reports for a complete response counts
     /// as `docs/semantics.md`, section 1, says.
@@ -494,7 +495,7 @@ impl OpenCall {
         (usage, cost)
     }
 
-    /// The most usage where the input was reported: what else was reserved stays held.
+    /// The most usage if the input was reported: what else was reserved stays held.
     fn most_beyond(&self, told: TokenUsage, output: u64) -> (TokenUsage, Cost) {
         let usage = TokenUsage { output, ..told };
         if !self.is_capped || self.added_input == 0 && !self.pricing.has_more_than_text() {
@@ -512,7 +513,7 @@ impl OpenCall {
         (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 
-    /// The request is sent now: its time counts from here.
+    /// Records that the request is sent now: its time counts from here.
     pub fn sent(&mut self) {
         self.begun = Instant::now();
     }

@@ -271,7 +271,7 @@ pub(crate) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> A
     }
 }
 
-/// An estimate of tokens that were not counted: a bound by bytes is three to four times too high.
+/// Returns an estimate of tokens that were not counted: a bound by bytes is three to four times too high.
 #[must_use]
 pub const fn estimate_tokens(bound: u64) -> u64 {
     bound.div_ceil(BYTES_PER_TOKEN)

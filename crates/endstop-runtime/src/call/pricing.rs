@@ -88,7 +88,7 @@ const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
 impl Pricing {
-    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
+    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow if no table has
     /// it: keep what this gives.
     #[must_use]
     pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {
@@ -115,7 +115,8 @@ impl Pricing {
         self
     }
 
-    /// Whether output other than text has separate rates, by the newest prices. Without one, its cost is not known.
+    /// Returns whether output other than text has separate rates, by the newest prices. Without one, its cost is not
+    /// known.
     #[must_use]
     pub fn has_output_rates(&self, modalities: Modalities) -> bool {
         let Some(price) = &self.price else { return false };
@@ -148,7 +149,7 @@ impl Pricing {
         Self { searches, ..self }
     }
 
-    /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
+    /// Returns the most tokens that a request can have, by those who may answer it; unknown if the table lacks one of
     /// them. One that is listed without its window has the largest of those that are sold.
     #[must_use]
     pub fn context_window(&self) -> Option<u64> {
@@ -156,19 +157,19 @@ impl Pricing {
         self.others.iter().try_fold(own, |most, other| Some(most.max(other.context_window()?)))
     }
 
-    /// The model as it was named.
+    /// Returns the model as it was named.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// The provider; empty if none was named.
+    /// Returns the provider; empty if none was named.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// Whether the table has the model.
+    /// Returns whether the table has the model.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.price.is_some()
@@ -237,7 +238,7 @@ impl Pricing {
         price
     }
 
-    /// The cost of one call; the requested tier counts if it is more expensive.
+    /// Returns the cost of one call; the requested tier counts if it is more expensive.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
         let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
@@ -356,7 +357,7 @@ pub(super) fn higher(one: Cost, other: Cost) -> Cost {
     }
 }
 
-/// The greater cost; the first where the other is not known.
+/// The greater cost; the first if the other is not known.
 fn dearer(one: Cost, other: Cost) -> Cost {
     match (one, other) {
         (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),

@@ -107,13 +107,13 @@ impl RunHandle {
         Some(chain.try_begin(kind, detail))
     }
 
-    /// Whether a budget refused something that the run wanted to begin: no override helps then.
+    /// Returns whether a budget refused something that the run wanted to begin: no override helps then.
     #[must_use]
     pub fn is_out_of_budget(&self) -> bool {
         self.node().is_out_of_budget()
     }
 
-    /// The last call, of the run or of a descendant, that money or tokens did not admit.
+    /// Returns the last call, of the run or of a descendant, that money or tokens did not admit.
     #[must_use]
     pub fn refused_call(&self) -> Option<RefusedCall> {
         self.node().refused_call()

@@ -29,7 +29,7 @@ impl CostReport {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost);
     }
 
-    /// The cost that was reported last.
+    /// Returns the cost that was reported last.
     #[must_use]
     pub fn get(&self) -> Option<Money> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,7 +95,7 @@ impl RunHandle {
     ///
     /// # Errors
     ///
-    /// Why the call does not begin.
+    /// Returns the reason why the call does not begin.
     pub fn begin_tool_call_at_most(
         &self,
         tool: &str,
@@ -225,7 +225,7 @@ const fn reserve(tool: &str, cost: Money, held: Money) -> EventKind<'_> {
 }
 
 impl OpenToolCall {
-    /// Where the tool can report its cost before its end.
+    /// Returns the handle by which the tool can report its cost before its end.
     #[must_use]
     pub fn report(&self) -> CostReport {
         self.report.clone()

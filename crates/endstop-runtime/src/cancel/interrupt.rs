@@ -22,7 +22,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The cancellation of this stage; none where the process ends.
+    /// Returns the cancellation of this stage; `None` if the process ends.
     #[must_use]
     pub fn cancellation(self) -> Option<(StopSignal, Urgency)> {
         let (message, urgency) = match self {

@@ -39,7 +39,7 @@ pub trait KillSwitch: Send + Sync + Debug {
     fn on(&self) -> Option<String>;
 }
 
-/// The signal of a kill switch that is on: reason `user_requested`, source `kill switch`.
+/// Returns the signal of a kill switch that is on: reason `user_requested`, source `kill switch`.
 #[must_use]
 pub fn kill_signal(message: impl Into<String>) -> StopSignal {
     StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")
@@ -81,7 +81,7 @@ pub struct MemoryKillSwitch {
 }
 
 impl MemoryKillSwitch {
-    /// A switch that is not on.
+    /// Creates a switch that is not on.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -133,7 +133,7 @@ pub struct FileKillSwitch {
 }
 
 impl FileKillSwitch {
-    /// A switch at `path`; nothing is created.
+    /// Creates a switch at `path`, and no file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -152,7 +152,7 @@ impl FileKillSwitch {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn turn_on(&self, message: &str) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
@@ -164,7 +164,7 @@ impl FileKillSwitch {
     ///
     /// # Errors
     ///
-    /// If there is something that cannot be removed; the switch is then still on.
+    /// Returns an error if there is something that cannot be removed; the switch is then still on.
     pub fn reset(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

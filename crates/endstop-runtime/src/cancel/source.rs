@@ -33,7 +33,7 @@ fn signal(message: impl Into<String>) -> StopSignal {
 }
 
 impl InMemoryCancellationSource {
-    /// A source at which nothing is requested.
+    /// Creates a source at which nothing is requested.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -62,20 +62,20 @@ impl InMemoryCancellationSource {
         }
     }
 
-    /// Whether a cancellation is requested.
+    /// Returns whether a cancellation is requested.
     #[must_use]
     pub fn is_cancellation_requested(&self) -> bool {
         self.request().is_cancelled()
     }
 
-    /// The first request as a signal with the reason `user_requested`.
+    /// Returns the first request as a signal with the reason `user_requested`.
     #[must_use]
     pub fn signal(&self) -> Option<StopSignal> {
         self.request().signal().map(|signal| StopSignal::clone(&signal))
     }
 
-    /// Every request since the last [`reset`](Self::reset) as a signal, the earliest first; equal ones once, and at
-    /// most 64.
+    /// Returns every request since the last [`reset`](Self::reset) as a signal, the earliest first; equal ones once,
+    /// and at most 64.
     #[must_use]
     pub fn signals(&self) -> Vec<StopSignal> {
         self.request().signals().iter().map(|signal| StopSignal::clone(signal)).collect()

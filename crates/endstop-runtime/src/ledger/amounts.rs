@@ -34,7 +34,7 @@ impl Dimension {
     pub const ALL: [Self; DIMENSIONS] =
         [Self::Steps, Self::Attempts, Self::ToolCalls, Self::Tokens, Self::Cost];
 
-    /// The reason of a stop by a limit of it.
+    /// Returns the reason of a stop by a limit of it.
     #[must_use]
     pub const fn reason(self) -> StopReason {
         match self {
@@ -46,7 +46,7 @@ impl Dimension {
         }
     }
 
-    /// The name of the gauge that counts the same in a policy.
+    /// Returns the name of the gauge that counts the same in a policy.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Amounts {
     pub const ZERO: Self =
         Self { steps: 0, attempts: 0, tool_calls: 0, tokens: 0, cost: Money::ZERO };
 
-    /// The amount in one dimension; money in pico-dollars.
+    /// Returns the amount in one dimension; money in pico-dollars.
     #[must_use]
     pub const fn get(&self, dimension: Dimension) -> u64 {
         match dimension {
@@ -117,25 +117,25 @@ impl Amounts {
         }
     }
 
-    /// Whether it is nothing of anything.
+    /// Returns whether it is nothing of anything.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO
     }
 
-    /// The sum in each dimension, or `None` where one overflows.
+    /// Returns the sum in each dimension, or `None` if one overflows.
     #[must_use]
     pub fn checked_add(&self, other: &Self) -> Option<Self> {
         self.try_with(other, u64::checked_add)
     }
 
-    /// The difference in each dimension, or `None` where `other` is larger in one.
+    /// Returns the difference in each dimension, or `None` where `other` is larger in one.
     #[must_use]
     pub fn checked_sub(&self, other: &Self) -> Option<Self> {
         self.try_with(other, u64::checked_sub)
     }
 
-    /// The sum in each dimension, or `u64::MAX` where it overflows.
+    /// The sum in each dimension, or `u64::MAX` if it overflows.
     #[must_use]
     pub fn saturating_add(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
@@ -211,7 +211,7 @@ impl Limits {
         Self { steps: None, attempts: None, tool_calls: None, tokens: None, cost: None }
     }
 
-    /// The limit of one dimension; money in pico-dollars.
+    /// Returns the limit of one dimension; money in pico-dollars.
     #[must_use]
     pub fn get(&self, dimension: Dimension) -> Option<u64> {
         match dimension {

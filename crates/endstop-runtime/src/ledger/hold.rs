@@ -55,13 +55,13 @@ impl Hold {
         Self { budget, amounts, on_drop: OnDrop::Charge, lease: None, open: true }
     }
 
-    /// The amounts reserved.
+    /// Returns the amounts reserved.
     #[must_use]
     pub const fn amounts(&self) -> Amounts {
         self.amounts
     }
 
-    /// The node at which it is reserved.
+    /// Returns the node at which it is reserved.
     #[must_use]
     pub const fn budget(&self) -> &Budget {
         &self.budget
@@ -99,7 +99,7 @@ impl Hold {
         self.lease
     }
 
-    /// Whether its lease has passed.
+    /// Returns whether its lease has passed.
     #[must_use]
     pub fn is_late(&self, now: Duration) -> bool {
         self.lease.is_some_and(|until| until <= now)

@@ -70,18 +70,18 @@ pub struct Expired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LeaseError {
     /// The number is in use.
-    #[error("lease `{0}` is open already")]
+    #[error("lease `{0}` is already open")]
     AlreadyOpen(u64),
     /// There are [`MAX_LEASES`].
     #[error("{MAX_LEASES} leases are open")]
     TooMany,
     /// Written by a later version.
-    #[error("leases of version {0}, and 1 is the latest that is known")]
+    #[error("the leases have version {0}; this program reads version 1")]
     Version(u32),
 }
 
 impl LeaseTable {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self { leases: BTreeMap::new() }
@@ -90,7 +90,7 @@ impl LeaseTable {
     /// Notes that `amounts` are reserved under `id` until `until`, an offset on the clock of the run.
     ///
     /// # Errors
-    /// Where `id` is open, or the table is full. The call must not begin then.
+    /// Returns an error if `id` is open, or the table is full. The call must not begin then.
     pub fn open(&mut self, id: u64, amounts: Amounts, until: Duration) -> Result<(), LeaseError> {
         if self.leases.contains_key(&id) {
             return Err(LeaseError::AlreadyOpen(id));
@@ -103,7 +103,7 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Ends the lease, and says what it had reserved. `None` where it has ended already, closed or expired:
+    /// Ends the lease, and says what it had reserved. `None` if it has ended already, closed or expired:
     /// then it is settled, and must not be settled again.
     pub fn close(&mut self, id: u64) -> Option<Amounts> {
         self.leases.remove(&id).map(|lease| lease.amounts)
@@ -134,13 +134,13 @@ impl LeaseTable {
         self.expire(Duration::MAX, budget)
     }
 
-    /// How many leases are open.
+    /// Returns how many leases are open.
     #[must_use]
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether no lease is open.
+    /// Returns whether no lease is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()

@@ -36,7 +36,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The remaining amount: 0 if committed amounts were at or above the limit.
+    /// Returns the remaining amount: 0 if committed amounts were at or above the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.limit.saturating_sub(self.settled).saturating_sub(self.held)

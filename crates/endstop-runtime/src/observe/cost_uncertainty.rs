@@ -62,7 +62,7 @@ pub enum UnconfirmedCause {
 }
 
 impl UnconfirmedCause {
-    /// The cause for the charge of a failed attempt.
+    /// Returns the cause for the charge of a failed attempt.
     #[must_use]
     pub fn of_error(error: &ModelError) -> Self {
         match (error.status, error.kind) {
@@ -195,7 +195,7 @@ impl CostUncertainty {
         *known = known.saturating_add(calls);
     }
 
-    /// How many calls have an amount that was not confirmed.
+    /// Returns how many calls have an amount that was not confirmed.
     #[must_use]
     pub fn unconfirmed_calls(&self) -> u64 {
         self.causes.values().fold(0, |sum, calls| sum.saturating_add(*calls))

@@ -110,7 +110,7 @@ impl<'o> Play<'o> {
         directive
     }
 
-    /// A reply of these tokens, for a tenth of a cent; settled in the ledger too.
+    /// Returns a reply of these tokens, for a tenth of a cent; settled in the ledger too.
     pub fn reply(&mut self, usage: (u64, u64), tool_calls: u32, detail: Detail<'_>) -> Directive {
         let usage = TokenUsage { input: usage.0, output: usage.1, ..TokenUsage::default() };
         let cost = Money::from_picos(1_000_000_000);

@@ -157,7 +157,7 @@ impl LimitOwner {
 }
 
 impl RefusedCall {
-    /// The text for a user who gave these options to the command: the suggestion names them. `usd` is `--usd`.
+    /// Returns the text for a user who gave these options to the command: the suggestion names them. `usd` is `--usd`.
     #[must_use]
     pub fn text_for(&self, options: &[&str]) -> String {
         let Some(first) = self.shortages.first() else { return "not sent".to_owned() };

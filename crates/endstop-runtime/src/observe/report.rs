@@ -201,8 +201,8 @@ impl Tally {
 }
 
 impl Report {
-    /// The report of a run's current state. The core does not know which calls were estimates and which sub-agents
-    /// the run had: a [`Reporter`] sees them.
+    /// Creates the report of a run's current state. The core does not know which calls were estimates and which
+    /// sub-agents the run had: a [`Reporter`] sees them.
     #[must_use]
     pub fn of(info: &RunInfo, run: &Run, budget: &Budget) -> Self {
         Self::with(info, run, budget, &Tally::default())

@@ -58,7 +58,7 @@ impl RunHandle {
     /// ```
     ///
     /// # Errors
-    /// If a rule does not admit it; see [`Run::raised`](endstop_core::Run::raised).
+    /// Returns an error if a rule does not admit it; see [`Run::raised`](endstop_core::Run::raised).
     pub fn raise_limits(
         &self,
         amounts: &[(GaugeId, u64)],

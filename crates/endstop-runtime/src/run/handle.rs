@@ -68,14 +68,14 @@ impl RunHandle {
         Self { node }
     }
 
-    /// A root run. [`RunHandle::begin`] begins it.
+    /// Creates a root run. [`RunHandle::begin`] begins it.
     #[must_use]
     pub fn root(info: RunInfo, program: Arc<Program>, environment: RunEnvironment) -> Self {
         Self::resumed(info, Run::new(program), Carried::default(), environment)
     }
 
-    /// A root run that continues from a restored core and the counts saved with it. Its own budget starts at its
-    /// earlier spend; its ancestors' budgets are not charged, because they count spend while they are shared.
+    /// Creates a root run that continues from a restored core and the counts saved with it. Its own budget starts at
+    /// its earlier spend; its ancestors' budgets are not charged, because they count spend while they are shared.
     #[must_use]
     pub fn resumed(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
         let is_new = run.status() == Status::Pending;
@@ -156,13 +156,13 @@ impl RunHandle {
         &self.node
     }
 
-    /// The facts that are fixed about the run.
+    /// Returns the facts that are fixed about the run.
     #[must_use]
     pub fn info(&self) -> &RunInfo {
         &self.node.info
     }
 
-    /// The run's node of the ledger.
+    /// Returns the run's node of the ledger.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.node.budget
@@ -198,7 +198,7 @@ impl RunHandle {
         true
     }
 
-    /// Whether nothing may be sent or run now. Checks the kill switch first.
+    /// Returns whether nothing may be sent or run now. Checks the kill switch first.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.node.is_aborted()
@@ -247,20 +247,20 @@ impl RunHandle {
         self.record_plain(&EventKind::Signal { name })
     }
 
-    /// Whether the run and its ancestors would admit the event. Nothing is counted.
+    /// Returns whether the run and its ancestors would admit the event. Nothing is counted.
     #[must_use]
     pub fn would_admit(&self, kind: &EventKind<'_>) -> bool {
         self.node.chain().would_admit(|_, _| kind.clone())
     }
 
-    /// The directive for a tool call, once calls of the tools `before` had begun. Nothing is counted.
+    /// Returns the directive for a tool call, once calls of the tools `before` had begun. Nothing is counted.
     #[must_use]
     pub fn would_call(&self, before: &[&str], tool: &str) -> Directive {
         self.node.chain().would_admit_after(before, |_, _| EventKind::ToolBegin { tool })
     }
 
-    /// Whether a descendant's step is refused only because the run's next step will be its wrap-up, or the wrap-up is
-    /// running.
+    /// Returns whether a descendant's step is refused only because the run's next step will be its wrap-up, or the
+    /// wrap-up is running.
     #[must_use]
     pub fn awaits_wrap_up(&self) -> bool {
         self.node.chain().refuses_step_below()
@@ -285,13 +285,13 @@ impl RunHandle {
         self.status()
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.node.core().run.status()
     }
 
-    /// Whether the run has ended; one that completed continues with its next step.
+    /// Returns whether the run has ended; one that completed continues with its next step.
     #[must_use]
     pub fn is_over(&self) -> bool {
         is_over(self.status())
@@ -314,13 +314,13 @@ impl RunHandle {
         self.look_at_all(|_, carried| (carried.usage, carried.is_estimate))
     }
 
-    /// The settled cost; unpriced if a call had no price.
+    /// Returns the settled cost; unpriced if a call had no price.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.look(|run| run.cost().map_or(Cost::Unpriced, Cost::Known))
     }
 
-    /// The run as it is now. Sub-agents are not in it: a [`Reporter`](crate::observe::Reporter) sees them.
+    /// Returns the run as it is now. Sub-agents are not in it: a [`Reporter`](crate::observe::Reporter) sees them.
     #[must_use]
     pub fn report(&self) -> Report {
         let (core, budget) = (self.node.core(), &self.node.budget);
@@ -334,8 +334,8 @@ impl RunHandle {
         std::mem::take(&mut self.node.core().notices)
     }
 
-    /// The steps, tokens, money and time that are left, as a sentence that begins with a space; empty if nothing is
-    /// limited.
+    /// Returns the steps, tokens, money and time that are left, as a sentence that begins with a space; empty if
+    /// nothing is limited.
     #[must_use]
     pub fn what_is_left(&self) -> String {
         let core = self.node.core();

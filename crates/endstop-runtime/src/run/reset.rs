@@ -14,7 +14,7 @@ use super::handle::RunHandle;
 use crate::limits::{AFTER_RESET, MAX_RESET_WAIT, RESET_RECHECK};
 
 impl RunHandle {
-    /// The wall time of the run's clock.
+    /// Returns the wall time of the run's clock.
     #[must_use]
     pub fn wall(&self) -> WallTime {
         self.node().wall()
@@ -31,8 +31,8 @@ impl RunHandle {
         self.record_plain(&EventKind::Fact { name: &name, value: used });
     }
 
-    /// The reset for which the paused run waits ([`Run::next_reset`]). `None` if a person has to decide, and for a reset
-    /// that is so far away that no window is as long.
+    /// Returns the reset for which the paused run waits ([`Run::next_reset`]). `None` if a person has to decide, and
+    /// for a reset that is so far away that no window is as long.
     #[must_use]
     pub fn next_reset(&self) -> Option<WindowReset> {
         let reset = self.look(Run::next_reset)?;

@@ -241,7 +241,7 @@ impl RunHandle {
         directive
     }
 
-    /// The time until the next stop rule of the run or of an ancestor can trip by time alone.
+    /// Returns the time until the next stop rule of the run or of an ancestor can trip by time alone.
     #[must_use]
     pub fn next_limit_in_time(&self) -> Option<Millis> {
         let mut next = Some(self.node());

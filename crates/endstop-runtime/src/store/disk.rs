@@ -45,7 +45,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The error of the system.
+/// Returns the error of the system.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -120,7 +120,7 @@ const fn is_trusted_owner(owner: u32, user: u32) -> bool {
     user == 0 || owner == user || owner == 0
 }
 
-/// Opens a file for reading and writing at its end; makes it where it is missing.
+/// Opens a file for reading and writing at its end; creates it if it is missing.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     step()?;
     not_through_links().read(true).append(true).create(true).open(path)

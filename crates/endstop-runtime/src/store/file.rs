@@ -82,11 +82,11 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in a directory, which is created if it is missing, with [`Durability::Process`].
+    /// Returns the store in a directory, which is created if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be made, or belongs to another user of the system.
+    /// Returns an error if the directory cannot be made, or belongs to another user of the system.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = directory.as_ref().to_owned();
         disk::create_directory(&path)

@@ -31,17 +31,17 @@ const CHILD: char = '~';
 pub struct RunId(String);
 
 impl RunId {
-    /// A new id: a UUID of version 7, so that ids in order of their text are in order of their time.
+    /// Creates a new id: a UUID of version 7, so that ids in order of their text are in order of their time.
     #[must_use]
     pub fn new() -> Self {
         Self(uuid::Uuid::now_v7().to_string())
     }
 
-    /// The id with this text.
+    /// Returns the id with this text.
     ///
     /// # Errors
     ///
-    /// The error says which rule the text breaks.
+    /// Returns the error says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, RunIdError> {
         if text.is_empty() {
             return Err(RunIdError::Empty);
@@ -58,12 +58,12 @@ impl RunId {
         Ok(Self(text.to_owned()))
     }
 
-    /// The id of the child with this number: `RUN~NUMBER`. No run has such an id by its name, because [`RunId::parse`] does not
-    /// take it.
+    /// Returns the id of the child with this number: `RUN~NUMBER`. No run has such an id by its name, because
+    /// [`RunId::parse`] does not take it.
     ///
     /// # Errors
     ///
-    /// If it is longer than [`MAX_CHILD_ID_BYTES`].
+    /// Returns an error if it is longer than [`MAX_CHILD_ID_BYTES`].
     ///
     /// ```
     /// use endstop_runtime::store::RunId;
@@ -82,7 +82,7 @@ impl RunId {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

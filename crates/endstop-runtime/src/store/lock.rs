@@ -27,12 +27,12 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// The lock of `run`, which `release` gives back. For those who write a store.
+    /// Creates the lock of `run`, which `release` gives back. For those who write a store.
     pub fn new(run: RunId, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { run, release: Some(Box::new(release)) }
     }
 
-    /// The run that is locked.
+    /// Returns the run that is locked.
     #[must_use]
     pub const fn run(&self) -> &RunId {
         &self.run

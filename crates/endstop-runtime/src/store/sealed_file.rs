@@ -46,7 +46,7 @@ pub enum TraceFileError {
         written: u64,
     },
     /// Bytes after the last line are not the beginning of a line.
-    #[error("what follows line {line} was not written by a run")]
+    #[error("the text after line {line} was not written by a run")]
     Tail {
         /// The number of the last whole line, from one.
         line: u64,
@@ -68,7 +68,7 @@ pub enum TraceLineError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// The header has a version that is not known.
-    #[error("a trace of version {0}; known is {VERSION}")]
+    #[error("the trace has version {0}; this program reads version {VERSION}")]
     Version(u32),
     /// The header names another run.
     #[error("it is the file of another run")]
@@ -77,7 +77,7 @@ pub enum TraceLineError {
     #[error(transparent)]
     Seal(#[from] SealError),
     /// The header does not say how many lines there are.
-    #[error("it does not say how many lines there are")]
+    #[error("it does not record its number of lines")]
     NoMark,
 }
 
@@ -109,7 +109,7 @@ impl SealedEnd {
 ///
 /// # Errors
 ///
-/// If anything is there already, and whatever the system says.
+/// Returns an error if anything is there already, and whatever the system says.
 pub(crate) fn create<'l>(
     path: &Path,
     lines: impl IntoIterator<Item = &'l [u8]>,
@@ -323,7 +323,7 @@ impl SealedLines {
     ///
     /// # Errors
     ///
-    /// If it cannot be the file of this run.
+    /// Returns an error if it cannot be the file of this run.
     pub(crate) fn open(
         path: &Path,
         id: &RunId,

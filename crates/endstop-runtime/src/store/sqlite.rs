@@ -53,21 +53,21 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// The store in a file, which is created with its directory if it is missing, with [`Durability::Process`].
+    /// Returns the store in a file, which is created with its directory if it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
-    /// Where the file cannot be made, is no database of runs, or was written by a later version.
+    /// Returns an error if the file cannot be made, is not a database of runs, or was written by a later version.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Process)
     }
 
-    /// The store with [`Durability::Power`]: it waits for the disk before it acknowledges anything. Savers that
+    /// Returns the store with [`Durability::Power`]: it waits for the disk before it acknowledges anything. Savers that
     /// arrive together wait once.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Returns the errors of [`Self::open`].
     pub fn open_surviving_power_loss(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file.as_ref(), Durability::Power)
     }

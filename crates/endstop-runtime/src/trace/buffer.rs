@@ -51,7 +51,7 @@ struct Pending {
 }
 
 impl TraceBuffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -79,19 +79,19 @@ impl TraceBuffer {
         }
     }
 
-    /// The bytes so far.
+    /// Returns the bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pending().lines.len()
     }
 
-    /// Whether there are no lines.
+    /// Returns whether there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pending().lines.is_empty()
     }
 
-    /// Why nothing more is recorded, if that is so.
+    /// Returns why nothing more is recorded, or `None`.
     #[must_use]
     pub fn hole(&self) -> Option<TraceHole> {
         self.pending().hole.clone()
@@ -123,7 +123,7 @@ impl TraceBuffer {
     ///
     /// # Errors
     ///
-    /// The error of `out`, now or earlier: then the trace has a hole.
+    /// Returns the error of `out`, now or earlier: then the trace has a hole.
     pub fn write_to(&self, mut out: impl Write, room: usize) -> Result<(), TraceHole> {
         let mut pending = self.pending();
         if let Some(hole) = &pending.hole {

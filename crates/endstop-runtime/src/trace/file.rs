@@ -55,7 +55,7 @@ impl TraceFile {
     ///
     /// # Errors
     ///
-    /// If it is there and cannot be read, or is not what a run wrote, from the first line to the last.
+    /// Returns an error if it is there and cannot be read, or is not what a run wrote, from the first line to the last.
     pub fn read(path: &Path, id: &RunId, program: &Arc<Program>) -> Result<Self, TraceFileError> {
         let Some(mut lines) = SealedLines::open(path, id, EVENT)? else {
             return Ok(Self { replayed: None, log: TraceLog::new(path) });

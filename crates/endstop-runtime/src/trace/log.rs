@@ -33,7 +33,7 @@ impl TraceLog {
         Self { path: path.to_owned(), file: None, end: Some(end), length }
     }
 
-    /// Whether the file is open.
+    /// Returns whether the file is open.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.file.is_some()

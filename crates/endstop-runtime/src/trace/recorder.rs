@@ -24,7 +24,7 @@ const COMPUTED: &str = "computed";
 /// The length of a line without the texts of its event: keys, times, amounts.
 const LINE_BASE: usize = 192;
 
-/// `event` as one line of a trace, with its line feed.
+/// Returns `event` as one line of a trace, with its line feed.
 #[must_use]
 pub fn trace_line(event: &Event<'_>) -> String {
     let mut line = Vec::with_capacity(LINE_BASE.saturating_add(texts(&event.kind)));
@@ -43,7 +43,7 @@ pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
     push_json(into, &seen.line());
 }
 
-/// The line that a run's trace begins with, with its line feed. `prices` is the version of the price table
+/// Returns the line that a run's trace begins with, with its line feed. `prices` is the version of the price table
 /// that computes costs.
 #[must_use]
 pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
@@ -127,7 +127,7 @@ pub struct TraceProblems {
 /// Writes every event of runs as a line of a trace, each line in one write.
 ///
 /// An error of a writer stops no run: the trace of that run ends there, for one with a hole would replay as
-/// something else, and [`TraceRecorder::problems`] tells.
+/// something else, and [`TraceRecorder::problems`] reports it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -208,7 +208,7 @@ impl TraceRecorder {
         Self { prices: None, flush: Flush::default(), continues: false, state: Mutex::new(state) }
     }
 
-    /// The version of the price table that computes costs, for the headers.
+    /// Sets the version of the price table that computes costs, for the headers.
     #[must_use]
     pub fn prices(mut self, version: impl Into<String>) -> Self {
         self.prices = Some(version.into());
@@ -230,7 +230,7 @@ impl TraceRecorder {
         self
     }
 
-    /// The problems so far.
+    /// Returns the problems so far.
     #[must_use]
     pub fn problems(&self) -> TraceProblems {
         self.lock().problems.clone()

@@ -82,25 +82,25 @@ impl Default for Recording {
 }
 
 impl Recording {
-    /// An empty recording of at most 100,000 entries.
+    /// Creates an empty recording of at most 100,000 entries.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(DEFAULT_RECORDING)
     }
 
-    /// An empty recording of at most `bound` entries.
+    /// Creates an empty recording of at most `bound` entries.
     #[must_use]
     pub fn bounded(bound: usize) -> Self {
         Self { bound, kept: Mutex::default() }
     }
 
-    /// The kept entries, oldest first.
+    /// Returns the kept entries, oldest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Recorded> {
         self.lock().entries.clone()
     }
 
-    /// The trace lines of one run.
+    /// Returns the trace lines of one run.
     #[must_use]
     pub fn lines(&self, id: &RunId) -> Vec<String> {
         let lines = self.entries().into_iter().filter_map(|entry| match entry {
@@ -110,7 +110,7 @@ impl Recording {
         lines.collect()
     }
 
-    /// How many entries found no room.
+    /// Returns how many entries found no room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.lock().dropped

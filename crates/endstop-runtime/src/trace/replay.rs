@@ -101,7 +101,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// If it is not the line of an event.
+    /// Returns an error if it is not the line of an event.
     pub fn take_line(&mut self, line: &[u8]) -> Result<(), TraceLineError> {
         self.take(&serde_json::from_slice(line)?);
         Ok(())
@@ -227,31 +227,31 @@ fn cause_of(line: &Line<'_>) -> UnconfirmedCause {
 }
 
 impl Replayed {
-    /// The events that ended what was open: to be added to the record, so that it is charged once.
+    /// Returns the events that ended what was open: to be added to the record, so that it is charged once.
     #[must_use]
     pub fn added(&self) -> &[Event<'static>] {
         &self.added
     }
 
-    /// The spend of the events, as the ledger counts it.
+    /// Returns the spend of the events, as the ledger counts it.
     #[must_use]
     pub const fn spent(&self) -> Amounts {
         self.spent
     }
 
-    /// Tokens of the events, and whether some of them were added as an estimate.
+    /// Returns the tokens of the events, and whether some of them were added as an estimate.
     #[must_use]
     pub const fn usage(&self) -> (TokenUsage, bool) {
         (self.usage, self.is_estimate)
     }
 
-    /// The calls of the events whose cost is not exactly known.
+    /// Returns the calls of the events whose cost is not exactly known.
     #[must_use]
     pub const fn uncertainty(&self) -> &CostUncertainty {
         &self.uncertainty
     }
 
-    /// The core.
+    /// Returns the core.
     #[must_use]
     pub const fn run(&self) -> &Run {
         &self.run
@@ -259,8 +259,8 @@ impl Replayed {
 }
 
 impl RunHandle {
-    /// A root run that continues from its recorded events: counters, money and a permanent stop as they were. The
-    /// budgets of its ancestors are not charged.
+    /// Creates a root run that continues from its recorded events: counters, money and a permanent stop as they were.
+    /// The budgets of its ancestors are not charged.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
         let Replayed { run, usage, uncertainty, spent, .. } = replayed;

@@ -1,4 +1,4 @@
-//! What every store does.
+//! The behavior of every store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use endstop_runtime::ledger::Amounts;
 
 use super::stores::*;
 
-/// Runs a test on all stores, each with a clock of its own that starts at a quarter past 10 in the morning.
+/// Runs a test on all stores, each with a separate clock that starts at a quarter past 10 in the morning.
 fn on_all(test: impl Fn(&Pair, &Clock)) {
     let clock = Clock::at(0);
     for pair in Pair::all(&clock) {
@@ -95,7 +95,7 @@ fn an_expired_hold_is_charged_and_a_late_settlement_corrects_it() {
         let me = account("me", &["$1 per day"]);
         one.reserve(&[&me], cents(60), &terms("a")).unwrap();
         clock.set(clock.now() + 61_000);
-        // Any operation of anybody expires it.
+        // Any operation of any process expires it.
         other.reserve(&[&me], cents(10), &terms("b")).unwrap();
         assert_eq!(committed(&**one, &me), (60, 10));
         assert_eq!(first(&**one, &me).unconfirmed, 600_000_000_000);
@@ -239,7 +239,7 @@ fn a_return_takes_back_what_was_spent_earlier_in_a_rolling_window() {
         clock.set(clock.now() + 3_600_000);
         adjust("3", Amounts::ZERO, cents(50));
         assert_eq!(committed(&**store, &me), (30, 0), "{}", pair.name);
-        // The older part is what is left.
+        // The older part is left.
         clock.set(clock.now() + 3 * 3_600_000 + 600_000);
         assert_eq!(committed(&**store, &me), (0, 0), "{}", pair.name);
     });

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments: nothing that was acknowledged is lost, nothing counts twice, and what was held when a
-//! process died expires.
+//! `kill -9` at random moments: nothing that was acknowledged is lost, nothing counts twice, and the holds of a process
+//! that died expire.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use super::stores::{TTL, account, cents, committed, first, terms};
 const KILLS: u64 = 40;
 const STORE: &str = "ENDSTOP_KILLED_BUDGETS";
 const FIRST: &str = "ENDSTOP_KILLED_CALL";
-/// What a child begins its lines with; the test harness prints others.
+/// The prefix of a child's lines; the test harness prints others.
 const TOLD: &str = "told:";
 
 fn me() -> Account {
@@ -83,7 +83,7 @@ fn work(path: &str) {
     }
 }
 
-/// Past the harness, which keeps what is printed.
+/// Past the harness, which captures output.
 fn tell(what: &str) {
     std::io::stdout().write_all(format!("\n{TOLD} {what}.\n").as_bytes()).unwrap();
 }

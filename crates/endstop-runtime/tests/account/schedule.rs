@@ -15,7 +15,7 @@ use super::stores::*;
 enum Act {
     /// An owner reserves so many cents on the accounts of a bit set.
     Reserve { owner: usize, accounts: usize, cents: u64 },
-    /// The owner of a hold settles it, at so many percent of what was held; maybe again, maybe late.
+    /// The owner of a hold settles it, at this many percent of the hold; maybe again, maybe late.
     Settle { hold: usize, percent: u64 },
     /// The owner of a hold adds to it.
     Grow { hold: usize, cents: u64 },
@@ -43,14 +43,14 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the test knows of one hold.
+/// The test's record of one hold.
 struct Known {
     id: String,
     handle: usize,
     accounts: usize,
     at: u64,
     held: u64,
-    /// What it counts: held, or settled.
+    /// The counted amount: held, or settled.
     counted: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What every store does.
+//! The behavior of every store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -199,7 +199,7 @@ async fn traces_are_lines(place: &Place) {
         assert_eq!(store.read_trace(&run, from as u64).await.unwrap(), all[from..]);
     }
     assert_eq!(store.read_trace(&run, u64::from(u32::MAX)).await.unwrap(), Vec::<String>::new());
-    // A trace alone is no run that could be resumed.
+    // A trace alone is not a run that could be resumed.
     assert_eq!(store.list().await.unwrap(), []);
     assert_eq!(store.load(&run).await.unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! What the directory of a file store may look like.
+//! Contents that the directory of a file store may have.
 
 use std::fs;
 use std::path::PathBuf;

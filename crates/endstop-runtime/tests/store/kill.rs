@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: whatever a store acknowledged is there, and what is there is whole.
+//! `kill -9` at random moments: everything that a store acknowledged is there and complete.
 //!
 //! A test starts itself again as a child, which saves and appends as fast as it can and tells each
 //! acknowledgement on a pipe. A child that is killed leaves its runs to the next one.
@@ -20,7 +20,7 @@ use super::place::{Kind, Place, id, whole_trace};
 /// Kills of each store.
 const KILLS: usize = 100;
 
-/// Fewer acknowledgements are waited for before a child is killed, so that a slow machine checks as much as a
+/// The test waits for fewer acknowledgements before it kills a child, so that a slow machine checks as much as a
 /// fast one.
 const MOST_TOLD: u64 = 8;
 
@@ -33,7 +33,7 @@ const STORE: &str = "ENDSTOP_KILLED_STORE";
 /// In the environment of a child: the first number it writes.
 const FIRST: &str = "ENDSTOP_KILLED_FIRST";
 
-/// What a child begins its lines with; the test harness prints others.
+/// The prefix of a child's lines; the test harness prints others.
 const TOLD: &str = "told:";
 
 #[test]
@@ -98,12 +98,12 @@ fn work(store: &dyn Store) {
     });
 }
 
-/// Past the harness, which keeps what is printed.
+/// Past the harness, which captures output.
 fn tell(what: &str) {
     std::io::stdout().write_all(format!("\n{TOLD} {what}.\n").as_bytes()).unwrap();
 }
 
-/// A text of its own length for each number, from some bytes to 40 KiB, that shows where it was cut.
+/// A text of a different length for each number, from some bytes to 40 KiB, that shows where it was cut.
 fn state(number: u64) -> String {
     let word = format!("{number} ");
     word.repeat(1 + usize::try_from(number * 37 % 1000).unwrap() * 5)
@@ -119,7 +119,7 @@ fn line(number: u64, part: u64) -> String {
     format!("{number} {part} {fill} {number}")
 }
 
-/// Lets a child work until it has told so much, and for a while more, and kills it; gives what it told.
+/// Lets a child work until it has reported this much, and for a while longer, and kills it; returns its report.
 fn run_and_kill(test: &str, place: &Place, first: u64, wanted: usize, life: Duration) -> String {
     let mut child: Child = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -131,7 +131,7 @@ fn run_and_kill(test: &str, place: &Place, first: u64, wanted: usize, life: Dura
     let mut pipe = child.stdout.take().unwrap();
     let mut told = Vec::new();
     let mut block = [0; 4096];
-    // It lives from when it works; the pipe must not fill up meanwhile.
+    // It lives from when it works; the pipe must not fill up in the meantime.
     while String::from_utf8_lossy(&told).matches(TOLD).count() <= wanted {
         let read = pipe.read(&mut block).unwrap();
         assert!(read > 0, "the child ended before it worked");
@@ -148,12 +148,12 @@ fn run_and_kill(test: &str, place: &Place, first: u64, wanted: usize, life: Dura
     }
     child.kill().unwrap();
     let status = child.wait().unwrap();
-    assert_eq!(status.signal(), Some(9), "the child ended by itself: {status}");
+    assert_eq!(status.signal(), Some(9), "the child ended on its own: {status}");
     told.extend(rest.join().unwrap());
     String::from_utf8(told).unwrap()
 }
 
-/// While the child lives, it and nobody else drives the run.
+/// While the child lives, only it drives the run.
 fn check_lock(place: &Place, pid: u32) {
     let store = place.open();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -163,7 +163,7 @@ fn check_lock(place: &Place, pid: u32) {
     }
 }
 
-/// What was acknowledged over all children.
+/// The acknowledgements of all children.
 #[derive(Debug, Default)]
 struct Books {
     /// The number that the next child begins with.
@@ -179,7 +179,7 @@ struct Books {
 impl Books {
     fn take(&mut self, told: &str, kill: usize) {
         for line in told.lines() {
-            // A torn line was not told.
+            // A torn line was not reported.
             let Some(what) = line.strip_prefix(TOLD).and_then(|rest| rest.strip_suffix('.')) else {
                 continue;
             };
@@ -204,7 +204,7 @@ impl Books {
         let mut next = self.next;
         if let Some(stored) = &stored {
             let number: u64 = stored.text.split(' ').next().unwrap().parse().unwrap();
-            assert!(stored.text == state(number), "kill {kill}: state {number} is not whole");
+            assert!(stored.text == state(number), "kill {kill}: state {number} is not complete");
             assert!(
                 Some(number) >= self.last_saved,
                 "kill {kill}: {number}, {:?}",

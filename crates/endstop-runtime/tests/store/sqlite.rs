@@ -1,4 +1,4 @@
-//! What the file of an SQLite store may look like.
+//! Contents that the file of an SQLite store may have.
 
 use std::fs;
 
@@ -84,7 +84,7 @@ async fn what_was_asked_is_written_before_a_store_is_gone() {
     let place = Place::new(Kind::Sqlite, "sqlite-drop");
     let store = SqliteStore::open(place.path()).unwrap();
     let run = id("late");
-    // Asked, and dropped with its store before it is answered: written all the same.
+    // Asked, and dropped with its store before it is answered: written anyway.
     let mut saving = store.save(&run, "written", None);
     assert!((&mut saving).now_or_never().is_none());
     drop(saving);

@@ -1,4 +1,4 @@
-//! Results of tools, where a request or the conversation has them.
+//! Results of tools, if a request or the conversation has them.
 
 use serde::Deserialize;
 use serde_json::Number;

@@ -79,7 +79,7 @@ impl Builder {
         }
     }
 
-    /// Adds an event. False where the format has no place for it.
+    /// Adds an event. False if the format has no place for it.
     pub(super) fn event(&mut self, event: &Event<'_>) -> bool {
         let wall = event.wall.0;
         match (&event.kind, event.source) {

@@ -63,7 +63,7 @@ fn names_of(name: &str) -> (&str, &str) {
 }
 
 /// The report in a shape of a provider. The input is without the cached tokens; older versions gave that of
-/// OpenAI with them, which the total tells.
+/// OpenAI with them, which the total shows.
 fn shape_of(report: &Map<String, Value>) -> (UsageShape, Value) {
     let count = |key: &str| report.get(key).and_then(Value::as_u64);
     let cached = count("input_tokens_cache_read")

@@ -172,7 +172,7 @@ fn answer_of(response: &Map<String, Value>) -> (Vec<Value>, Option<String>) {
     (vec![json!({"parts": list_of(response.get("output"))})], text(response.get("status")))
 }
 
-/// The columns, with the classes that only the metadata tell and the spend where it is known.
+/// The columns, with the classes that only the metadata has and the spend if it is known.
 fn usage_of(record: &Record<'_>, metadata: &Map<String, Value>) -> Value {
     let mut usage = object_of(metadata.get("additional_usage_values"));
     usage.extend(object_of(metadata.get("usage_object")));

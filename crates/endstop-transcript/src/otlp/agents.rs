@@ -45,7 +45,7 @@ struct SpanTree {
     agents: Vec<Option<usize>>,
     /// How many agents are above and at a span.
     depths: Vec<u32>,
-    /// Model calls that another span tells too.
+    /// Model calls that another span records too.
     doubles: BTreeSet<usize>,
 }
 

@@ -35,7 +35,7 @@ pub(super) type Attributes = BTreeMap<String, Value>;
 pub(super) struct Span {
     pub(super) id: String,
     pub(super) parent: Option<String>,
-    /// Nanoseconds since 1970; 0 where the span does not tell.
+    /// Nanoseconds since 1970; 0 if the span does not record it.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) failed: bool,

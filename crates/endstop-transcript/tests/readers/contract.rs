@@ -1,4 +1,4 @@
-//! What every reader must do with whole, cut, damaged and hostile files.
+//! The behavior of every reader with complete, truncated, damaged and hostile files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -176,7 +176,7 @@ fn garbage_bytes_anywhere_are_survived() {
         let places = (0..example.bytes.len()).step_by(2);
         for (place, garbage) in places.zip(b"\x00\xff\"{}[],:\\\n9-e".iter().cycle()) {
             let mut bytes = example.bytes.clone();
-            // In turn put in and put over what was there.
+            // Inserted and written over the old text in turn.
             let replaced = place / 2 % 2;
             bytes.splice(place..place + replaced, [*garbage]);
             let what = format!("{} garbage {garbage} at {place}", example.transcript.main.name());

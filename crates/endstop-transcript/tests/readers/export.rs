@@ -1,4 +1,4 @@
-//! What is written can be read again, and says the same.
+//! Exported files can be read again, and say the same.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn written(transcript: &Transcript, target: Target) -> Vec<Exported> {
     runs
 }
 
-/// Reads what was written, in the format that recognizes it.
+/// Reads the exported file, in the format that recognizes it.
 fn read(exported: &Exported, target: Target) -> Seen {
     let name = format!("written.{}", target.ending());
     let bytes = exported.text.clone().into_bytes();
@@ -34,7 +34,7 @@ fn read(exported: &Exported, target: Target) -> Seen {
     keep.runs.remove(0)
 }
 
-/// What the run itself, or its sub-agents, did in order: words, replies, results.
+/// The events of the run itself, or of its sub-agents, in order: texts, replies, results.
 fn deeds(run: &Seen, descendant: bool) -> Vec<String> {
     let mut deeds = Vec::new();
     let mut words = String::new();

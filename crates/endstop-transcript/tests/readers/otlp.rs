@@ -127,7 +127,7 @@ fn cached_tokens_are_known_by_their_underscored_names() {
     }
 }
 
-/// What a trace of one call reads as.
+/// The events of a trace of one call.
 fn read_one(attributes: &[(&str, Value)]) -> String {
     read(&[span("aa", ("1", ""), (1, 2), attributes)]).as_trace()
 }

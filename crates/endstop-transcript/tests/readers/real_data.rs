@@ -1,4 +1,4 @@
-//! Recorded runs, where they are at hand: counts and sums that were found independently.
+//! Recorded runs, if they are present: counts and sums that were found independently.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use endstop_transcript::{CostIs, Warning, WarningKind, walk};
 
 use crate::sink::Keep;
 
-/// What is in a directory of recorded runs; `None`, said aloud, where there is none.
+/// The contents of a directory of recorded runs; `None`, with a message, if there is none.
 pub(crate) fn traces(directory: &str) -> Option<Keep> {
     traces_with(directory, PriceTable::embedded())
 }
@@ -21,7 +21,7 @@ fn traces_with(directory: &str, prices: &PriceTable) -> Option<Keep> {
         return None;
     }
     let found = walk(&[path]).unwrap();
-    // Beside the runs lie files that hold none.
+    // Next to the runs are files without runs.
     let is_unknown = |warning: &Warning| warning.kind == WarningKind::UnknownFormat;
     assert!(found.warnings.iter().all(is_unknown), "{:?}", found.warnings);
     let keep = Keep::all(&found.transcripts, prices);

@@ -1,4 +1,4 @@
-//! Recorded runs in the formats of traces and logs, where they are at hand: counts and sums that were found
+//! Recorded runs in the formats of traces and logs, if they are present: counts and sums that were found
 //! independently.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Recorded runs of benchmarks and of message lists, where they are at hand: counts and sums that were
+//! Recorded runs of benchmarks and of message lists, if they are present: counts and sums that were
 //! found independently.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn tools(keep: &Keep) -> BTreeMap<String, u64> {
 }
 
 /// Entries of `trajectory`, and in the one file without it assistant messages of `history`; the function's
-/// name where the history has a message with the same words, else the first word of the action.
+/// name if the history has a message with the same text, or otherwise the first word of the action.
 #[test]
 fn swe_agent_trajectories_are_read() {
     let Some(keep) = traces("swe-agent") else { return };

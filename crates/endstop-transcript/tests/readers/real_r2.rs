@@ -7,7 +7,7 @@ use endstop_transcript::{CostIs, Warning, WarningKind, walk};
 
 use crate::sink::{Keep, Seen};
 
-/// What is in a directory of recorded runs; `None`, said aloud, where there is none.
+/// The contents of a directory of recorded runs; `None`, with a message, if there is none.
 fn traces(directory: &str) -> Option<Keep> {
     let path: PathBuf =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(directory);
@@ -16,7 +16,7 @@ fn traces(directory: &str) -> Option<Keep> {
         return None;
     }
     let found = walk(&[path]).unwrap();
-    // Beside the runs lie files that hold none.
+    // Next to the runs are files without runs.
     let is_unknown = |warning: &Warning| warning.kind == WarningKind::UnknownFormat;
     assert!(found.warnings.iter().all(is_unknown), "{:?}", found.warnings);
     let keep = Keep::all(&found.transcripts, PriceTable::embedded());
@@ -28,7 +28,7 @@ fn sum(keep: &Keep, of: impl Fn(&Seen) -> u64) -> u64 {
     keep.runs.iter().map(of).sum()
 }
 
-/// Found with a script over `events`, else `transcript.events`, of all samples: `model` events outside
+/// Found with a script over `events`, or otherwise `transcript.events`, of all samples: `model` events outside
 /// scorers, `tool_calls` of their first choices, `tool` events, `usage`, `input` and the scores.
 #[test]
 fn inspect_samples_are_runs_without_their_grading() {
@@ -86,7 +86,7 @@ fn chats_of_ag2_are_steps_of_their_speakers() {
     assert!(keep.warnings.is_empty(), "{:?}", keep.warnings);
 }
 
-/// A format claims files of its own directory only.
+/// A format claims only files of its directory.
 #[test]
 fn recorded_files_are_claimed_by_the_format_of_their_directory() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");

@@ -57,7 +57,9 @@ pub enum BuildError {
     )]
     Unbounded(String),
     /// An agent that may be handed to has a budget or accounts that the runs of this one do not draw on.
-    #[error("`{0}` can hand off to `{1}`, whose budget it does not share: give both the same")]
+    #[error(
+        "`{0}` can hand off to `{1}`, whose budget it does not share: give both the same budget"
+    )]
     OtherBudget(String, String),
 }
 
@@ -147,50 +149,50 @@ impl AgentBuilder {
         }
     }
 
-    /// The model.
+    /// Sets the model.
     pub fn model(mut self, model: impl Model + 'static) -> Self {
         self.model = Some(Arc::new(model));
         self
     }
 
-    /// As [`AgentBuilder::model`], shared.
+    /// Like [`AgentBuilder::model`], for a shared model.
     pub fn shared_model(mut self, model: Arc<dyn Model>) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// The model that is called after a retry rule has dropped a reply.
+    /// Sets the model that is called after a retry rule has dropped a reply.
     pub fn retry_model(mut self, model: Arc<dyn Model>) -> Self {
         self.retry_model = Some(model);
         self
     }
 
-    /// The instructions that go before every conversation.
+    /// Sets the instructions that go before every conversation.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = text.into();
         self
     }
 
-    /// A tool that the model may call.
+    /// Adds a tool that the model may call.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// Tools that the model may call.
+    /// Adds tools that the model may call.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
     }
 
-    /// An agent that a tool may hand off to, by its name. The run keeps policy, store, observers and approver
+    /// Adds an agent that a tool may hand off to, by its name. The run keeps policy, store, observers and approver
     /// of the agent that began it, whose hooks run before those of the other.
     pub fn handoff(mut self, agent: AgentLoop) -> Self {
         self.handoffs.push(agent);
         self
     }
 
-    /// A hook that does not wait. Higher priorities run first, registration order among equals.
+    /// Adds a hook that does not wait. Higher priorities run first, registration order among equals.
     pub fn hook<F>(self, trigger: Trigger, priority: i32, hook: F) -> Self
     where
         F: Fn(&mut HookContext<'_>) -> HookResult + Send + Sync + 'static,
@@ -198,7 +200,7 @@ impl AgentBuilder {
         self.hook_named(trigger, priority, trigger.name(), Arc::new(FunctionHook(hook)))
     }
 
-    /// A hook with a name, which may wait.
+    /// Adds a hook with a name, which may wait.
     pub fn hook_named(
         mut self,
         trigger: Trigger,
@@ -210,13 +212,13 @@ impl AgentBuilder {
         self
     }
 
-    /// The policy. It replaces the one before.
+    /// Sets the policy. It replaces an earlier one.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// A guard: one more stop rule. The first one replaces [`DEFAULT_POLICY`].
+    /// Adds a stop rule. The first one replaces [`DEFAULT_POLICY`].
     pub fn stop_when(mut self, condition: Condition) -> Self {
         let mut policy = self.policy.unwrap_or_default();
         let id = match policy.rules.len() {
@@ -228,7 +230,7 @@ impl AgentBuilder {
         self
     }
 
-    /// The measurements that the policy names as `probe("..")`.
+    /// Sets the measurements that the policy names as `probe("..")`.
     pub fn probes(mut self, probes: Probes) -> Self {
         self.probes = probes;
         self
@@ -240,39 +242,39 @@ impl AgentBuilder {
         self
     }
 
-    /// A source that is checked at every checkpoint and may end the run.
+    /// Adds a source that is checked at every checkpoint and may end the run.
     pub fn cancellation(mut self, source: impl CancellationSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
         self
     }
 
-    /// Cancelled with every run of the agent.
+    /// Sets a token that cancels every run of the agent.
     pub fn cancel_token(mut self, token: CancelToken) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// The kill switch. It refuses new runs and ends those that run, sub-agents included.
+    /// Sets the kill switch. It refuses new runs and ends those that run, sub-agents included.
     pub fn kill_switch(mut self, switch: impl KillSwitch + 'static) -> Self {
         self.kill = Some(Arc::new(switch));
         self
     }
 
-    /// How often the kill switch is checked while a run waits.
+    /// Sets how often the kill switch is checked while a run waits.
     pub const fn kill_interval(mut self, every: Duration) -> Self {
         self.kill_interval = every;
         self
     }
 
-    /// A budget that the agent's runs share with every other holder of it. Its limits apply in addition to the
+    /// Sets a budget that the agent's runs share with every other holder of it. Its limits apply in addition to the
     /// policy's. It counts spend while it is shared: a resumed run brings its earlier spend into its own limits only.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Budgets over time that the agent's runs draw on, such as $5 per day: with other processes, if their store is a
-    /// file. Their limits come on top of the policy's.
+    /// Sets budgets over time that the agent's runs draw on, such as $5 per day: with other processes, if their store
+    /// is a file. Their limits come on top of the policy's.
     pub fn accounts(mut self, accounts: RunAccounts) -> Self {
         self.accounts = Some(accounts);
         self
@@ -284,7 +286,7 @@ impl AgentBuilder {
         self
     }
 
-    /// As [`AgentBuilder::observer`], shared.
+    /// Like [`AgentBuilder::observer`], for a shared observer.
     pub fn shared_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
@@ -296,7 +298,7 @@ impl AgentBuilder {
         self
     }
 
-    /// How failed requests are repeated.
+    /// Sets how failed requests are repeated.
     pub const fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
@@ -314,13 +316,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Tool calls of one reply that run at the same time; at least 1.
+    /// Sets the number of tool calls of one reply that run at the same time; at least 1.
     pub fn parallel_tools(mut self, count: usize) -> Self {
         self.parallel_tools = count.max(1);
         self
     }
 
-    /// The most output tokens of a reply, reasoning included.
+    /// Sets the most output tokens of a reply, reasoning included.
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
         self.max_output_tokens = Some(tokens);
         self
@@ -340,13 +342,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Wall time, for `now` and `deadline`.
+    /// Sets the wall clock, for `now` and `deadline`.
     pub fn wall_clock(mut self, wall: WallClock) -> Self {
         self.wall = Some(wall);
         self
     }
 
-    /// The price table, instead of the one that ships.
+    /// Sets the price table, instead of the one that ships.
     pub const fn prices(mut self, table: &'static PriceTable) -> Self {
         self.prices = table;
         self
@@ -356,7 +358,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
+    /// Returns [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
     /// that does not bound the run.
     pub fn build(self) -> Result<AgentLoop, BuildError> {
         let model = self.model.ok_or_else(|| BuildError::NoModel(self.name.clone()))?;

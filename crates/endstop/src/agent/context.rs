@@ -53,7 +53,7 @@ impl ContextBound {
         self.seen = messages.len().max(self.seen);
     }
 
-    /// As it was when `told` was learned.
+    /// The state at the time of `told`.
     pub(in crate::agent) fn knowing(
         mut self,
         messages: &[Message],

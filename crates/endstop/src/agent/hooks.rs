@@ -55,7 +55,7 @@ impl Trigger {
         Self::OnError,
     ];
 
-    /// The stable name.
+    /// Returns the stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -156,7 +156,7 @@ impl HookContext<'_> {
     ///
     /// # Errors
     ///
-    /// If it is a message of another kind: the answers of the model and of tools belong to steps.
+    /// Returns an error if it is a message of another kind: the answers of the model and of tools belong to steps.
     pub fn append(&mut self, message: Message) -> HookResult {
         if !matches!(message, Message::User { .. } | Message::System { .. }) {
             return Err(ToolError::failed("a hook appends messages of users and the system only"));
@@ -170,7 +170,7 @@ impl HookContext<'_> {
         self.asked.metadata.push((key.into(), value.into()));
     }
 
-    /// The messages that the request will send, for a hook that changes them further.
+    /// Returns the messages that the request will send, for a hook that changes them further.
     #[must_use]
     pub fn messages_to_send(&self) -> &[Message] {
         self.asked.messages.as_deref().unwrap_or(&self.state.messages)

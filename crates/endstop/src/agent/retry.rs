@@ -43,7 +43,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// No second request.
+    /// Creates a policy without retries.
     #[must_use]
     pub fn never() -> Self {
         Self { max_attempts: 1, ..Self::default() }
@@ -139,7 +139,7 @@ pub enum BreakerDecision {
 }
 
 impl CircuitBreaker {
-    /// A breaker that opens after `failures` in a row (at least one) and stays open for `stays_open`.
+    /// Creates a breaker that opens after `failures` in a row (at least one) and stays open for `stays_open`.
     #[must_use]
     pub fn new(failures: u32, stays_open: Duration) -> Self {
         let failures_to_open = failures.max(1);
@@ -209,7 +209,7 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_trying = false;
     }
 
-    /// Whether requests are held back now.
+    /// Returns whether requests are held back now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -275,7 +275,7 @@ impl Default for AgentState {
 }
 
 impl AgentState {
-    /// A run that has not begun, without messages.
+    /// Creates a run that has not begun, without messages.
     #[must_use]
     pub fn new() -> Self {
         Self::of_run(RunId::new())
@@ -296,7 +296,7 @@ impl AgentState {
         }
     }
 
-    /// A run that begins with a user's message.
+    /// Creates a run that begins with a user's message.
     #[must_use]
     pub fn with_prompt(prompt: impl Into<String>) -> Self {
         Self::new().with_message(Message::user(prompt))
@@ -396,7 +396,7 @@ impl AgentState {
         }
     }
 
-    /// Warnings of the last execution: that the run had been stopped before, so that no new message
+    /// Returns warnings of the last execution: that the run had been stopped before, so that no new message
     /// was answered. Empty in most states.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
@@ -441,11 +441,11 @@ impl AgentState {
         new.any(|message| matches!(message, Message::User { .. }))
     }
 
-    /// From JSON text.
+    /// Reads a state from JSON text.
     ///
     /// # Errors
     ///
-    /// If the text is no saved state, too long, or of a newer version.
+    /// Returns an error if the text is not a saved state, too long, or of a newer version.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         if text.len() > MAX_STATE_BYTES {
             return Err(StateError::TooLarge(text.len()));
@@ -457,7 +457,7 @@ impl AgentState {
         Ok(state)
     }
 
-    /// As JSON text. O(messages).
+    /// Returns the state as JSON text. O(messages).
     #[must_use]
     pub fn to_json(&self) -> String {
         match serde_json::to_string(self) {
@@ -466,38 +466,38 @@ impl AgentState {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.execution.status
     }
 
-    /// Steps begun, descendants included.
+    /// Returns the number of steps begun, descendants included.
     #[must_use]
     pub const fn step_count(&self) -> u64 {
         self.execution.step_count
     }
 
-    /// The run's own steps.
+    /// Returns the run's own steps.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.execution.steps
     }
 
-    /// Tokens settled by class, descendants included.
+    /// Returns the settled tokens by class, descendants included.
     #[must_use]
     pub const fn usage(&self) -> TokenUsage {
         self.execution.usage
     }
 
-    /// Money settled, descendants included; `None` after a call without a price.
+    /// Returns the settled cost, descendants included; `None` after a call without a price.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.execution.cost_picos.map(Money::from_picos)
     }
 
-    /// The model's answer, if it ended on its own with no tool calls pending. A blank text is none. The answer of a
-    /// wrap-up is not one either: see [`AgentState::current_response`].
+    /// Returns the model's answer, if it ended on its own with no tool calls pending. A blank text is none. The answer
+    /// of a wrap-up is not one either: see [`AgentState::current_response`].
     #[must_use]
     pub fn final_response(&self) -> Option<&str> {
         let last = self.execution.steps.last()?;
@@ -506,13 +506,13 @@ impl AgentState {
         (is_final && !text.trim().is_empty()).then_some(text)
     }
 
-    /// Whether there is a final response.
+    /// Returns whether there is a final response.
     #[must_use]
     pub fn has_final_response(&self) -> bool {
         self.final_response().is_some()
     }
 
-    /// The final response, or the text of the last step that has one.
+    /// Returns the final response, or the text of the last step that has one.
     #[must_use]
     pub fn current_response(&self) -> Option<&str> {
         self.final_response().or_else(|| {
@@ -522,26 +522,26 @@ impl AgentState {
         })
     }
 
-    /// The signal that the run ended by.
+    /// Returns the signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
         self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
     }
 
-    /// Why the run ended; `completed` if it ended naturally, `None` while it runs.
+    /// Returns why the run ended: `completed` if it ended naturally, `None` while it runs.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
     }
 
-    /// Whether a limit, an error, a person or a tool ended the run; not if it ended on its own or by a condition on its
-    /// output.
+    /// Returns whether a limit, an error, a person or a tool ended the run; not if it ended on its own or by a
+    /// condition on its output.
     #[must_use]
     pub fn was_force_stopped(&self) -> bool {
         self.stop_reason().is_some_and(StopReason::is_forced)
     }
 
-    /// The signals that stand.
+    /// Returns the signals that stand.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals =
@@ -552,8 +552,8 @@ impl AgentState {
         }
     }
 
-    /// The trip record as text; a line with the status before there is one. The part of the cost that no provider
-    /// confirmed and the warnings follow.
+    /// Returns the trip record as text; a line with the status before there is one. The part of the cost that no
+    /// provider confirmed and the warnings follow.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {

@@ -36,7 +36,7 @@ struct Task {
 }
 
 impl AgentLoop {
-    /// The agent as a tool of another agent, under its own name. Its argument is the `task`, a text.
+    /// Returns the agent as a tool of another agent, under its own name. Its argument is the `task`, a text.
     ///
     /// A run that the tool begins draws on the ledger of the run that called it, is cancelled with it, is
     /// watched by the same observers, and counts in the limits of every run above it. When it is stopped,

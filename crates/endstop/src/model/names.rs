@@ -87,7 +87,7 @@ pub static PROVIDERS: &[KnownProvider] = &[
 ];
 
 impl KnownProvider {
-    /// Its own server, up to where the paths of its protocol begin.
+    /// Returns its own server, up to where the paths of its protocol begin.
     #[must_use]
     #[expect(clippy::unreachable, reason = "a test asks each row")]
     pub fn server(&self) -> &'static str {
@@ -98,7 +98,7 @@ impl KnownProvider {
     }
 }
 
-/// The provider of this name or alias, in any case.
+/// Returns the provider of this name or alias, in any case.
 #[must_use]
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     PROVIDERS.iter().find(|row| {

@@ -22,9 +22,7 @@ pub enum OpenModelError {
         hint: String,
     },
     /// This build asks no provider.
-    #[error(
-        "cannot ask `{name}`: built without the drivers of providers; build with `--features models`"
-    )]
+    #[error("cannot call `{name}`: built without providers; build with `--features models`")]
     WithoutDrivers {
         /// The given name.
         name: String,

@@ -101,7 +101,7 @@ pub struct ProviderModelBuilder {
 }
 
 impl ProviderModel {
-    /// A model by the name that its provider gives it.
+    /// Returns a model by the name that its provider gives it.
     pub fn builder(model: impl Into<String>) -> ProviderModelBuilder {
         ProviderModelBuilder {
             model: model.into(),
@@ -116,14 +116,14 @@ impl ProviderModel {
 }
 
 impl ProviderModelBuilder {
-    /// The provider, by a name in [`PROVIDERS`](super::PROVIDERS). Without it the model's name tells.
+    /// Sets the provider, by a name in [`PROVIDERS`](super::PROVIDERS). Without it the model's name decides.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         self.provider = Some(name.into());
         self
     }
 
-    /// The server, up to where the provider's own paths begin: `http://localhost:8000/v1` for the protocols
+    /// Sets the server, up to where the provider's own paths begin: `http://localhost:8000/v1` for the protocols
     /// of OpenAI and Anthropic, `http://localhost:11434` for Ollama. It gets the key.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
@@ -131,21 +131,21 @@ impl ProviderModelBuilder {
         self
     }
 
-    /// The key, instead of the one in the environment.
+    /// Sets the key, instead of the one in the environment.
     #[must_use]
     pub fn key(mut self, key: impl Into<Secret>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long the provider may be silent.
+    /// Sets how long the provider may be silent.
     #[must_use]
     pub const fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// The most output tokens of a reply where the request sets no cap. It is sent as one.
+    /// Sets the default output cap of a reply. It is sent if the request has none.
     #[must_use]
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
         self.max_output_tokens = Some(tokens);
@@ -163,7 +163,7 @@ impl ProviderModelBuilder {
     ///
     /// # Errors
     ///
-    /// [`OpenModelError`] where the provider is unknown, its key missing, or the base URL unusable.
+    /// Returns [`OpenModelError`] if the provider is unknown, its key missing, or the base URL unusable.
     pub fn build(self) -> Result<ProviderModel, OpenModelError> {
         let known = self.known()?;
         let base_url = self.find_base_url(known)?;

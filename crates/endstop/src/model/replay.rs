@@ -66,13 +66,13 @@ pub enum ReplayModelError {
         known: String,
     },
     /// No run in it has a reply.
-    #[error("`{file}` has no reply of a model")]
+    #[error("`{file}` has no model response")]
     NoReplies {
         /// The file.
         file: String,
     },
     /// The run is larger than [`MAX_REPLIES`], or than the bytes of one that memory keeps.
-    #[error("run `{run}` of `{file}` is too large to answer from")]
+    #[error("run `{run}` of `{file}` is too large to replay")]
     TooLarge {
         /// The file.
         file: String,
@@ -86,7 +86,7 @@ impl ReplayModel {
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] where the file cannot be read, or has no such run, or no reply.
+    /// Returns [`ReplayModelError`] if the file cannot be read, or has no such run, or no reply.
     pub fn open(path: &Path, run: Option<&str>) -> Result<Self, ReplayModelError> {
         let found = walk(&[path.to_owned()])?;
         let name = path.display().to_string();
@@ -97,7 +97,7 @@ impl ReplayModel {
     ///
     /// # Errors
     ///
-    /// [`ReplayModelError`] if it does not have such a run, or no reply.
+    /// Returns [`ReplayModelError`] if it does not have such a run, or no reply.
     pub fn read(transcript: &Transcript, run: Option<&str>) -> Result<Self, ReplayModelError> {
         Self::from_transcripts(transcript.main.name(), std::slice::from_ref(transcript), run)
     }
@@ -133,19 +133,19 @@ impl ReplayModel {
         Ok(Self { run: found.run, replies, warnings: gatherer.warnings, answers })
     }
 
-    /// The run that answers.
+    /// Returns the run that answers.
     #[must_use]
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// How many replies it has.
+    /// Returns how many replies it has.
     #[must_use]
     pub const fn replies(&self) -> usize {
         self.replies
     }
 
-    /// Problems in reading the transcript.
+    /// Returns the problems in reading the transcript.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

@@ -80,17 +80,17 @@ impl Default for Reply {
 }
 
 impl Reply {
-    /// A reply in words.
+    /// Creates a text reply.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A reply that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
+    /// Creates a reply that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::default().tool_call(tool, arguments)
     }
 
-    /// A request that fails.
+    /// Creates an answer that fails.
     #[must_use]
     pub fn error(kind: ModelErrorKind) -> Self {
         Self::default().fail(kind, None)
@@ -117,7 +117,7 @@ impl Reply {
         self
     }
 
-    /// Reasons before it speaks.
+    /// Adds reasoning before the text.
     #[must_use]
     pub fn reasoning(mut self, reasoning: impl Into<String>) -> Self {
         self.reasoning = reasoning.into();
@@ -194,7 +194,7 @@ impl Reply {
         self.with_end(|end| end.model = Some(model))
     }
 
-    /// Wants this back unchanged.
+    /// Adds an opaque item that the next request must return unchanged.
     #[must_use]
     pub fn opaque(self, value: Value) -> Self {
         self.with_end(|end| end.opaque.push(value))
@@ -242,7 +242,7 @@ impl Reply {
         self
     }
 
-    /// The stream ends after what it said, without [`ModelEvent::End`](super::ModelEvent::End).
+    /// Ends the stream after its content, without [`ModelEvent::End`](super::ModelEvent::End).
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.ending = Ending::Cut;

@@ -95,13 +95,13 @@ pub struct RecordedRequest {
 }
 
 impl ScriptedModel {
-    /// A model without replies; add them with [`reply`](Self::reply).
+    /// Creates a model without replies; add them with [`reply`](Self::reply).
     pub fn new(name: impl Into<String>) -> Self {
         let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };
         Self::with_script(name.into(), script)
     }
 
-    /// A model that makes each reply from the request and from the number of calls before it.
+    /// Returns a model that makes each reply from the request and from the number of calls before it.
     pub fn from_fn(
         name: impl Into<String>,
         answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
@@ -122,8 +122,8 @@ impl ScriptedModel {
         }
     }
 
-    /// The answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does nothing
-    /// to a model made of a function.
+    /// Adds the answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does
+    /// nothing to a model made of a function.
     #[must_use]
     pub fn reply(mut self, reply: Reply) -> Self {
         if let Script::List { replies, .. } = &mut self.script {
@@ -132,7 +132,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Every further call has the last reply.
+    /// Repeats the last reply for every further call.
     #[must_use]
     pub fn repeat_last(mut self) -> Self {
         if let Script::List { repeats_last, .. } = &mut self.script {
@@ -171,7 +171,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Remembers the last `count` requests, at most [`MAX_REMEMBERED`]. Without it none is copied.
+    /// Records the last `count` requests, at most [`MAX_REMEMBERED`]. Without it none is copied.
     #[must_use]
     pub fn remember(mut self, count: usize) -> Self {
         self.remember = count.min(MAX_REMEMBERED);
@@ -203,12 +203,12 @@ impl ScriptedModel {
         self.counts.in_flight.load(Ordering::SeqCst)
     }
 
-    /// The most calls that were in flight at once.
+    /// Returns the most calls that were in flight at once.
     pub fn most_in_flight(&self) -> u64 {
         self.counts.most_in_flight.load(Ordering::SeqCst)
     }
 
-    /// The recorded requests, oldest first. Empty without [`remember`](Self::remember).
+    /// Returns the recorded requests, oldest first. Empty without [`remember`](Self::remember).
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.lock_requests().iter().cloned().collect()
     }

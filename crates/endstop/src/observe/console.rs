@@ -95,7 +95,7 @@ impl ConsoleObserver {
         Self::on(Arc::new(Screen::writer(out)))
     }
 
-    /// Prints to a screen that others print to as well. Colors are used where it is a terminal and
+    /// Prints to a screen that others print to as well. Colors are used if it is a terminal and
     /// `NO_COLOR` is not set.
     #[must_use]
     pub fn on(screen: Arc<Screen>) -> Self {
@@ -127,14 +127,14 @@ impl ConsoleObserver {
         self
     }
 
-    /// The zone of the times, in minutes east of UTC; 0 by default.
+    /// Sets the zone of the times, in minutes east of UTC; 0 by default.
     #[must_use]
     pub const fn minutes_east(mut self, minutes: i32) -> Self {
         self.options.minutes_east = minutes;
         self
     }
 
-    /// Whether lines tell which run did it, by the end of its id. On by default.
+    /// Whether lines show the run, by the end of its id. On by default.
     #[must_use]
     pub const fn show_run_ids(mut self, yes: bool) -> Self {
         self.options.show_run_ids = yes;
@@ -162,14 +162,14 @@ impl ConsoleObserver {
         self
     }
 
-    /// The columns that a line may take; 200 by default. At least 40 are used.
+    /// Sets the columns that a line may take; 200 by default. At least 40 are used.
     #[must_use]
     pub const fn max_width(mut self, columns: usize) -> Self {
         self.options.max_width = if columns < 40 { 40 } else { columns };
         self
     }
 
-    /// How many writes failed. A failed write ends nothing.
+    /// Returns how many writes failed. A failed write ends nothing.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.screen.failed_writes()

@@ -32,7 +32,7 @@ pub struct DryRunStop {
     pub steps: u64,
     /// Tokens settled until then.
     pub tokens: u64,
-    /// Money settled until then; none where a call had no price.
+    /// Money settled until then; `None` if a call had no price.
     pub cost: Option<Money>,
     /// The trip record.
     pub trip_record: TripRecord,
@@ -89,7 +89,7 @@ impl DryRunObserver {
         Self { state: Mutex::new(state) }
     }
 
-    /// The first stop that there would have been.
+    /// Returns the first stop that there would have been.
     #[must_use]
     pub fn first_stop(&self) -> Option<DryRunStop> {
         self.lock().first.clone()
@@ -107,8 +107,8 @@ impl DryRunObserver {
         look(self.lock().unstopped.run())
     }
 
-    /// When the policy could stop the run next by time alone, from the last event on; `None` once it has. The driver
-    /// of the run ticks it then: without an event no time passes here.
+    /// Returns when the policy could stop the run next by time alone, from the last event on; `None` once it has. The
+    /// driver of the run ticks it then: without an event no time passes here.
     #[must_use]
     pub fn next_limit_in_time(&self) -> Option<Millis> {
         let state = self.lock();
@@ -119,7 +119,7 @@ impl DryRunObserver {
         trip.map(|trip| Millis(trip.distance))
     }
 
-    /// The trip record at the stop, or under the current state of the policy.
+    /// Returns the trip record at the stop, or under the current state of the policy.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         let state = self.lock();

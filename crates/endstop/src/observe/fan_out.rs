@@ -39,13 +39,13 @@ impl fmt::Debug for Observers {
 }
 
 impl Observers {
-    /// A fan-out without observers.
+    /// Creates a fan-out without observers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same observers and `observer` after them.
+    /// Adds `observer` after the others.
     #[must_use]
     pub fn with(mut self, observer: Arc<dyn Observer>) -> Self {
         self.push(observer);
@@ -57,13 +57,13 @@ impl Observers {
         self.list.push(observer);
     }
 
-    /// Whether it has no observers.
+    /// Returns whether it has no observers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How often an observer panicked.
+    /// Returns how often an observer panicked.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)

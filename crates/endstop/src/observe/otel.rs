@@ -78,7 +78,7 @@ impl fmt::Debug for OtelObserver {
 }
 
 impl OtelObserver {
-    /// Through the providers that are set globally when this is called.
+    /// Creates an observer with the providers that are set globally when this is called.
     #[must_use]
     pub fn global() -> Self {
         let scope = InstrumentationScope::builder("endstop")
@@ -87,7 +87,7 @@ impl OtelObserver {
         Self::new(global::tracer_with_scope(scope.clone()), &global::meter_with_scope(scope))
     }
 
-    /// Through this tracer (`BoxedTracer::new(Box::new(tracer))`) and this meter.
+    /// Creates an observer with this tracer (`BoxedTracer::new(Box::new(tracer))`) and this meter.
     #[must_use]
     pub fn new(tracer: BoxedTracer, meter: &Meter) -> Self {
         let metrics = Metrics::new(meter);

@@ -39,30 +39,30 @@ impl fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// Standard error.
+    /// Creates a screen on standard error.
     #[must_use]
     pub fn stderr() -> Self {
         Self::new(io::stderr(), io::stderr().is_terminal())
     }
 
-    /// Anything that is written to, such as a file; not a terminal.
+    /// Creates a screen on any writer, such as a file; not a terminal.
     pub fn writer(out: impl Write + Send + 'static) -> Self {
         Self::new(out, false)
     }
 
-    /// Anything that is written to; `is_terminal`: it understands escape sequences.
+    /// Creates a screen on any writer. `is_terminal` says whether it understands escape sequences.
     pub fn new(out: impl Write + Send + 'static, is_terminal: bool) -> Self {
         let state = State { out: Box::new(out), status: String::new(), failed: 0 };
         Self { is_terminal, state: Mutex::new(state) }
     }
 
-    /// Whether a status line can be shown.
+    /// Returns whether a status line can be shown.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// How many writes failed. A failed write ends nothing.
+    /// Returns how many writes failed. A failed write ends nothing.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.lock().failed

@@ -29,7 +29,7 @@ use trips::{Trip, Trips};
 
 /// The time between two redraws within a step, in milliseconds of the run.
 const REDRAW_MS: u64 = 100;
-/// Columns where nothing else is known.
+/// Columns if nothing else is known.
 const WIDTH: usize = 80;
 
 /// The contents of the status line.
@@ -69,7 +69,7 @@ pub struct StatusView {
     pub held_tokens: u64,
     /// Money held for calls in flight.
     pub held_cost: Money,
-    /// Windows of the subscription and their used part in hundredths of a percent, where the driver knows them.
+    /// Windows of the subscription and their used part in hundredths of a percent, if the driver knows them.
     pub quotas: Vec<(String, u64)>,
     /// Since the run began.
     pub elapsed: Duration,
@@ -146,7 +146,7 @@ fn cost(run: &Run, budget: &Budget) -> (Money, bool) {
 }
 
 impl StatusView {
-    /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
+    /// Returns the status of a run. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
     #[must_use]
     pub fn of(run: &Run, budget: &Budget) -> Self {
         Self::with(run, budget, &Near::of(run, budget, &Near::default()))
@@ -211,7 +211,7 @@ fn percent(used: u64, limit: u64) -> u64 {
     u64::try_from(part).unwrap_or(100)
 }
 
-/// The status line in at most `width` columns.
+/// Returns the status line in at most `width` columns.
 #[must_use]
 pub fn render(view: &StatusView, width: usize) -> String {
     let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
@@ -271,7 +271,7 @@ pub fn render(view: &StatusView, width: usize) -> String {
     truncate(&line, width)
 }
 
-/// The used part of each window of a subscription, from hundredths of a percent: `5h 42%, 7d 10.5%`.
+/// Returns the used part of each window of a subscription, from hundredths of a percent: `5h 42%, 7d 10.5%`.
 #[must_use]
 pub fn plan_text(quotas: &[(String, u64)]) -> String {
     let part = |used: u64| amount_text(used, Unit::Percent);
@@ -308,13 +308,13 @@ impl fmt::Debug for StatusLine {
 }
 
 impl StatusLine {
-    /// A status line of 80 columns on a screen that others print to as well.
+    /// Creates a status line of 80 columns on a screen that others print to as well.
     #[must_use]
     pub fn on(screen: Arc<Screen>) -> Self {
         Self { screen, width: Box::new(|| WIDTH), drawn: Mutex::default() }
     }
 
-    /// The same with the columns that the terminal has, asked for at each redraw.
+    /// Sets the function that returns the columns of the terminal, called at each redraw.
     #[must_use]
     pub fn width(mut self, columns: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         self.width = Box::new(columns);

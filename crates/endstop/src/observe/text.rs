@@ -11,7 +11,7 @@ use super::clean;
 /// The mark at the end of a truncated text.
 const CUT: char = '\u{2026}';
 
-/// As [`clean`], cut to at most `columns`; no more of a long text is read than that takes.
+/// Like [`clean`], cut to at most `columns`. It reads no more of a long text than that needs.
 pub(super) fn clean_to(text: &str, columns: usize) -> String {
     // Every character but a combining one takes a column; of those there are few in a text that is one.
     let ahead = columns.saturating_mul(4).saturating_add(8);
@@ -32,7 +32,7 @@ pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// `text` cut to at most `columns`, with an ellipsis where something is missing. A character that takes two
+/// Returns `text` cut to at most `columns`, with an ellipsis where something is missing. A character that takes two
 /// columns is not halved.
 #[must_use]
 pub fn truncate(text: &str, columns: usize) -> String {

@@ -12,7 +12,7 @@ use endstop_core::units::Money;
 use crate::limits::{MAX_KNOWN_TOOLS, MAX_QUOTED_NAME_BYTES};
 pub use crate::limits::{MAX_PARTIAL_BYTES, MAX_QUOTED_BYTES};
 
-/// A call that a limit refused.
+/// Returns the result of a call that a limit refused.
 ///
 /// `rule` is the rule's id, `limit` its condition as written, `now` the number that was reached with its
 /// unit; an empty one is left out.
@@ -33,11 +33,11 @@ pub fn refused(tool: &str, rule: &str, limit: &str, now: &str) -> String {
         (true, false) => text.push_str(&format!(" It is at {now}.")),
         (true, true) => {}
     }
-    text.push_str(" Calling it again will be refused too; go on with what you have.");
+    text.push_str(" Calling it again will be refused too; continue with what you have.");
     text
 }
 
-/// A call that a hook blocked.
+/// Returns the result of a call that a hook blocked.
 #[must_use]
 pub fn blocked(tool: &str, hook: &str, why: &str) -> String {
     let (tool, hook) = (name(tool), name(hook));
@@ -45,19 +45,19 @@ pub fn blocked(tool: &str, hook: &str, why: &str) -> String {
     format!("Not run: the call of `{tool}` was blocked{by}: {}.", reason(why))
 }
 
-/// A call that failed.
+/// Returns the result of a call that failed.
 #[must_use]
 pub fn failed(tool: &str, why: &str) -> String {
     format!("`{}` failed: {}", name(tool), reason(why))
 }
 
-/// A call that panicked: a mistake in the tool, not in the call.
+/// Returns the result of a call that panicked: a mistake in the tool, not in the call.
 #[must_use]
 pub fn panicked(tool: &str, why: &str) -> String {
     format!("`{}` failed because of a defect in the tool: {}", name(tool), reason(why))
 }
 
-/// A call that ran longer than it may.
+/// Returns the result of a call that ran longer than it may.
 #[must_use]
 pub fn timed_out(tool: &str, after: Duration) -> String {
     format!(
@@ -67,7 +67,7 @@ pub fn timed_out(tool: &str, after: Duration) -> String {
     )
 }
 
-/// A call whose arguments do not fit; `problems` is what
+/// Returns the result of a call whose arguments do not fit; `problems` is what
 /// [`ArgumentSchema::check`](super::ArgumentSchema::check) says.
 #[must_use]
 pub fn invalid_arguments(tool: &str, problems: &str) -> String {
@@ -78,7 +78,7 @@ pub fn invalid_arguments(tool: &str, problems: &str) -> String {
     )
 }
 
-/// A call of an unknown tool; `nearest` lists the names it may have meant, `known` all of them.
+/// Returns the result of a call of an unknown tool; `nearest` lists the names it may have meant, `known` all of them.
 #[must_use]
 pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
     let text = format!("Not run: there is no tool `{}`.", name(tool));
@@ -97,13 +97,13 @@ pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
     }
 }
 
-/// A call whose turn never came.
+/// Returns the result of a call that never started.
 #[must_use]
 pub fn not_executed(tool: &str, signal: &StopSignal) -> String {
     format!("Not run: the run was stopped before `{}` began: {}", name(tool), told(signal))
 }
 
-/// A call that a cancellation cut.
+/// Returns the result of a call that a cancellation aborted.
 #[must_use]
 pub fn cut_off(tool: &str, signal: &StopSignal, after: Duration) -> String {
     format!(
@@ -114,7 +114,7 @@ pub fn cut_off(tool: &str, signal: &StopSignal, after: Duration) -> String {
     )
 }
 
-/// A call that was cut off and cannot be: it runs on.
+/// Returns the result of a call that was cut off and cannot be aborted: it is still running.
 #[must_use]
 pub fn still_running(tool: &str, signal: &StopSignal, after: Duration) -> String {
     format!(
@@ -156,7 +156,7 @@ pub struct StoppedAgent<'a> {
     pub partial: &'a str,
 }
 
-/// The answer for the parent's model about a sub-agent that was stopped. Never empty.
+/// Returns the answer for the parent's model about a sub-agent that was stopped. Never empty.
 #[must_use]
 pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
     let StoppedAgent { agent, signal, limit, steps, tokens, cost, partial } = stopped;
@@ -204,7 +204,7 @@ fn shortened(text: &str, limit: usize) -> String {
     super::schema::cut(text.trim().to_owned(), limit)
 }
 
-/// Seconds with as many places as tell something.
+/// Seconds with as many decimals as are meaningful.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

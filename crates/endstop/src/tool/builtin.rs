@@ -53,7 +53,7 @@ impl Builtin {
     /// All of them, the harmless first.
     pub const ALL: [Self; 5] = [Self::Read, Self::List, Self::Search, Self::Write, Self::Bash];
 
-    /// The switch.
+    /// Returns the switch.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Builtin {
         }
     }
 
-    /// The name that the model sees.
+    /// Returns the name that the model sees.
     #[must_use]
     pub const fn tool_name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Builtin {
         }
     }
 
-    /// Whether it can change something.
+    /// Returns whether it can change something.
     #[must_use]
     pub const fn changes(self) -> bool {
         matches!(self, Self::Write | Self::Bash)
@@ -88,7 +88,7 @@ impl Builtin {
     ///
     /// # Errors
     ///
-    /// The first name that is none, with those that are.
+    /// Returns the first name that is none, with those that are.
     pub fn parse(names: &str) -> Result<Vec<Self>, UnknownBuiltin> {
         if names.trim().is_empty() {
             return Ok(Vec::new());
@@ -153,7 +153,7 @@ impl UnknownBuiltin {
     }
 }
 
-/// The tools, in the order given, over one directory.
+/// Returns the tools, in the order given, over one directory.
 #[must_use]
 pub fn tools(workspace: &Workspace, wanted: &[Builtin]) -> Vec<Arc<dyn Tool>> {
     wanted.iter().map(|tool| tool.make(workspace.clone())).collect()

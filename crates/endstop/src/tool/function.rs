@@ -54,7 +54,7 @@ pub struct FunctionTool {
 }
 
 impl FunctionTool {
-    /// A tool that hands its arguments to `function`.
+    /// Creates a tool that hands its arguments to `function`.
     ///
     /// Doc comments of the argument type and of its fields are the descriptions that the model reads. The
     /// type must be a struct or another that is a JSON object; [`ToolSet`](super::ToolSet) refuses others.
@@ -78,7 +78,7 @@ impl FunctionTool {
         Self::made(name.into(), description.into(), schema_of::<A>(), Box::new(run))
     }
 
-    /// A tool that takes no arguments. Any that a model passes are ignored.
+    /// Creates a tool that takes no arguments. Any that a model passes are ignored.
     pub fn without_arguments<F, Fut, O>(
         name: impl Into<String>,
         description: impl Into<String>,

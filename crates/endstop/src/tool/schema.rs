@@ -55,10 +55,10 @@ pub struct ArgumentSchema {
 #[non_exhaustive]
 pub enum SchemaError {
     /// The arguments of a tool are an object.
-    #[error("its root must say `\"type\": \"object\"`")]
+    #[error("its root must have `\"type\": \"object\"`")]
     NotAnObject,
     /// Longer than [`MAX_SCHEMA_BYTES`].
-    #[error("it has {found} bytes, the most is {MAX_SCHEMA_BYTES}")]
+    #[error("it has {found} bytes; at most {MAX_SCHEMA_BYTES} are allowed")]
     TooLong {
         /// Its bytes.
         found: usize,
@@ -74,7 +74,7 @@ pub enum SchemaError {
 pub enum ArgumentsError {
     /// Longer than [`MAX_ARGUMENTS_BYTES`].
     #[error(
-        "the arguments have {found} bytes, the most is {MAX_ARGUMENTS_BYTES}; make several calls of it"
+        "the arguments have {found} bytes; at most {MAX_ARGUMENTS_BYTES} are allowed: make several smaller calls"
     )]
     TooLong {
         /// Their bytes.
@@ -86,7 +86,7 @@ pub enum ArgumentsError {
     /// Cut in the middle.
     #[error(
         "the arguments end in the middle, after {found} bytes: {problem}; \
-         if they were cut at the limit of the reply, make several smaller calls"
+         if the output cap cut them off, make several smaller calls"
     )]
     Cut {
         /// Their bytes.
@@ -113,7 +113,7 @@ impl ArgumentSchema {
     ///
     /// # Errors
     ///
-    /// The error says which part of the schema is wrong.
+    /// Returns the error says which part of the schema is wrong.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SchemaError::NotAnObject);
@@ -127,11 +127,11 @@ impl ArgumentSchema {
         Ok(Self { schema: schema.clone(), patterns })
     }
 
-    /// The arguments of a call, if they fit. No text at all is an object without fields.
+    /// Returns the arguments of a call, if they fit. No text at all is an object without fields.
     ///
     /// # Errors
     ///
-    /// [`ArgumentsError`]: what does not fit.
+    /// Returns [`ArgumentsError`]: what does not fit.
     pub fn check(&self, arguments: &str) -> Result<Value, ArgumentsError> {
         let value = parse(arguments)?;
         let problems = check::problems(&self.schema, &self.patterns, &value, MAX_PROBLEMS);
@@ -195,7 +195,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Text of at most `limit` bytes, with a sign where it was cut.
+/// Text of at most `limit` bytes, with a mark if it was cut.
 pub(super) fn cut(mut text: String, limit: usize) -> String {
     const SIGN: &str = " …";
     if text.len() > limit {

@@ -56,20 +56,22 @@ pub enum ToolSetError {
     #[error("more than {MAX_TOOLS} tools")]
     TooMany,
     /// Providers would refuse the name.
-    #[error("the tool name `{name}` is not 1 to {MAX_TOOL_NAME_BYTES} of `A-Z a-z 0-9 _ -`")]
+    #[error(
+        "the tool name `{name}` must have 1 to {MAX_TOOL_NAME_BYTES} of the characters `A-Z a-z 0-9 _ -`"
+    )]
     Name {
         /// The name.
         name: String,
     },
     /// Two tools of one name.
-    #[error("there are two tools with the name `{name}`")]
+    #[error("two tools have the name `{name}`")]
     Twice {
         /// The name.
         name: String,
     },
     /// Longer than [`MAX_TOOL_DESCRIPTION_BYTES`].
     #[error(
-        "the description of the tool `{name}` has {found} bytes, the most is {MAX_TOOL_DESCRIPTION_BYTES}"
+        "the description of the tool `{name}` has {found} bytes; at most {MAX_TOOL_DESCRIPTION_BYTES} are allowed"
     )]
     Description {
         /// The tool.
@@ -92,7 +94,7 @@ impl ToolSet {
     ///
     /// # Errors
     ///
-    /// The first tool that cannot be offered, and why.
+    /// Returns the first tool that cannot be offered, and why.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolSetError> {
         let mut set = Self::default();
         for tool in tools {
@@ -105,7 +107,7 @@ impl ToolSet {
     ///
     /// # Errors
     ///
-    /// Why it cannot be offered; the set is as before.
+    /// Returns the reason if the tool cannot be offered. The set is then unchanged.
     pub fn push(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolSetError> {
         if self.entries.len() >= MAX_TOOLS {
             return Err(ToolSetError::TooMany);
@@ -133,43 +135,43 @@ impl ToolSet {
         Ok(())
     }
 
-    /// The descriptions that the model sees, in the order of the tools.
+    /// Returns the descriptions that the model sees, in the order of the tools.
     #[must_use]
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }
 
-    /// The tool with this name.
+    /// Returns the tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ToolEntry> {
         self.entries.get(*self.by_name.get(name)?)
     }
 
-    /// The tools, in order.
+    /// Returns the tools, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ToolEntry> {
         self.entries.iter()
     }
 
-    /// Number of tools.
+    /// Returns the number of tools.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The names that an unknown name may have meant, the nearest first; at most three.
+    /// Returns the names that an unknown name may have meant, the nearest first; at most three.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Vec<&str> {
         nearest(name, self.specs.iter().map(|spec| spec.name.as_str()))
     }
 }
 
-/// Whether all providers take this as a tool's name.
+/// Returns whether all providers take this as a tool's name.
 #[must_use]
 pub fn is_tool_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

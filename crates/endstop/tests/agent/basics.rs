@@ -163,7 +163,7 @@ async fn a_stream_that_ends_without_its_end_is_not_an_answer() {
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("A whole answer."));
     assert_eq!(state.steps()[0].attempts, 2);
-    // What came of the first one is charged, as an estimate.
+    // The output of the first one is charged, as an estimate.
     assert!(state.execution.is_estimate);
 }
 

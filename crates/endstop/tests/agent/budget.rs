@@ -1,5 +1,5 @@
-//! Money, tokens and counts: never more than the limit while usage is what a request allows, told honestly
-//! where it is more, and the same in every book.
+//! Money, tokens and counts: never more than the limit while usage is within the request, reported
+//! honestly if it is more, and the same in every record.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn random(seed: u64, count: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// What each run's core and node of the ledger said at its end.
+/// The values of each run's core and node of the ledger at its end.
 #[derive(Clone, Default)]
 struct Books(Arc<Mutex<BTreeMap<String, Book>>>);
 
@@ -167,7 +167,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn the_output_cap_is_lowered_to_what_fits_and_below_sixteen_the_call_is_refused() {
-    // Answers with all that it may, until nothing fits.
+    // Answers with the most that it may, until nothing fits.
     let model = priced(|request, _| {
         Reply::call("look", json!({})).usage(100, request.max_output_tokens.unwrap().min(500))
     });
@@ -387,7 +387,7 @@ async fn a_depth_limit_refuses_the_deeper_agent_with_a_typed_result() {
         let stop = condition(&format!("depth >= {limit} or steps >= 30"));
         let root = AgentLoop::builder("root").model(model.clone()).tools([middle]).stop_when(stop);
         let state = root.build().unwrap().run("Go.").await.unwrap();
-        // Root and each agent that began take two steps, but for the leaf, which has nothing to call.
+        // Root and each agent that began take two steps, except for the leaf, which has nothing to call.
         let expected = match limit {
             0 => 2,
             1 => 4,

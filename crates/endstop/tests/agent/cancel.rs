@@ -1,4 +1,4 @@
-//! Cancellation by every means at every moment: the reason, what is charged, what is kept, what is left.
+//! Cancellation by every means at every moment: the reason, the charge, the state, and leftovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ enum Means {
     Cooperative,
     /// A source that can only be asked.
     Asked,
-    /// A source that can tell by itself.
+    /// A source that can notify.
     Bell,
     Graceful,
     Now,
@@ -39,7 +39,7 @@ enum Means {
 
 const ALL: [Means; 6] =
     [Means::Memory, Means::Cooperative, Means::Asked, Means::Bell, Means::Graceful, Means::Now];
-/// Those that cut what is in flight.
+/// Means that abort calls in flight.
 const HARD: [Means; 3] = [Means::Memory, Means::Bell, Means::Now];
 /// Those that are heard while nothing is in flight.
 const HEARD: [Means; 4] = [Means::Memory, Means::Bell, Means::Graceful, Means::Now];
@@ -143,7 +143,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What holds after every cancellation.
+/// Invariants after every cancellation.
 #[track_caller]
 fn check(means: Means, state: &AgentState, budget: &Budget) {
     let what = format!("{means:?}: {}\n{state:?}", state.explain());
@@ -160,7 +160,7 @@ fn check(means: Means, state: &AgentState, budget: &Budget) {
     assert_books(state, budget);
 }
 
-/// Nothing is held, and what was settled is what the state says.
+/// Nothing is held, and the settled amounts are those of the state.
 #[track_caller]
 fn assert_books(state: &AgentState, budget: &Budget) {
     assert_eq!(budget.held(), Amounts::default());
@@ -168,7 +168,7 @@ fn assert_books(state: &AgentState, budget: &Budget) {
     assert_eq!((settled.tokens, settled.steps), (state.usage().total(), state.step_count()));
 }
 
-/// Runs an agent with a budget of its own, and cancels after some time.
+/// Runs an agent with a separate budget, and cancels after some time.
 async fn cancelled(
     means: Means,
     after: Duration,
@@ -189,7 +189,7 @@ async fn before_the_run_nothing_begins() {
         canceller.cancel();
         let model = answerer("Done.");
         let builder = canceller.equip(agent(&model, "steps >= 5")).budget(budget.clone());
-        // The bell has to be heard first: it cannot be asked.
+        // The notification has to arrive first: the source cannot be polled.
         let builder = builder.hook_named(Trigger::BeforeStep, 0, "wait", Arc::new(Yields));
         let state = builder.build().unwrap().run("Go.").await.unwrap();
         check(means, &state, &budget);
@@ -388,7 +388,7 @@ async fn while_waiting_between_attempts_no_other_is_made() {
         assert_eq!((model.calls(), took), (1, ms(1_500)), "{means:?}");
         assert_eq!(state.steps()[0].attempts, 1);
     }
-    // A source that can only be asked is asked after the wait.
+    // A source that can only be polled is polled after the wait.
     let model = failure();
     let (state, budget, _) = cancelled(Means::Asked, ms(1_500), agent(&model, "steps >= 5")).await;
     check(Means::Asked, &state, &budget);
@@ -430,7 +430,7 @@ async fn a_run_that_ends_between_the_breaker_and_its_request_leaves_the_breaker_
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_breaker_hides_no_limit_in_time() {
-    // One run tries for ever whether the model is back; the other looks again every 100 ms.
+    // One run retries forever whether the model is back; the other checks every 100 ms.
     let breaker = CircuitBreaker::new(1, ms(1_000));
     breaker.record(false);
     let model = replies([Reply::text("x").stall()]);
@@ -461,7 +461,7 @@ async fn a_run_that_is_dropped_in_its_request_leaves_the_breaker_to_others() {
     assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
 }
 
-/// Nobody comes to decide.
+/// No person decides.
 struct Nobody;
 
 impl Approver for Nobody {
@@ -518,7 +518,7 @@ fn tree(models: &[Arc<ScriptedModel>], tool: Arc<dyn Tool>) -> AgentBuilder {
         .stop_when(condition("steps >= 50 or tokens >= 1M"))
 }
 
-/// A model that asks for so much work at once.
+/// A model that requests this many tool calls in one reply.
 fn asking(calls: usize) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::from_fn("scripted", move |_, _| {
         let mut reply = Reply::text("working").usage(100, 10);
@@ -607,7 +607,7 @@ async fn the_first_signal_decides_and_later_ones_are_recorded() {
     let state = state.unwrap();
     let signal = state.last_stop_signal().unwrap();
     assert_eq!((signal.message.as_str(), signal.source.as_deref()), ("enough", Some("person")));
-    // The second one is the more urgent one all the same.
+    // The second one is still the more urgent one.
     assert_eq!((model.dropped(), state.execution.at_ms), (1, 250));
     let messages = recorded(&state);
     assert_eq!(messages, ["enough", "something else"]);
@@ -656,7 +656,7 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
     let budget = dropped(ms(350), builder.max_output_tokens(400)).await;
     assert_eq!((model.dropped(), model.in_flight(), model.calls()), (1, 0, 1));
     assert_eq!(budget.held(), Amounts::default());
-    // Nobody is left to count: what it may have spent is charged.
+    // Nothing is left to count: its worst case is charged.
     assert!(budget.settled().tokens >= 400, "{:?}", budget.settled());
 
     let inner = streaming();
@@ -683,7 +683,7 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
     let builder = agent(&model, "steps >= 5").tool(long_tool(&done)).tool(tool.not_abortable());
     let budget = dropped(ms(350), builder).await;
     sleep(Duration::from_secs(60)).await;
-    // The one was dropped; the other, which cannot be, was told.
+    // One was dropped; the other, which cannot be, was notified.
     assert_eq!((done.load(Ordering::SeqCst), told.load(Ordering::SeqCst)), (0, true));
     assert_eq!((budget.held(), budget.settled().tool_calls), (Amounts::default(), 2));
 }
@@ -701,7 +701,7 @@ async fn a_reset_source_lets_the_next_run_go() {
     assert_eq!(agent.run("Go.").await.unwrap().final_response(), Some("Done."));
 }
 
-/// A request in the middle of a wait that is repeated: no attempt is made of what was not asked.
+/// A request in the middle of a wait that is repeated: a request that was not sent is not an attempt.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_are_not_made_are_not_charged() {
     let model = replies([Reply::error(ModelErrorKind::Unavailable)]);

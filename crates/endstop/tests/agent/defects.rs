@@ -6,7 +6,7 @@
 //! | the thrown signal's reason, context, source dropped | `a_thrown_signal_is_kept_whole` |
 //! | signals from tool hooks discarded | `hooks::signals_of_tool_hooks_count_and_the_step_is_recorded` |
 //! | an override flag that leaks to the next iteration | `overrides::one_override_lets_one_more_step_pass_and_no_other` |
-//! | an override that lets a run live for ever | `overrides::the_allowance_is_finite_and_its_end_is_an_error` |
+//! | an override that lets a run live forever | `overrides::the_allowance_is_finite_and_its_end_is_an_error` |
 //! | cancellation deaf while any signal stands | `cancellation_is_not_deaf_while_signals_stand` |
 //! | one recovered tool error making the run `failed` | `a_recovered_tool_error_does_not_fail_the_run` |
 //! | a state with a tool error that cannot be loaded | `a_state_with_every_kind_of_tool_error_can_be_loaded` |
@@ -110,7 +110,7 @@ async fn a_signal_alone_stops_the_loop_with_a_question_mark() {
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_is_not_deaf_while_signals_stand() {
-    // The limit stands and is overridden at every stop; the cancellation comes meanwhile.
+    // The limit stands and is overridden at every stop; the cancellation arrives in the meantime.
     let source = InMemoryCancellationSource::new();
     let model = caller("look");
     let (asked, stops) = (source.clone(), AtomicU64::new(0));
@@ -180,7 +180,7 @@ async fn state_with_errors() -> AgentState {
 async fn a_state_with_every_kind_of_tool_error_can_be_loaded() {
     let state = state_with_errors().await;
     assert_eq!(AgentState::from_json(&state.to_json()).unwrap(), state);
-    // Also in the middle of a run, to go on from there.
+    // Also in the middle of a run, to continue from there.
     let model = replies([Reply::call("fail", json!({})), Reply::text("Done.")]);
     let agent = agent(&model, "steps >= 9").tool(failing_tool("fail")).build().unwrap();
     let mut iteration = agent.iterate(AgentState::with_prompt("Go.")).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_paused_run_does_nothing() {
     assert_eq!((model.calls(), looked.load(Ordering::SeqCst)), (2, 2));
 }
 
-/// What an observer was told.
+/// The notifications of an observer.
 #[derive(Default)]
 struct Told {
     begun: AtomicU64,
@@ -318,7 +318,7 @@ async fn observers_are_told_the_status_of_the_state() {
         assert_eq!(*told.ends.lock().unwrap(), [(status, Some(reason))]);
         assert_eq!((state.status(), state.stop_reason()), (status, Some(reason)));
     }
-    // Also where it fails at the very end.
+    // Also if it fails at the very end.
     let told = Arc::new(Told::default());
     let builder = agent(&answerer("Done."), "steps >= 2").shared_observer(told.clone());
     let agent = builder.hook(Trigger::AfterExecution, 0, |_| Err(ToolError::failed("late")));

@@ -75,7 +75,7 @@ async fn a_wrap_up_by_money_or_tokens_has_its_budget_reserved() {
         "unbounded = true\n[finish]\nwrap_up = \"cost >= $0.06\"\n",
     ];
     for rules in cases {
-        // Uses all that it may.
+        // Uses the most that it may.
         let model = priced(|request, _| {
             let cap = request.max_output_tokens.unwrap();
             match request.tools.is_empty() {

@@ -42,7 +42,7 @@ async fn a_rule_on_the_hand_off_ends_the_run() {
 async fn without_a_rule_the_named_agent_continues_on_the_same_ledger_and_policy() {
     let (model, expert) = (caller("transfer"), caller("look"));
     let budget = Budget::root(Limits::unlimited());
-    // The policy of whoever began holds; the other's would stop at once.
+    // The policy of the first agent applies; the other's would stop immediately.
     let other = named("expert", &expert, "steps >= 1").instructions("You know.");
     let other = other.tool(ok_tool("look")).build().unwrap();
     let agent = named("triage", &model, "steps >= 4").tool(hands_to("expert")).handoff(other);

@@ -1,4 +1,4 @@
-//! Hooks: at every trigger, whatever a hook does, the signal counts, nothing escapes, what was begun is
+//! Hooks: at every trigger, whatever a hook does, the signal counts, nothing escapes, started work is
 //! recorded, and `after_execution` runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// What a hook does at its trigger.
+/// The act of a hook at its trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Raise,
@@ -104,7 +104,7 @@ pub(crate) fn counting(builder: AgentBuilder, trigger: Trigger) -> (AgentBuilder
     (builder, count)
 }
 
-/// What holds after every stop by a hook.
+/// Invariants after every stop by a hook.
 fn check(deed: Deed, trigger: Trigger, state: &AgentState) {
     let what = format!("{deed:?} at {}: {}", trigger.name(), state.explain());
     let signal = state.last_stop_signal().expect(&what);
@@ -314,7 +314,7 @@ async fn a_blocked_call_is_answered_and_the_run_goes_on() {
     assert_all_answered(&state);
 }
 
-/// A hook from a closure, with a name of its own.
+/// A hook from a closure, with a separate name.
 struct FnHook<F>(F);
 
 impl<F: Fn(&mut HookContext<'_>) -> HookResult + Send + Sync> Hook for FnHook<F> {
@@ -406,7 +406,7 @@ async fn a_continuation_at_any_trigger_changes_no_natural_end_but_where_it_may()
             Ok(())
         });
         let state = agent.build().unwrap().run("Go.").await.unwrap();
-        // After the step that ended the run by itself, or when it is about to stop: one more go.
+        // After the step that ended the run on its own, or when it is about to stop: one more go.
         let goes_on = matches!(trigger, Trigger::AfterStep | Trigger::OnStop);
         let what = format!("{}: {}", trigger.name(), state.explain());
         assert_eq!(model.calls(), 2 + u64::from(goes_on), "{what}");

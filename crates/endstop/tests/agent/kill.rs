@@ -30,7 +30,7 @@ fn kill_file(test: &str) -> FileKillSwitch {
     switch
 }
 
-/// What holds of a run that was killed.
+/// Invariants of a run that was killed.
 #[track_caller]
 fn check(state: &AgentState, message: &str) {
     let what = state.explain();
@@ -202,7 +202,7 @@ impl Dice {
     }
 }
 
-/// What is seen of one schedule.
+/// The observations of one schedule.
 struct Watch {
     begun: Instant,
     switch: MemoryKillSwitch,

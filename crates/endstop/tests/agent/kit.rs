@@ -43,7 +43,7 @@ pub(crate) fn carried(state: &AgentState) -> AgentState {
     back
 }
 
-/// Answers as told, the last answer for ever, and keeps what it was asked.
+/// Returns the given answers, the last one forever, and records its requests.
 #[derive(Clone)]
 pub(crate) struct Person {
     answers: Vec<Approval>,

@@ -1,4 +1,4 @@
-//! What a call may spend and what it did spend, where provider, price or reply are not as expected.
+//! The worst case and the charge of a call, if provider, price or reply are not as expected.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -267,7 +267,7 @@ async fn a_reply_that_a_lowered_cap_cut_short_is_no_answer() {
             assert_eq!((model.calls(), state.step_count()), (1, 1));
         }
     }
-    // What fits, and what the model's own cap cuts, ends as ever.
+    // A reply that fits, and one that the model's own cap cuts, end as usual.
     for (finish, own_cap) in [("stop", None), ("length", Some(20))] {
         let model = priced(move |_, _| Reply::text("The ans").usage(10, 20).finish(finish));
         let builder = under(&model, "[stop]\nlimit = \"tokens >= 300\"\nmore = \"steps >= 9\"\n");

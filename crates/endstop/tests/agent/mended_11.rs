@@ -8,7 +8,7 @@ use crate::kit::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_step_goes_on_after_an_approval_in_the_middle_of_it() {
-    // The first reply breaks off after a piece, which is charged; then the pause rule holds.
+    // The first reply breaks off after a piece, which is charged; then the pause rule trips.
     let model = || {
         priced(|_, call| {
             if call == 0 {

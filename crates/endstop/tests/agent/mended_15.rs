@@ -1,4 +1,4 @@
-//! Operators over a run's own steps are no bound of the steps below it.
+//! Operators over a run's own steps do not bound the steps of its descendants.
 
 use endstop::agent::AgentLoop;
 use endstop::core::signal::StopReason;

@@ -1,4 +1,4 @@
-//! Runs that go on: what they bring with them, what they must not lose, what they are refused for.
+//! Runs that continue: their state, what they must not lose, and refusals.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn a_state_that_is_older_than_the_stored_run_is_refused() {
     }
     let state = agent.resume(&id).await.unwrap();
     assert_eq!((state.step_count(), model.calls()), (5, 5));
-    // What is not older goes on.
+    // A state that is not older continues.
     let state = agent.execute(state.with_message(Message::user("More?"))).await.unwrap();
     assert_eq!((state.step_count(), state.status()), (5, Status::Stopped));
 }
@@ -145,7 +145,7 @@ async fn the_hooks_of_the_agent_that_began_run_on_after_a_hand_off_and_first() {
         let log = log.lock().unwrap();
         log.iter().filter(|(at, _)| *at == trigger).map(|(_, who)| *who).collect::<Vec<_>>()
     };
-    // The call that the first one blocks is asked of no other.
+    // The call that the first one blocks reaches no other.
     assert_eq!(of(Trigger::BeforeToolUse), ["triage", "triage"]);
     assert_eq!(of(Trigger::BeforeStep), ["triage", "triage", "expert", "triage", "expert"]);
     assert_eq!(of(Trigger::AfterExecution), ["triage", "expert"]);

@@ -1,4 +1,4 @@
-//! A hook or a source that does not return does not outlive a limit in time or a kill.
+//! A hook or a source that does not return does not outlive a time limit or a kill.
 
 use std::time::Duration;
 

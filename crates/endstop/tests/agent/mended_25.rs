@@ -1,4 +1,4 @@
-//! What runs goes on while a person or a hook decides about the next call.
+//! Work in flight continues while a person or a hook decides about the next call.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::kit::*;
 use crate::support::*;
 
-/// Says yes after a minute.
+/// Approves after a minute.
 struct Slow;
 
 impl Approver for Slow {

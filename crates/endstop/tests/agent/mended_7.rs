@@ -1,4 +1,4 @@
-//! What a dropped or panicking request spent is known to every run concerned.
+//! The spend of a dropped or panicking request is known to every run concerned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl Model for Bad {
     }
 }
 
-/// A sub-agent with a time limit of its own.
+/// A sub-agent with a separate time limit.
 struct Limited(Arc<dyn Tool>);
 
 impl Tool for Limited {

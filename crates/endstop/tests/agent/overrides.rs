@@ -1,4 +1,4 @@
-//! Continuations: one-shot, finite, recorded; they beat nothing that is hard, and no run lives for ever by
+//! Continuations: one-shot, finite, recorded; they override nothing that is hard, and no run lives forever by
 //! them.
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl endstop::agent::Hook for Continue {
     }
 }
 
-/// A model that calls `look` for ever, and an agent with it.
+/// A model that calls `look` forever, and an agent with it.
 fn looker(stop: &str) -> (Arc<ScriptedModel>, AgentBuilder) {
     let model = caller("look");
     let builder = agent(&model, stop).tool(ok_tool("look"));
@@ -166,7 +166,7 @@ async fn a_continuation_clears_a_tools_signal_once() {
     let builder = agent(&model, "steps >= 4").tool(tool);
     let (builder, _) = continues(builder, Trigger::OnStop, 1);
     let state = builder.build().unwrap().run("Go.").await.unwrap();
-    // Stopped at 2, went on, and met the limit at 4.
+    // Stopped at 2, continued, and met the limit at 4.
     assert_eq!(count.load(Ordering::SeqCst), 4);
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
     let history = &state.execution.trip_record.as_ref().unwrap().overrides;
@@ -210,7 +210,7 @@ async fn hard_rules_are_not_overridden() {
     }
 }
 
-/// A tool that does something and says so.
+/// A tool that does something and reports it.
 fn deed(name: &str, deed: impl Fn() + Send + Sync + 'static) -> FunctionTool {
     FunctionTool::without_arguments(name, "Does something.", move |_| {
         deed();
@@ -345,12 +345,12 @@ async fn an_empty_shared_budget_is_not_overridden() {
     assert_eq!(state.last_stop_signal().unwrap().source.as_deref(), Some("budget"));
 }
 
-/// Hook calls after which a run is said to live for ever.
+/// Hook calls after which a run counts as endless.
 const MOST_HOOK_CALLS: u64 = 2_000;
-/// As [`MOST_HOOK_CALLS`], of model calls.
+/// Like [`MOST_HOOK_CALLS`], for model calls.
 const MOST_MODEL_CALLS: u64 = 60;
 
-/// Runs with a hook at every trigger that asks for a continuation for ever, and looks at how long it lasts.
+/// Runs with a hook at every trigger that requests a continuation forever, and checks how long it lasts.
 async fn assert_ends(
     what: &str,
     model: &Arc<ScriptedModel>,
@@ -360,7 +360,7 @@ async fn assert_ends(
     for trigger in Trigger::ALL.iter().copied() {
         let counted = Arc::clone(&calls);
         builder = builder.hook(trigger, 0, move |context| {
-            // A run that lives for ever has to be let go, for the test to fail.
+            // An endless run has to be dropped, so that the test fails.
             if counted.fetch_add(1, Ordering::SeqCst) < MOST_HOOK_CALLS {
                 context.request_continuation("for ever");
             }

@@ -236,7 +236,7 @@ async fn a_stop_from_a_tool_that_still_runs_answers_the_calls_that_a_pause_held(
     assert_all_answered(&state);
 }
 
-/// Says yes after an hour.
+/// Approves after an hour.
 struct Slow;
 
 impl Approver for Slow {
@@ -259,7 +259,7 @@ async fn the_time_of_a_pause_counts_as_elapsed_in_the_process_and_never_as_activ
         let state = agent.approver(Slow).build().unwrap().run("Go.").await.unwrap();
         assert_eq!(state.step_count(), steps, "{gauge}: {}", state.explain());
     }
-    // Not loaded: neither clock goes on.
+    // Not loaded: neither clock continues.
     for gauge in ["active", "elapsed"] {
         let model = delayed();
         let rules = stop(gauge) + pause;

@@ -1,4 +1,4 @@
-//! A run that someone outside pauses by its handle: nothing begins, and it goes on where it was.
+//! A run that someone outside pauses by its handle: nothing begins, and it continues where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,11 +49,11 @@ async fn drive(mut run: Iteration) -> AgentState {
     run.into_state()
 }
 
-/// Pauses a run after so long, and resumes it an hour later; gives what had begun at both ends of that hour.
+/// Pauses a run after this time, and resumes it an hour later; returns what had begun at both ends of that hour.
 async fn hold<T>(run: RunHandle, after: Duration, begun: impl Fn() -> T) -> (T, T) {
     tokio::time::sleep(after).await;
     assert!(run.pause("ann", "lunch") && !run.pause("bob", ""), "paused once");
-    // What is in flight ends.
+    // Calls in flight end.
     tokio::time::sleep(Duration::from_secs(90)).await;
     let before = begun();
     tokio::time::sleep(HOUR).await;

@@ -178,7 +178,7 @@ async fn too_many_requests_and_server_errors_are_asked_again_as_the_server_says(
         let (usage, step) = (state.usage(), &state.steps()[0]);
         assert!(usage.total() > 120 && usage.output == 20, "{shape}: {usage:?}");
         assert_eq!((step.is_estimate, step.errors.len()), (true, 2), "{shape}");
-        // What no attempt mends is asked once.
+        // A request that no retry can fix is sent once.
         let server = Server::start(vec![error(401)]).await;
         let state = asking(&server, shape, "steps >= 9").build().unwrap().run("Go.").await.unwrap();
         assert_eq!((server.seen().len(), state.status()), (1, Status::Failed));

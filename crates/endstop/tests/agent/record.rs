@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::kit::*;
 use crate::support::*;
 
-/// What a run was when it ended, and what was written of it.
+/// The state of a run at its end, and its record.
 #[derive(Default)]
 struct Seen {
     program: Option<Arc<Program>>,

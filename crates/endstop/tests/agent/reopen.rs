@@ -24,7 +24,7 @@ async fn a_raised_limit_lets_a_stopped_run_continue_with_its_counters() {
     let model = caller("look");
     let state = looper(&model, "a = \"steps >= 2\"").run("Go.").await.unwrap();
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
-    // The same limit, and another rule beside it, change nothing.
+    // The same limit, with another rule added, changes nothing.
     for limits in ["a = \"steps >= 2\"", "a = \"steps >= 2\"\nb = \"cost >= $9\""] {
         let agent = looper(&model, limits);
         assert!(!agent.has_raised_limits_of(&state).unwrap());
@@ -45,7 +45,7 @@ async fn a_raised_limit_lets_a_stopped_run_continue_with_its_counters() {
 
 #[tokio::test(start_paused = true)]
 async fn a_raised_budget_continues_a_run_whose_call_did_not_fit_or_was_cut_off() {
-    // $0.0035 a call; the second is cut off at what is left, or not sent.
+    // $0.0035 per call; the second is cut off at the remaining budget, or not sent.
     for (limit, cut) in [("0.0080", false), ("0.0068", true)] {
         let model = priced(move |request, _| {
             let reply = match request.max_output_tokens {

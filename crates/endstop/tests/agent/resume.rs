@@ -1,4 +1,4 @@
-//! Going on with saved runs: after every step, after the process died, in whatever store.
+//! Resuming saved runs: after every step, after the process died, in whatever store.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -84,7 +84,7 @@ fn begun() -> AgentState {
     state
 }
 
-/// What has to be equal: all but what is counted anew.
+/// The parts that have to be equal: all except those that start over.
 fn compared(state: &AgentState) -> AgentState {
     let mut state = state.clone();
     for step in &mut state.execution.steps {
@@ -94,7 +94,7 @@ fn compared(state: &AgentState) -> AgentState {
     state
 }
 
-/// Says where two states differ, in few words.
+/// Returns where two states differ, in a few words.
 fn assert_same(left: &AgentState, right: &AgentState, what: &str) {
     let (left, right) = (compared(left).to_json(), compared(right).to_json());
     let same = left.bytes().zip(right.bytes()).take_while(|(l, r)| l == r).count();
@@ -146,7 +146,7 @@ async fn resuming_once_after_step_k_equals_the_uninterrupted_run_for_every_k() {
     }
 }
 
-/// Drives a stored run and drops it after so many milliseconds, then goes on with it until it ends.
+/// Drives a stored run and drops it after this many milliseconds, then resumes it until it ends.
 async fn cut_and_resume(open: &dyn Fn() -> Arc<dyn Store>, cuts: &[u64], real: bool) -> AgentState {
     let rules = "[stop]\nlimit = \"tokens >= 200k or steps >= 60\"\n";
     let sent = Sent::default();
@@ -172,7 +172,7 @@ async fn cut_and_resume(open: &dyn Fn() -> Arc<dyn Store>, cuts: &[u64], real: b
         }
         drop(agent);
         if real {
-            // What the store had begun goes on and ends by itself.
+            // Work that the store had begun continues and ends on its own.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -419,7 +419,7 @@ const CHILD: &str = "ENDSTOP_AGENT_CHILD";
 #[tokio::test]
 async fn a_killed_process_loses_no_settled_spend() {
     const NAME: &str = "resume::a_killed_process_loses_no_settled_spend";
-    // A child does not end by itself before it is killed, however late that comes.
+    // A child does not end on its own before it is killed, however late that comes.
     let rules = "[stop]\nlimit = \"tokens >= 1000M or steps >= 100000\"\n";
     let agent = |directory: &std::path::Path, model: &Arc<ScriptedModel>| {
         let store = Arc::new(FileStore::open(directory).unwrap());

@@ -1,4 +1,4 @@
-//! Replies that are dropped and requests that fail: asked again, counted, and not for ever.
+//! Replies that are dropped and requests that fail: repeated, counted, and not forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +139,7 @@ async fn one_breaker_keeps_two_agents_from_a_model_that_fails() {
     assert_eq!((state.final_response(), well.calls()), (Some("Back."), 1));
     assert_eq!(begun.elapsed(), Duration::from_secs(60));
     assert!(!breaker.is_open());
-    // While it is open a limit in time still ends a run, without a request.
+    // While it is open a time limit still ends a run, without a request.
     for _ in 0..3 {
         breaker.record(false);
     }

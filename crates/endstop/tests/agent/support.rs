@@ -1,4 +1,4 @@
-//! What the tests of the loop share.
+//! Helpers of the tests of the loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,13 +35,13 @@ pub(crate) fn replies(replies: impl IntoIterator<Item = Reply>) -> Arc<ScriptedM
     Arc::new(replies.into_iter().fold(model, ScriptedModel::reply).repeat_last())
 }
 
-/// A model that calls `tool` for ever.
+/// A model that calls `tool` forever.
 pub(crate) fn caller(tool: &str) -> Arc<ScriptedModel> {
     let reply = Reply::call(tool, json!({})).usage(100, 10);
     Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
 }
 
-/// A model that answers at once.
+/// A model that answers immediately.
 pub(crate) fn answerer(text: &str) -> Arc<ScriptedModel> {
     let reply = Reply::text(text).usage(100, 10);
     Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())

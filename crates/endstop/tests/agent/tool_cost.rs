@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::kit::*;
 use crate::support::*;
 
-/// A limit of money; the model itself costs nothing.
+/// A cost limit; the model itself costs nothing.
 fn limited(limit: &str) -> String {
     let free = "on_unpriced = { input = \"$0/M\", output = \"$0/M\" }\n[stop]\n";
     format!("{free}money = \"cost >= ${limit}\"\nsteps = \"steps >= 50\"\n")
@@ -111,14 +111,14 @@ async fn a_declared_cost_that_does_not_fit_is_refused_and_the_run_stops() {
 async fn a_reply_that_reaches_a_token_limit_has_its_paid_tools_run_too() {
     let model = priced(|_, _| {
         let reply = Reply::call("buy", json!({})).tool_call("look", json!({}));
-        // All that the limit admits.
+        // The most that the limit admits.
         reply.usage(7_990, 10)
     });
     let rules = "[stop]\nlimit = \"tokens >= 8_000 or cost >= $9\"\n";
     let shop = Shop::default();
     let agent = under(&model, rules).tool(ok_tool("look")).max_output_tokens(40);
     let (state, _) = run(agent.tool(shop.tool(None).cost_at_most(usd("0.50")))).await;
-    // A token limit is the model's: it does not hold a paid tool back.
+    // A token limit is the model's: it does not prevent a paid tool.
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded; 2], "{}", state.explain());
     assert_eq!((shop.ran(), state.stop_reason()), (1, Some(StopReason::TokenLimitReached)));
 }
@@ -444,7 +444,7 @@ async fn a_run_that_is_saved_at_any_event_counts_the_same() {
     let program = Arc::clone(agent.program());
     let (mut reserved, mut charged) = (0, 0);
     for place in 0..lines.len() {
-        // What a process that died here leaves open is charged at its declared cost.
+        // Calls that a process left open when it died here are charged their declared cost.
         let mut replay = Replay::new(Arc::clone(&program));
         lines[..=place].iter().for_each(|line| replay.take_line(line.as_bytes()).unwrap());
         let line: Line<'_> = serde_json::from_str(&lines[place]).unwrap();
@@ -506,7 +506,7 @@ async fn a_run_that_is_cut_anywhere_and_resumed_loses_no_cost() {
         let state = agent().resume(&id).await.unwrap();
         assert_eq!(state.final_response(), Some("Done."));
         let cost = state.cost().unwrap();
-        // A batch that was cut is made again, and costs what its calls declare or reported.
+        // A batch that was aborted runs again, and costs what its calls declare or reported.
         assert!(cost >= usd(SPREE) && cost >= before, "{cut:?}: {cost}");
         assert!(cost <= usd("3.21"), "{cut:?}: {cost}");
     }

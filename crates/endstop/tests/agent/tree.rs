@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// A chain of agents that each call the next one for ever; the innermost calls a tool for ever.
+/// A chain of agents that each call the next one forever; the innermost calls a tool forever.
 fn runaway(model: &Arc<ScriptedModel>, depth: usize) -> Arc<dyn Tool> {
     let mut tool: Arc<dyn Tool> = Arc::new(ok_tool("work"));
     for _ in 0..depth {
@@ -91,7 +91,7 @@ async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule() {
-    // The child's requests are too large for what is left long before the parent's own are.
+    // The child's requests are too large for the remaining budget long before the parent's own are.
     let model = Arc::new(ScriptedModel::from_fn("claude-sonnet-4-5", |request, _| {
         let is_child = request.system.len() > 10_000;
         let usage = if is_child { (10_000, 1_000) } else { (100, 10) };

@@ -1,7 +1,7 @@
 //! A small HTTP server for tests of models: it answers as a script says, on a free port of this machine.
 //!
-//! It counts requests and keeps their bodies, and it tells when a client went away in the middle of an
-//! answer. A test file takes it in with `#[path = "support/server.rs"] mod server;`.
+//! It counts requests and keeps their bodies, and it reports when a client disconnected in the middle of an
+//! answer. A test file includes it with `#[path = "support/server.rs"] mod server;`.
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use std::io;
@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 /// The longest that a test waits for something that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     status: u16,
@@ -27,10 +27,10 @@ pub(crate) struct Answer {
     ending: Ending,
 }
 
-/// What is done next of an answer.
+/// The next part of an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Nothing is sent for so long.
+    /// Nothing is sent for this time.
     Wait(Duration),
     /// The status line and the headers are sent, if they are not yet.
     Head,
@@ -60,7 +60,7 @@ impl Answer {
         }
     }
 
-    /// Server-sent events, each in a chunk of its own.
+    /// Server-sent events, each in a separate chunk.
     pub(crate) fn events<S: AsRef<str>>(frames: impl IntoIterator<Item = S>) -> Self {
         let sent = |frame: S| Step::Send(format!("{}\n\n", frame.as_ref()).into_bytes());
         Self {
@@ -106,7 +106,7 @@ impl Answer {
         self
     }
 
-    /// Sends the body byte by byte, each in a chunk of its own.
+    /// Sends the body byte by byte, each in a separate chunk.
     pub(crate) fn byte_by_byte(mut self) -> Self {
         let cut = |step| match step {
             Step::Send(bytes) => bytes.into_iter().map(|byte| Step::Send(vec![byte])).collect(),
@@ -122,7 +122,7 @@ impl Answer {
         self
     }
 
-    /// Says nothing more instead of ending the answer.
+    /// Sends nothing more instead of ending the answer.
     pub(crate) fn silent(mut self) -> Self {
         self.ending = Ending::Silence;
         self
@@ -136,7 +136,7 @@ pub(crate) struct Seen {
     pub(crate) path: String,
     /// The headers, names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body; `Null` where it is no JSON.
+    /// The body; `Null` if it is not JSON.
     pub(crate) body: Value,
 }
 
@@ -217,8 +217,8 @@ impl Server {
         self.seen().pop().expect("a request").body
     }
 
-    /// Waits until so many clients have left in the middle of an answer, and gives how many pieces had
-    /// been sent of each.
+    /// Waits until this many clients have left in the middle of an answer, and returns how many pieces of
+    /// each had been sent.
     pub(crate) async fn left(&self, count: usize) -> Vec<usize> {
         let all = async {
             loop {
@@ -238,7 +238,7 @@ impl Server {
     }
 }
 
-/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
+/// Waits until everything that was sent has arrived and was processed. In a test everything runs in one thread, and each
 /// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
 pub(crate) async fn all_that_is_on_its_way() {
     const TURNS: usize = 25;
@@ -314,7 +314,7 @@ async fn send(answer: &Answer, writer: &mut OwnedWriteHalf, sent: &mut usize) ->
     }
     match answer.ending {
         Ending::Whole => writer.write_all(b"0\r\n\r\n").await,
-        // What was sent has to arrive before the reset, which overtakes it.
+        // The sent bytes have to arrive before the reset, which overtakes them.
         Ending::Reset => {
             all_that_is_on_its_way().await;
             Ok(())

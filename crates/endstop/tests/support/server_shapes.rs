@@ -11,7 +11,7 @@ fn data(body: &Value) -> String {
 pub(crate) mod chat {
     use super::{Value, data, json};
 
-    /// What ends a stream.
+    /// The end of a stream.
     pub(crate) const DONE: &str = "data: [DONE]";
 
     /// The usage that the tests expect as 36 uncached and 64 cached input, 20 output with 5 of reasoning.
@@ -63,7 +63,7 @@ pub(crate) mod chat {
         frame(json!({ "tool_calls": [call] }), Value::Null, None)
     }
 
-    /// A whole answer in words.
+    /// A complete text answer.
     pub(crate) fn answer(words: &[&str]) -> Vec<String> {
         let mut frames: Vec<String> = words.iter().map(|word| piece(word)).collect();
         frames.extend([finish("stop"), usage(some_usage()), DONE.to_owned()]);

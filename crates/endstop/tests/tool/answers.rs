@@ -1,4 +1,4 @@
-//! What a model reads where a call has no result.
+//! The texts that a model reads if a call has no result.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ fn each_outcome_says_what_happened_and_why() {
         (
             answers::refused("bash", "calls", "max_tool_calls(3)", "3 tool calls"),
             "Not run: a limit of this run refuses the call of `bash`. The rule `calls` is \
-             max_tool_calls(3); now it is at 3 tool calls. Calling it again will be refused too; go on \
+             max_tool_calls(3); now it is at 3 tool calls. Calling it again will be refused too; continue \
              with what you have.",
         ),
         (
             answers::refused("bash", "", "", ""),
             "Not run: a limit of this run refuses the call of `bash`. Calling it again will be refused \
-             too; go on with what you have.",
+             too; continue with what you have.",
         ),
         (
             answers::blocked("bash", "no_rm", "it deletes files"),

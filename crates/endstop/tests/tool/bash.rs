@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Directories, call};
 
-/// The longest that a test waits for something that has to happen; what must not be waited for takes longer.
+/// The longest time that a test waits for something that has to happen; work that must not be awaited takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn bash(directories: &Directories, command: &str) -> String {
@@ -31,7 +31,7 @@ async fn assert_ends(id: &str) {
     }
 }
 
-/// What a command wrote into a file of the directory, once it has.
+/// The text that a command wrote into a file of the directory, once it has.
 async fn written(directories: &Directories, name: &str) -> String {
     let begun = Instant::now();
     loop {
@@ -125,7 +125,7 @@ async fn a_process_that_leaves_the_group_holds_nothing_up() {
         "setsid bash -c 'echo $$ > away; exec sleep 300' & until [ -s away ]; do sleep 0.1; done";
     assert_eq!(bash(&directories, &format!("{away}; echo started")).await, "started\n");
     let id = written(&directories, "away").await;
-    assert!(is_running(&id), "it was waited for, or ended");
+    assert!(is_running(&id), "the tool waited for it, or ended it");
     let killed = std::process::Command::new("kill").args(["-9", id.trim()]).status();
     assert!(killed.unwrap().success());
 }

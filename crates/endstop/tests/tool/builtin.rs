@@ -46,7 +46,7 @@ async fn a_file_is_read_whole_or_by_lines() {
     assert_eq!(read(json!({ "path": "a.txt" })).await.unwrap(), "one\ntwo\nthree\nfour");
     assert_eq!(
         read(json!({ "path": "a.txt", "offset": 2, "limit": 2 })).await.unwrap(),
-        "two\nthree\n[4 bytes of the file are left; go on with offset 4]"
+        "two\nthree\n[4 bytes of the file are left; continue with offset 4]"
     );
     assert_eq!(read(json!({ "path": "a.txt", "offset": 4 })).await.unwrap(), "four");
     let beyond = directories.failure(Builtin::Read, json!({ "path": "a.txt", "offset": 6 })).await;

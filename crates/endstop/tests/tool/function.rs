@@ -63,7 +63,7 @@ impl std::fmt::Display for Wrapped {
 
 impl std::error::Error for Wrapped {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // Without a stop it names itself, which must not go on for ever.
+        // Without a stop it names itself, which must not continue forever.
         Some(self.0.as_ref().map_or(self, |stop| stop))
     }
 }

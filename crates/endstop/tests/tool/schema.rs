@@ -334,7 +334,7 @@ fn number() -> impl Strategy<Value = Value> {
     prop_oneof![(-3_i64..9).prop_map(Value::from), Just(json!(0.5)), Just(json!(2.0))]
 }
 
-/// Schemas of every keyword that is checked. Those of `$defs` use no references, so that nothing is endless.
+/// Schemas of every keyword that is checked. The schemas of `$defs` use no references, so that nothing is endless.
 fn any_schema() -> impl Strategy<Value = Value> {
     let kinds = ["array", "boolean", "integer", "null", "number", "object", "string"];
     let patterns = [r"^a", r"\d", r"^[\w-]+$", r"[^\d]b", r"\W", r"[[a]"];

@@ -1,4 +1,4 @@
-//! Calls of tools, and directories that go away.
+//! Calls of tools, and temporary directories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn failure(result: Result<ToolOutput, ToolError>) -> String {
     }
 }
 
-/// A directory `inside` beside a directory `outside`, both gone at the end.
+/// A directory `inside` next to a directory `outside`, both gone at the end.
 pub(crate) struct Directories {
     base: PathBuf,
 }

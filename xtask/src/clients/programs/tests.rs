@@ -38,7 +38,7 @@ fn each_fault_of_a_program_is_told() {
 fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
     let failed = ProgramRun { fault: Some("a | b".to_owned()), ..right() };
     let page = page(&[right(), failed]);
-    assert!(page.contains("| x |  |  |  |  | 3 | 1 | 0 | 124 | by itself, in 0 s |"), "{page}");
+    assert!(page.contains("| x |  |  |  |  | 3 | 1 | 0 | 124 | on its own, in 0 s |"), "{page}");
     assert!(page.contains("| 124 | a / b |"), "{page}");
     assert!(page.contains("| goose | - | not yet |"), "{page}");
 }

@@ -15,11 +15,11 @@ pub(super) const DIRECTORY: &str = "../shared";
 pub(super) struct Set {
     /// The name in the tables.
     name: &'static str,
-    /// What the runs are.
+    /// A description of the runs.
     what: &'static str,
     /// The file or directory.
     path: &'static str,
-    /// A file of outcomes beside the runs.
+    /// A file of outcomes next to the runs.
     outcomes: Option<&'static str>,
     /// Runs whose file is called so are demonstrations, which succeeded.
     demonstrations: Option<&'static str>,
@@ -90,7 +90,7 @@ pub(super) struct Labelled {
     pub(super) outcomes: BTreeMap<String, bool>,
 }
 
-/// Every set, or none where one of them is absent.
+/// Every set, or none if one of them is absent.
 pub(super) fn read(root: &Path) -> Result<Option<Vec<Labelled>>, String> {
     let directory = root.join(DIRECTORY);
     if SETS.iter().any(|set| !directory.join(set.path).exists()) {

@@ -6,7 +6,7 @@ use endstop_replay::RunReport;
 
 use super::data::{Kind, Labelled};
 
-/// What a form did to runs. A run of one step cannot be cut: those are counted apart.
+/// The effect of a form on runs. A run of one step cannot be cut: those are counted separately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) succeeded: u64,
@@ -19,7 +19,7 @@ pub(super) struct Tally {
     /// Of unknown outcome.
     pub(super) unknown: u64,
     pub(super) stopped: u64,
-    /// Of a single step, whatever became of them.
+    /// Runs of a single step, with any outcome.
     short: u64,
 }
 
@@ -65,13 +65,13 @@ impl Tally {
     }
 }
 
-/// What a form did to each set: to all of it, to its even runs and to its odd ones.
+/// The effect of a form on each set: on all of it, to its even runs and to its odd ones.
 pub(super) struct Row<'a> {
     pub(super) form: &'a str,
     pub(super) sets: Vec<[Tally; 3]>,
 }
 
-/// An interval for a share, in per cent, at 95 %.
+/// An interval for a share, in percent, at 95%.
 pub(super) struct Wilson {
     pub(super) low: f64,
     pub(super) high: f64,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use endstop_core::condition::contract::Contract;
 use endstop_core::condition::fact::FACTS;
-use endstop_core::condition::gauge::{Argument, Compared, GAUGES, GaugeId, Unit};
+use endstop_core::condition::gauge::{Argument, Compared, GAUGES, GaugeId, GaugeRow, Unit};
 use endstop_core::condition::named::NAMED;
 use endstop_core::signal::StopReason;
 
@@ -20,6 +20,32 @@ exactly N: under `steps >= 25` step 25 runs completely and step 26 never starts.
 what each gauge counts and when it is compared.
 
 ";
+
+/// The operators over time: form, meaning and example.
+const OPERATORS: [(&str, &str, &str); 6] = [
+    (
+        "`ever(c)`",
+        "`c` is met now, or was met at the end of a step since the run began",
+        "ever(said(\"DONE\"))",
+    ),
+    ("`streak(c) >= n`", "`c` was met in each of the last n closed steps", "streak(errored) >= 3"),
+    ("`count(c) >= n`", "`c` was met in n closed steps", "count(tool_failed(\"shell\")) >= 5"),
+    (
+        "`count(c, 5m) >= n`, `count(c, 10 steps) >= n`",
+        "the same, in a window; n is at most 1,024",
+        "count(errored, 10 steps) >= 5",
+    ),
+    (
+        "`c within 5m`, `c within 10 steps`",
+        "`c` is met now, or was met at the end of a step in the window",
+        "errored within 5m",
+    ),
+    (
+        "`a then b`",
+        "`b` is met now, and `a` was met at the end of an earlier step",
+        "called(\"submit\") then no_tool_calls",
+    ),
+];
 
 pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -61,7 +87,7 @@ fn gauges(page: &mut String) {
         let compared = match row.compared {
             Compared::WhenOneMoreBegins => "between steps; inside one when one more would begin",
             Compared::WhenARequestBegins => {
-                "when a model request would begin, sub-agents' included"
+                "when a model request would begin, those of sub-agents too"
             }
             Compared::Always => "at every checkpoint",
             Compared::WhenAChildBegins => "when a child would begin",
@@ -77,14 +103,36 @@ fn gauges(page: &mut String) {
             compared.to_owned(),
             own.to_owned(),
             format!("`{}`", row.reason),
+            format!("`{}`", example(row)),
         ]
     });
     table(
         page,
         "Gauges",
-        &["gauge", "unit", "what it counts", "compared", "`own.`", "trips as"],
+        &["gauge", "unit", "what it counts", "compared", "`own.`", "trips as", "example"],
         rows,
     );
+}
+
+/// Returns a condition on the gauge, with a plausible limit.
+fn example(row: &GaugeRow) -> String {
+    let argument = match (row.argument, row.id) {
+        (Argument::Required, GaugeId::Quota) => "(\"5h\")",
+        (Argument::Required, _) => "(\"name\")",
+        _ => "",
+    };
+    let limit = match (row.id, row.unit) {
+        (GaugeId::Steps | GaugeId::Attempts | GaugeId::ToolCalls | GaugeId::Messages, _) => "50",
+        (GaugeId::Stale, _) => "30",
+        (GaugeId::NextCost, _) => "$0.50",
+        (_, Unit::Count) => "5",
+        (_, Unit::Tokens) => "200k",
+        (_, Unit::Money) => "$2.00",
+        (_, Unit::Duration) => "30m",
+        (_, Unit::WallTime) => "\"2026-11-30T12:00Z\"",
+        (_, Unit::Percent) => "90%",
+    };
+    format!("{}{argument} >= {limit}", row.name)
 }
 
 fn facts(page: &mut String) {
@@ -110,22 +158,10 @@ fn contract(page: &mut String) {
 }
 
 fn operators(page: &mut String) {
-    let rows = [
-        ("`ever(c)`", "`c` holds now, or held at the end of a step since the run began"),
-        ("`streak(c) >= n`", "`c` held in each of the last n closed steps"),
-        ("`count(c) >= n`", "`c` held in n closed steps"),
-        (
-            "`count(c, 5m) >= n`, `count(c, 10 steps) >= n`",
-            "the same, in a window; n is at most 1,024",
-        ),
-        (
-            "`c within 5m`, `c within 10 steps`",
-            "`c` holds now, or held at the end of a step in the window",
-        ),
-        ("`a then b`", "`b` holds now, `a` held at the end of an earlier step"),
-    ];
-    let rows = rows.iter().map(|(form, meaning)| vec![(*form).to_owned(), (*meaning).to_owned()]);
-    table(page, "Operators over time", &["form", "what it means"], rows);
+    let rows = OPERATORS.iter().map(|(form, meaning, example)| {
+        vec![(*form).to_owned(), (*meaning).to_owned(), format!("`{example}`")]
+    });
+    table(page, "Operators over time", &["form", "what it means", "example"], rows);
 }
 
 fn named(page: &mut String) {
@@ -157,3 +193,6 @@ fn reasons(page: &mut String) {
     page.truncate(page.trim_end().len());
     page.push('\n');
 }
+
+#[cfg(test)]
+mod tests;

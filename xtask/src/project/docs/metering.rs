@@ -87,8 +87,8 @@ const ERRORS: &str = "
 
 The upstream is a provider's own API if its host is one of these, or ends in one of these after a dot. Statuses below are free
 if the response is in the shape of the API; so are refusals (4xx except 408), and errors that status 200 carries instead of
-output. Every other error is held at the most that is possible. So are these errors of any other upstream, unless
-`on_server_error = \"free\"` is set. Where no statement was found, the provider is taken to charge for output only.
+output. Every other error is charged its worst case. So are these errors of any other upstream, unless
+`on_server_error = \"free\"` is set. If no statement was found, Endstop assumes that the provider charges for output only.
 
 | host | provider | free | charged | statement |
 |---|---|---|---|---|

@@ -256,7 +256,7 @@ impl Map {
             let ends = (1..=path.len()).rev();
             let again = ends.filter_map(|end| {
                 let (head, rest) = path.split_at_checked(end)?;
-                // What is a module is none's export.
+                // A module is not an export.
                 let target = self.exports.get(head).filter(|_| !self.modules.contains(head))?;
                 Some([target.as_slice(), rest].concat())
             });

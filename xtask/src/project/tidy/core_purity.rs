@@ -41,7 +41,7 @@ pub(super) fn check_sources(tree: &Tree) -> Vec<Finding> {
 }
 
 fn check_file(path: &str, text: &str) -> Vec<Finding> {
-    // What does not parse has been reported with the other sources.
+    // A file that does not parse was reported with the other sources.
     let Ok(stream) = text.parse::<TokenStream>() else { return Vec::new() };
     let mut findings = Vec::new();
     walk(without_tests(stream), &mut |tokens, index| {
@@ -77,7 +77,7 @@ fn impurity(tokens: &[TokenTree], index: usize) -> Option<String> {
         .then(|| format!("float `{literal}` in the core; use integers with a scale"))
 }
 
-/// Builds the core without the standard library in a directory of its own, so that it waits for no lock
+/// Builds the core without the standard library in a separate directory, so that it waits for no lock
 /// and disturbs no other build.
 pub(super) fn check_build(tree: &Tree) -> Result<Vec<Finding>, TidyError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

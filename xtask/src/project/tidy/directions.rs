@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::{Finding, TidyError};
 use crate::project::tree::Tree;
 
-/// What each crate may depend on, besides crates of others. Those in parentheses only by a feature.
+/// The crates of the project that each crate may depend on. Those in parentheses only by a feature.
 const MAY_USE: [(&str, &[&str], &[&str]); 9] = [
     ("endstop-core", &[], &[]),
     ("endstop-price", &["endstop-core"], &[]),
@@ -37,7 +37,7 @@ pub(super) fn check_directions(tree: &Tree) -> Vec<Finding> {
         else {
             continue;
         };
-        // What does not parse is reported with the manifests.
+        // A manifest that does not parse is reported with the manifests.
         let Ok(manifest) = text.parse::<Table>() else { continue };
         if name != COMMAND {
             findings.extend(check_manifest(path, name, text, &manifest));
@@ -88,8 +88,7 @@ fn dependencies(manifest: &Table) -> Vec<(String, bool)> {
 /// The crate that people who build agents depend on.
 const LIBRARY: &str = "endstop";
 
-/// The most crates that it may bring, itself included: nobody takes a library for granted that takes a
-/// minute to build.
+/// The most crates that it may bring, itself included: a library should not take a minute to build.
 const MOST_CRATES: usize = 70;
 
 /// Counts the crates that the library without features is built from.

@@ -6,7 +6,7 @@ use syn::{GenericArgument, Item, PathArguments, Type};
 use super::Finding;
 use super::modules::{Module, is_test};
 
-/// The crate that may use texts as errors: nobody but a person reads them.
+/// The crate that may use texts as errors: only people read them.
 const COMMAND: &str = "endstop-cli";
 
 /// No function of a library fails with a text.
@@ -50,7 +50,7 @@ impl<'ast> Visit<'ast> for TextErrors<'_> {
     }
 }
 
-/// Constants that bound something stand in `limits.rs`.
+/// Constants that bound something are in `limits.rs`.
 pub(super) fn check_limits(modules: &[Module<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for module in modules.iter().filter(|module| module.path != ["limits"]) {

@@ -23,7 +23,7 @@ fn check_file(root: &Path, path: &str, text: &str) -> Vec<Finding> {
         let Some(target) = local_target(&dest_url) else { continue };
         if !directory.join(target).exists() {
             let line = text.get(..range.start).unwrap_or("").matches('\n').count() + 1;
-            let what = format!("link to `{target}`, which does not exist; mend or remove it");
+            let what = format!("link to `{target}`, which does not exist; fix or remove it");
             findings.push(Finding::new(path, line, what));
         }
     }

@@ -66,7 +66,7 @@ fn has_constant(tree: &Tree, name: &str) -> bool {
     tree.ending_in(".rs").any(|(_, text)| written.iter().any(|it| text.contains(it.as_str())))
 }
 
-/// All files and directories of the project. Those of data may be too large to be read.
+/// All files and directories of the project. Data files may be too large to be read.
 fn places(tree: &Tree) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     for path in tree.texts.keys() {
@@ -108,7 +108,7 @@ fn is_written(path: &str) -> bool {
     [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end)) && !is_data
 }
 
-/// What the pages are about that the project was planned with.
+/// The subjects of the pages with which the project was planned.
 const SUBJECTS: [&str; 14] = [
     "product",
     "semantics",

@@ -7,7 +7,7 @@ use syn::Item;
 use super::Finding;
 use super::modules::{Module, shared_type};
 
-/// Types that other modules can name have names of their own within a crate.
+/// Types that other modules can name have unique names within a crate.
 pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
     let mut places: BTreeMap<(&str, String), Vec<(&str, usize)>> = BTreeMap::new();
     for module in modules {

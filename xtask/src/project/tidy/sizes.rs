@@ -13,7 +13,7 @@ use crate::project::tree::Tree;
 /// A file of more lines of code has more than one subject.
 const MOST_LINES: usize = 600;
 
-/// A file of fewer lines of code is a part of another, unless it has a reason to be one of its own.
+/// A file of fewer lines of code belongs into another, unless it has a reason to be separate.
 const FEWEST_LINES: usize = 50;
 
 /// How a small file gives its reason, in its `//!` doc.
@@ -33,7 +33,7 @@ const READER: &str = "pub(crate) fn detect(head: ";
 pub(super) fn check_large(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.ending_in(".rs") {
-        // What does not parse has been reported with the other sources.
+        // A file that does not parse was reported with the other sources.
         let Ok(stream) = text.parse::<TokenStream>() else { continue };
         let is_code = !is_test(path) && !path.contains("/generated/");
         let lines = lines_of_code(stream);
@@ -137,7 +137,7 @@ fn collect(stream: TokenStream, lines: &mut BTreeSet<usize>) {
     }
 }
 
-/// How many tokens a doc comment takes, where one begins.
+/// The number of tokens of the doc comment that begins here.
 fn doc_length(tokens: &[TokenTree], index: usize) -> Option<usize> {
     if !is_punct(tokens.get(index), '#') {
         return None;

@@ -6,7 +6,7 @@ use super::Finding;
 use super::tokens::{group_of, is_punct, is_word, line_of, walk};
 use crate::project::tree::Tree;
 
-/// Macros that mark unfinished work or a forgotten look at a value.
+/// Macros that mark unfinished work or leftover debugging.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
 /// Words in comments that mark unfinished work; split so that this file does not contain them.
@@ -22,7 +22,7 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
         findings.push(Finding::new(
             path,
             1,
-            "name the module after its directory: `foo.rs` beside `foo/`",
+            "name the module after its directory: `foo.rs` next to `foo/`",
         ));
     }
     if format!("/{path}").contains("/src/") && !text.starts_with("//!") {
@@ -68,7 +68,7 @@ fn check_tokens(path: &str, stream: TokenStream) -> Vec<Finding> {
 fn unfinished_macro(tokens: &[TokenTree], index: usize) -> Option<String> {
     let token = tokens.get(index);
     let name = UNFINISHED.into_iter().find(|name| is_word(token, name))?;
-    is_punct(tokens.get(index + 1), '!').then(|| format!("`{name}!`; write what is missing"))
+    is_punct(tokens.get(index + 1), '!').then(|| format!("`{name}!`; write the missing code"))
 }
 
 fn bad_attribute(tokens: &[TokenTree], index: usize) -> Option<String> {

@@ -7,7 +7,7 @@ use crate::project::tree::Tree;
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
 
-/// Hosts that a package manager finds by itself; a fixed host breaks where a mirror is used.
+/// Hosts that a package manager finds on its own; a fixed host breaks where a mirror is used.
 const REGISTRY_HOSTS: [&str; 7] = [
     concat!("index", ".crates.io"),
     concat!("static", ".crates.io"),
@@ -37,7 +37,7 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether a path that begins with `start` stands in the line; `a/start` is a relative path.
+/// Whether a path that begins with `start` is in the line; `a/start` is a relative path.
 fn has_absolute(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line.get(..at).and_then(|text| text.chars().next_back());

@@ -1,4 +1,4 @@
-//! Looking at Rust sources token by token, which neither comments nor strings can deceive.
+//! Reading Rust sources token by token, which neither comments nor strings can deceive.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 

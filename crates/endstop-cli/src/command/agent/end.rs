@@ -31,7 +31,7 @@ pub(super) struct How {
 /// Prints how the run ended.
 ///
 /// # Errors
-/// If the output cannot be written.
+/// Returns an error if the output cannot be written.
 pub(super) fn tell(
     state: &AgentState,
     setup: &Setup,
@@ -125,7 +125,7 @@ fn trip_record(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
     Some(record)
 }
 
-/// Null where the run kept its limits.
+/// Null if the run kept its limits.
 fn overshoot_json(overshoot: &Amounts) -> Value {
     if trip::overshoot(overshoot).is_none() {
         return Value::Null;

@@ -60,7 +60,7 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
 /// Whether a run has ended permanently, so that only its conversation can continue, in a new run.
 ///
 /// # Errors
-/// If it has nothing to continue with.
+/// Returns an error if it has nothing to continue with.
 pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
     let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
     let has_ended = is_final || state.status() == Status::Completed;
@@ -81,7 +81,7 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
 /// Stores a run that is about to begin, so that it can continue even if the process dies in its first step.
 ///
 /// # Errors
-/// If the store does not take it.
+/// Returns an error if the store does not take it.
 pub(super) async fn begin(store: &dyn Store, state: &AgentState) -> Result<(), CliError> {
     if state.status() != Status::Pending {
         return Ok(());

@@ -61,7 +61,7 @@ pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> 
     })
 }
 
-/// `scripted`, then `:KIND`, then `@MODEL`, each of the two where it is wanted.
+/// `scripted`, then `:KIND`, then `@MODEL`, each of the two if it is wanted.
 fn scripted(script: &str) -> Option<Arc<dyn Model>> {
     let (kind, priced_as) = match script.split_once('@') {
         Some((_, "")) => return None,

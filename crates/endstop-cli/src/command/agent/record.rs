@@ -45,7 +45,7 @@ impl Record {
     /// A record that is not begun.
     ///
     /// # Errors
-    /// If the file is one of `sources`, which the run reads.
+    /// Returns an error if the file is one of `sources`, which the run reads.
     pub(super) fn new(
         path: &Path,
         sources: &[&Path],
@@ -66,7 +66,7 @@ impl Record {
     /// Creates the file, and writes the stored part of a resumed run.
     ///
     /// # Errors
-    /// If the file cannot be written or the store not be read.
+    /// Returns an error if the file cannot be written or the store cannot be read.
     pub(super) async fn begin(
         &self,
         state: &AgentState,

@@ -35,7 +35,7 @@ impl Gateway {
     }
 
     /// # Errors
-    /// If the address is not `http://HOST:PORT`.
+    /// Returns an error if the address is not `http://HOST:PORT`.
     pub(super) fn remote(url: &str, token: &str) -> Result<Self, CliError> {
         let wrong = || {
             CliError::new(format!(

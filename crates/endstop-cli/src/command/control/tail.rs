@@ -44,7 +44,7 @@ struct Printed {
 /// Follows a run until it has stopped or failed, or its process has ended.
 ///
 /// # Errors
-/// If there is no such run, or its process does not answer.
+/// Returns an error if there is no such run, or its process does not answer.
 pub fn run(args: &TailArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
     let (gateway, found) = fleet.find(&args.run)?;

@@ -37,7 +37,7 @@ pub(super) struct Act {
 /// Plays an act; `None` if it was interrupted.
 ///
 /// # Errors
-/// If a program cannot be run, or does not end as it has to.
+/// Returns an error if a program cannot be run, or does not end as it has to.
 pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError> {
     let failed = |problem: String| CliError::new(format!("the demo failed: {problem}"));
     let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

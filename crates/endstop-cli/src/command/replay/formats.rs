@@ -15,7 +15,7 @@ pub(super) fn run(as_json: bool, out: &mut dyn Write) -> Result<ExitCode, CliErr
         writeln!(out, "{}", json!({ "version": 1, "formats": rows }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(&["format", "what it is", "where it is kept", "what it tells"], &[]);
+    let mut table = table(&["format", "what it is", "location", "what it records"], &[]);
     for format in FORMATS {
         let homes: Vec<String> = format.homes().iter().map(place).collect();
         let homes = if homes.is_empty() { format.kept().to_owned() } else { homes.join("; ") };

@@ -156,7 +156,7 @@ pub(crate) fn prices(path: Option<&Path>) -> Result<Option<PriceTable>, CliError
 /// The policy with the rates of the model that it names for calls without a price.
 ///
 /// # Errors
-/// If the table does not have that model.
+/// Returns an error if the table does not have that model.
 pub(crate) fn with_prices(policy: Policy, table: &PriceTable) -> Result<Policy, CliError> {
     with_unpriced_model(policy, table).map_err(|error| {
         CliError::new(causes(&error))

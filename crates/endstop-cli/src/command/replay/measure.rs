@@ -42,7 +42,7 @@ impl Measure {
         }
     }
 
-    /// An amount for people, without the noun where a table's header has it.
+    /// An amount for people, without the noun if a table's header has it.
     pub(super) fn amount(self, amount: u64) -> String {
         match self {
             Self::Money => money(Money::from_picos(amount)),

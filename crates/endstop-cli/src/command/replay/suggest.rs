@@ -104,15 +104,15 @@ fn head(suggested: &Suggestion, measure: Measure) -> String {
     };
     let _ = writeln!(
         text,
-        "# Chosen to lose at most {share} of {whom}. What a rule would have done is counted on runs that did not\n\
-         # choose it: the runs were dealt into {} parts, and each was judged by limits chosen on the others, made\n\
-         # just so much looser that they keep to {share} there. Ranges are 95% intervals (Wilson).",
+        "# Chosen to lose at most {share} of {whom}. Each effect is counted on runs that did not choose its\n\
+         # rule: the runs were split into {} parts, and each part was judged by limits from the others, loosened\n\
+         # until they lost at most {share} there. Ranges are 95% intervals (Wilson).",
         suggested.folds
     );
     if !suggested.knows_outcomes {
         text.push_str(
-            "# No run's outcome is known, so a run that is stopped may have been a success; --outcomes FILE tells\n\
-             # which ones failed, and lets limits be tighter.\n",
+            "# No run's outcome is known, so a stopped run may have been a success. With --outcomes FILE, which says\n\
+             # which runs failed, limits can be tighter.\n",
         );
     }
     if let Some(unpriced) = without_price(&suggested.runs) {
@@ -169,7 +169,7 @@ fn too_few(all: &Effect, lose_at_most: f64) -> Option<String> {
     }
     let needed = (Z_SQUARED * (1.0 - lose_at_most) / lose_at_most).ceil() as u64;
     Some(format!(
-        "# {} successes cannot show a loss below {}: to show {} with none lost takes {}.\n",
+        "# {} successes cannot show that a loss is below {}: to show {} takes {} of them, with none lost.\n",
         count(lost.of),
         shown(lost.high),
         shown(lose_at_most),
@@ -178,11 +178,11 @@ fn too_few(all: &Effect, lose_at_most: f64) -> Option<String> {
 }
 
 fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
-    let condition = rule.condition.as_deref().unwrap_or("no value of it would do");
+    let condition = rule.condition.as_deref().unwrap_or("no value fits");
     let why = match rule.proposed {
         Proposed::Yes => return None,
         Proposed::StopsNothing => "stops none of these runs\n".to_owned(),
-        Proposed::NotTestable => "these transcripts do not tell it\n".to_owned(),
+        Proposed::NotTestable => "these transcripts do not record it\n".to_owned(),
         Proposed::OnlyHarms => {
             format!("stops no failure, or saves nothing\n{}", figures(&rule.effect, measure))
         }
@@ -191,7 +191,7 @@ fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
             figures(&rule.held_out, measure)
         ),
         Proposed::LosesTooMuchTogether => {
-            "alone it would do, but with the rules above too much may be lost\n".to_owned()
+            "it fits alone, but together with the rules above it may lose too much\n".to_owned()
         }
     };
     Some(format!("# {}, {condition}: {why}{}", rule.id, not_told_by(rule)))
@@ -206,13 +206,13 @@ fn not_told_by(rule: &SuggestedRule) -> String {
     let is_attended = |id: &&str| endstop_transcript::format(id).is_some_and(Format::is_attended);
     match rule.id == "time" && rule.not_told_by.iter().any(is_attended) {
         true => format!(
-            "#   not judged on runs of {formats}: the time of a person's absence counts there\n"
+            "#   not judged on runs of {formats}: they count the time in which the person was away\n"
         ),
         false => format!("#   not judged on runs of {formats}, which do not record it\n"),
     }
 }
 
-/// A share for people, to a tenth of a percent where that says something.
+/// A share for people, to a tenth of a percent if that is meaningful.
 fn shown(share: f64) -> String {
     let percent = share * 100.0;
     let text = format!("{percent:.1}");

@@ -129,10 +129,10 @@ fn best(rows: &[Row], measure: Measure) -> Option<&Row> {
     Some(safe.filter(|row| !is_trivial(row)).unwrap_or(balanced))
 }
 
-/// The answer where no limit saves anything.
+/// The answer if no limit saves anything.
 const NOTHING_SAVED: &str = "None of these limits would have saved anything.";
 
-/// The answer where the best limit saves nothing.
+/// The answer if the best limit saves nothing.
 fn none_to_name(rows: &[Row], measure: Measure) -> &'static str {
     match rows.iter().all(|row| measure.saved(&row.effect) == 0) {
         true => NOTHING_SAVED,

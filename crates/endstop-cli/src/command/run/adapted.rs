@@ -65,7 +65,7 @@ impl<'a> AdaptedCommand<'a> {
     /// Refuses a program whose calls go elsewhere under rules that then hold nothing.
     ///
     /// # Errors
-    /// If the policy limits steps, tokens or money, and this is no dry run.
+    /// Returns an error if the policy limits steps, tokens or money, and this is not a dry run.
     pub(super) fn check(&self, policy: &Policy, is_dry_run: bool) -> Result<(), CliError> {
         let Some(elsewhere) = self.adaptation("").elsewhere else { return Ok(()) };
         let bounds = policy.bounds();
@@ -119,7 +119,7 @@ impl<'a> AdaptedCommand<'a> {
     /// Makes the files, and returns what to start.
     ///
     /// # Errors
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(super) fn prepare(
         &mut self,
         gateway: &Gateway,

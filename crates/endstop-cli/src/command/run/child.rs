@@ -60,7 +60,7 @@ pub(super) enum Children {
 /// Starts the command in a new process group, with this process's standard streams.
 ///
 /// # Errors
-/// If it cannot be started: 127 if it does not exist, and 126 otherwise.
+/// Returns an error if it cannot be started: 127 if it does not exist, and 126 otherwise.
 pub(super) fn begin(
     command: &[OsString],
     variables: &BTreeMap<&'static str, String>,
@@ -79,12 +79,22 @@ pub(super) fn begin(
         other => other,
     };
     let child = child.map_err(|error| {
-        let meaning = match error.kind() {
-            io::ErrorKind::NotFound => ExitMeaning::NotFound,
-            _ => ExitMeaning::CannotExecute,
-        };
         let shown = program.to_string_lossy();
-        CliError::new(format!("cannot run `{shown}`: {error}")).with_exit(meaning)
+        match error.kind() {
+            // A program that exists fails like this if its interpreter does not.
+            io::ErrorKind::NotFound if executable(program).is_none() => {
+                CliError::new(format!("command `{shown}` not found"))
+                    .with_hint("check its name, or pass its path")
+                    .with_exit(ExitMeaning::NotFound)
+            }
+            kind => {
+                let meaning = match kind {
+                    io::ErrorKind::NotFound => ExitMeaning::NotFound,
+                    _ => ExitMeaning::CannotExecute,
+                };
+                CliError::new(format!("cannot run `{shown}`: {error}")).with_exit(meaning)
+            }
+        }
     })?;
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
     // `news` waits for it, together with the orphans.

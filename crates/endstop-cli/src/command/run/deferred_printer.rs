@@ -43,7 +43,7 @@ impl DeferredPrinter {
         Self { is_terminal: !is_dumb && std::io::stderr().is_terminal(), held: Vec::new() }
     }
 
-    /// Prints a line, unless `--quiet`; later where the command draws the screen.
+    /// Prints a line, unless `--quiet`; later if the command draws the screen.
     pub(super) fn note(&mut self, text: &str, terminal: Option<&Terminal>) {
         self.take(Line::Note(text.to_owned()), terminal);
     }

@@ -21,7 +21,7 @@ pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static
 
 /// The variables that are set, whatever they were: the addresses, and `keys`, which the scripted model does not ask for.
 /// With the guard the gateway is the proxy of the command at the address `proxy`, and uses the proxy that the user has set.
-/// `get` tells what they are now.
+/// `get` returns their current values.
 pub(in crate::command) fn variables(
     base: &str,
     run: &str,

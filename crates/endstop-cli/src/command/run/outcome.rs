@@ -93,7 +93,7 @@ impl RunOutcome<'_> {
         }
     }
 
-    /// The signal of the terminal's keys that ended the command, where its end is passed on.
+    /// The signal of the terminal's keys that ended the command, if its end is passed on.
     pub(super) fn signal(&self) -> Option<Signal> {
         match self.ended {
             Ended::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {
@@ -310,10 +310,10 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
     let more = agents.get(SHOWN_AGENTS..).unwrap_or_default();
     if !more.is_empty() {
         let named = more.iter().filter(|agent| is_named(agent)).count();
-        let kinds = [(named, "sub-agent"), (more.len() - named, "conversation")];
+        let kinds = [(named, "more sub-agent"), (more.len() - named, "more conversation")];
         let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
         let kinds: Vec<String> = kinds.map(|(count, noun)| counted(count as u64, noun)).collect();
-        lines.push(format!("  and {} more", kinds.join(" and ")));
+        lines.push(format!("  and {}", kinds.join(" and ")));
     }
     lines
 }
@@ -374,7 +374,7 @@ impl JsonFile {
     /// Checks that it can be written, before anything starts.
     ///
     /// # Errors
-    /// If it cannot.
+    /// Returns an error if it cannot.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
         let failed =
             |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
@@ -398,7 +398,7 @@ impl JsonFile {
     /// Writes it.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if it cannot be written.
     pub(super) fn write(mut self, value: &Value) -> Result<(), CliError> {
         let text = format!("{value}\n");
         let written = match self.draft.take() {

@@ -32,7 +32,7 @@ pub(super) fn adopt_orphans() {
     }
 }
 
-/// The processes below this one that have not ended. None where the system has no `/proc`.
+/// The processes below this one that have not ended. None if the system has no `/proc`.
 pub(super) fn descendants() -> Vec<Process> {
     let below = below(getpid().as_raw(), entries().collect());
     below.into_iter().filter(|entry| !entry.is_dead).map(Entry::into_process).collect()

@@ -38,7 +38,7 @@ impl Signals {
     /// which starts later, ignores them too.
     ///
     /// # Errors
-    /// The error of the system.
+    /// Returns the error of the system.
     pub(super) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let unless_ignored = |signal: Signal| {
@@ -86,7 +86,7 @@ async fn next(signal: &mut Option<unix::Signal>) {
     }
 }
 
-/// The signals that this process ignores, a bit each; none where the system does not tell.
+/// The signals that this process ignores, one bit each; 0 if the system does not report them.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

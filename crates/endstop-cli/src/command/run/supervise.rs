@@ -97,7 +97,7 @@ impl State {
 }
 
 impl Supervisor<'_> {
-    /// Waits until the command and what it began have ended, and tells how the command did.
+    /// Waits until the command and its descendants have ended, and returns how the command ended.
     pub(super) async fn watch(&mut self) -> Ended {
         loop {
             self.hear_news();

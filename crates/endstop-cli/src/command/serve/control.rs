@@ -31,7 +31,7 @@ impl ControlArgs {
     /// The listeners, for a gateway whose clients come to `clients`.
     ///
     /// # Errors
-    /// If the variable holds no token.
+    /// Returns an error if the variable holds no token.
     pub(super) fn open(&self, clients: SocketAddr) -> Result<Control, CliError> {
         Ok(Control {
             socket: self.socket(clients),

@@ -148,7 +148,7 @@ impl Arguments {
         }
     }
 
-    /// As [`Arguments::text`], refusing the empty string.
+    /// Like [`Arguments::text`], refusing the empty string.
     pub(crate) fn non_empty_text(&mut self, name: &str) -> Result<String, Diagnostic> {
         let span = self.span();
         let text = self.text(name)?;

@@ -121,7 +121,7 @@ fn errors_have_a_place_a_cause_and_help() {
         (
             "[stop]\na = \"steps >= 1\"\n[warn]\na = \"steps >= 1\"",
             "\"steps >= 1\"",
-            "two rules are called `a`",
+            "two rules have the name `a`",
             "one rule",
         ),
         ("on_unpriced = \"hope\"", "\"hope\"", "`hope` is not known", "ignore"),

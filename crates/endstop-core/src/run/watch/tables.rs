@@ -23,14 +23,14 @@ pub enum WatchError {
     #[error("policy {0} does more than stop a run")]
     NotWatchable(usize),
     /// It reads missing prices in another way than the first one.
-    #[error("policy {0} has another `on_unpriced` than the first")]
+    #[error("policy {0} differs from the first in `on_unpriced`")]
     OnUnpriced(usize),
     /// They name more facts than one program can distinguish.
     #[error("the policies name {0} facts; at most {MAX_NODES} are watched together")]
     TooManyFacts(usize),
 }
 
-/// Whether a policy can be watched together with others: its rules stop, none reads `depth` (which refuses a
+/// Returns whether a policy can be watched together with others: its rules stop, none reads `depth` (which refuses a
 /// sub-agent while the run continues), and none calls the run completed.
 #[must_use]
 pub fn can_watch(policy: &Policy) -> bool {
@@ -76,7 +76,7 @@ impl Watched {
     /// Compiles the policies together.
     ///
     /// # Errors
-    /// If one of them cannot be compiled or not be watched, or if they do not go together.
+    /// Returns an error if one of them cannot be compiled or not be watched, or if they do not go together.
     pub fn new(policies: &[&Policy], probes: &Probes) -> Result<Self, WatchError> {
         let mut joined = Policy::default();
         let mut owners = Vec::new();
@@ -106,13 +106,13 @@ impl Watched {
         })
     }
 
-    /// Whether any condition reads the text of model responses.
+    /// Returns whether any condition reads the text of model responses.
     #[must_use]
     pub fn needs_text(&self) -> bool {
         self.program.needs_text()
     }
 
-    /// Whether any condition reads the arguments and results of tool calls.
+    /// Returns whether any condition reads the arguments and results of tool calls.
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.program.needs_results()

@@ -325,7 +325,7 @@ mod cost {
 }
 
 impl<'a> Line<'a> {
-    /// The line that says `event`.
+    /// Creates the line that records `event`.
     #[must_use]
     pub fn from_event(event: &Event<'a>) -> Self {
         Self {
@@ -347,7 +347,7 @@ impl<'a> Line<'a> {
         Self { refused, ..Self::from_event(event) }
     }
 
-    /// The event that the line says.
+    /// Returns the event that the line says.
     #[must_use]
     pub fn as_event(&self) -> Event<'_> {
         Event {

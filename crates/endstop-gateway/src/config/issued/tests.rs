@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A source that counts how many look at it at a time.
+/// A source that counts how many tasks read it at the same time.
 #[derive(Debug, Default)]
 struct Counted {
     looking: AtomicUsize,

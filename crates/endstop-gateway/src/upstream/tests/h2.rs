@@ -51,7 +51,7 @@ async fn calls_beyond_what_a_connection_takes_get_another_one() {
     let client = client(&upstream);
     let calls = join_all((0..5).map(|_| call(&client, &upstream)));
     let test = async {
-        until("all have come", || upstream.calls().len() == 5).await;
+        until("all have arrived", || upstream.calls().len() == 5).await;
         let on = |n| upstream.calls().iter().filter(|(connection, _)| *connection == n).count();
         assert_eq!((upstream.connections(), [on(0), on(1), on(2)]), (3, [2, 2, 1]));
         upstream.go_on();
@@ -122,7 +122,7 @@ async fn a_connection_that_goes_away_ends_its_calls_and_gets_no_new_ones() {
     let client = client(&upstream);
     let first = call(&client, &upstream);
     let rest = async {
-        until("the first has come", || upstream.calls().len() == 1).await;
+        until("the first has arrived", || upstream.calls().len() == 1).await;
         assert_eq!(call(&client, &upstream).await.unwrap(), "ok");
         assert_eq!(call(&client, &upstream).await.unwrap(), "ok");
         upstream.go_on();

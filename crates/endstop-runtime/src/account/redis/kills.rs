@@ -245,7 +245,7 @@ impl RedisBudgetStore {
     /// ```
     ///
     /// # Errors
-    /// If the store cannot be written: then nothing is killed.
+    /// Returns an error if the store cannot be written: then nothing is killed.
     pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
         let record = serde_json::to_string(kill).unwrap_or_default();
         // A repetition begins one more epoch, which kills the same.

@@ -44,7 +44,10 @@ fn parents_are_checked() {
         account
     };
     let missing = AccountSet::new([of("a", Some("b"))]).unwrap_err();
-    assert_eq!(missing.to_string(), "[budget.a]: no budget `b`, which is named as `parent`");
+    assert_eq!(
+        missing.to_string(),
+        "[budget.a]: `parent` names the budget `b`, which is not defined"
+    );
     let cycle = AccountSet::new([of("a", Some("b")), of("b", Some("a"))]).unwrap_err();
     assert_eq!(cycle.why, AccountProblem::Cycle);
     assert!(AccountSet::new([of("a", Some("a"))]).is_err());
@@ -68,8 +71,9 @@ fn tables_of_a_name_that_are_for_other_calls_are_refused() {
         let of = |table| Account::from_table("me", &table).unwrap();
         AccountSet::new([of(first), of(second)]).map(|_| ()).map_err(|error| error.to_string())
     };
-    let said =
-        |what: &str| Err(format!("[budget.me]: another table of this name has another `{what}`"));
+    let said = |what: &str| {
+        Err(format!("[budget.me]: another table of this name has a different `{what}`"))
+    };
     let words = || vec!["a*".to_owned()];
     assert_eq!(both(BudgetTable { models: words(), ..plain() }, plain()), said("models"));
     assert_eq!(both(plain(), BudgetTable { providers: words(), ..plain() }), said("providers"));

@@ -135,7 +135,7 @@ impl Change {
 /// The result of a change: an error of the database, or the caller's result.
 type Applied<T> = rusqlite::Result<Result<T, StoreError>>;
 
-/// Runs `change` so that it leaves nothing where the database fails in the middle of it.
+/// Runs `change` so that it leaves nothing if the database fails in the middle of it.
 fn whole<T>(
     transaction: &mut Transaction<'_>,
     change: impl FnOnce(&Connection) -> Applied<T>,

@@ -263,7 +263,7 @@ impl AgentRun {
                 if self.next_agent(&handoff.to).is_none() {
                     let known: Vec<&str> = self.agent.handoffs.keys().map(String::as_str).collect();
                     let text = format!(
-                        "There is no agent `{}` to hand off to (there are: {}); you go on.",
+                        "There is no agent `{}` to hand off to (there are: {}); you continue.",
                         handoff.to,
                         known.join(", ")
                     );

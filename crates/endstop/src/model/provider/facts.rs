@@ -159,7 +159,7 @@ impl Facts {
         named.collect()
     }
 
-    /// How the answer ended, as the frames tell.
+    /// How the answer ended, by its frames.
     pub(super) fn end(&self) -> ModelEnd {
         let response = self.response();
         ModelEnd {

@@ -9,7 +9,7 @@ use crate::limits::{MAX_ERROR_TEXT_BYTES, MAX_RETRY_AFTER_SECONDS};
 use crate::model::provider::ProviderModel;
 use crate::model::{ModelError, ModelErrorKind, ProviderApi, Secret};
 
-/// The error of a stream. One that stood in its frames (`told`) counts for more than how `genai` puts it.
+/// The error of a stream. An error in its frames (`told`) takes precedence over the text of `genai`.
 pub(super) fn of(error: &Error, told: Option<&Value>, model: &ProviderModel) -> ModelError {
     let (key, api) = (model.key.as_ref(), model.api);
     let error = match error {

@@ -13,7 +13,7 @@ use super::ScriptedModel;
 use crate::model::reply::{Ending, Reply};
 use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest, ReportedUsage};
 
-/// Bytes of text that are taken for one token where a reply says no usage.
+/// Bytes of text that are taken for one token if a reply reports no usage.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// The stream of one call.

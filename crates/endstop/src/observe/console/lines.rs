@@ -261,7 +261,7 @@ fn said(options: &Options, detail: &Detail<'_>) -> Option<Line> {
     shown.then(|| Line::new(Kind::Text, clean_to(text.trim(), options.max_width)))
 }
 
-/// A child that begins says so itself.
+/// A child reports its own beginning.
 fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
     let agent = match observation.detail {
         Detail::Child { agent } => clean_to(agent, NAME),
@@ -271,7 +271,7 @@ fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
     refused.then(|| Line::new(Kind::Warn, format!("Sub-agent {agent} refused at depth {depth}")))
 }
 
-/// Decisions that nothing else tells.
+/// Decisions that no other line shows.
 fn decided(observation: &Observation<'_>) -> Option<Line> {
     match observation.directive {
         Directive::Pause => {

@@ -40,7 +40,7 @@ pub(super) const RULE: &str = "endstop.rule";
 pub(super) const DIRECTIVE: &str = "endstop.directive";
 pub(super) const OUTCOME: &str = "endstop.tool.outcome";
 pub(super) const MESSAGE: &str = "endstop.message";
-/// Dollars of a call; absent where they are not known.
+/// Dollars of a call; absent if they are not known.
 pub(super) const COST: &str = "endstop.cost.usd";
 /// How tokens or money were counted: [`MEASURED`] or [`ESTIMATED`].
 pub(super) const COUNTING: &str = "endstop.counting";

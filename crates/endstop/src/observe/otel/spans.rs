@@ -89,7 +89,7 @@ impl Live {
         Self { context, chat: None, tools: Vec::new(), since, is_estimate: false, last: time(wall) }
     }
 
-    /// Where the span of a sub-agent belongs: below the tool call that began it. An agent's tool bears its
+    /// Where the span of a sub-agent belongs: below the tool call that began it. An agent's tool has its
     /// name; among calls of the same tool the last one that has no sub-agent yet is taken.
     pub(super) fn parent_of(&mut self, agent: &str) -> Context {
         let is_free = |call: &&mut Call| !call.has_child;

@@ -83,7 +83,7 @@ fn limits_and_the_nearest_rule_are_asked_of_the_core() {
     play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
     let before = StatusView::of(&play.run, &play.budget);
     assert_eq!((before.steps_limit, before.tokens_limit), (Some(10), Some(1_000)));
-    assert_eq!(before.cost_limit, None, "a pause is no limit");
+    assert_eq!(before.cost_limit, None, "a pause is not a limit");
     play.tell(20_000, EventKind::StepBegin, Detail::None);
     play.reply((60, 5), 1, Detail::None);
     play.tell(0, EventKind::StepEnd, Detail::None);
@@ -207,7 +207,7 @@ fn a_terminal_sees_it_at_every_step_and_seldom_within_one() {
     let drawn = shared.writes().len();
     child.tell(500, EventKind::StepBegin, Detail::None);
     child.end();
-    assert_eq!(shared.writes().len(), drawn, "a sub-agent has no line of its own");
+    assert_eq!(shared.writes().len(), drawn, "a sub-agent has no separate line");
     play.end();
     assert_eq!(shared.writes().pop().unwrap(), "\r\u{1b}[K");
 }

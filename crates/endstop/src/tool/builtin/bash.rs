@@ -19,7 +19,7 @@ mod group;
 
 use group::GroupGuard;
 
-/// How long a command may take where it does not say.
+/// How long a command may take if the call does not say.
 const DEFAULT_SECONDS: u64 = 120;
 /// The bytes kept from the beginning and from the end of the output, each.
 const KEPT_BYTES: usize = 16 << 10;

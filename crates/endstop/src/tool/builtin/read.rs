@@ -12,7 +12,7 @@ use super::{Abandoned, Workspace, abandoned, blocking, cannot};
 use crate::limits::MAX_READ_BYTES;
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
-/// The lines that a call brings where it does not say how many.
+/// The lines that a call returns if it does not say how many.
 const DEFAULT_LINES: u64 = 2000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,7 +29,7 @@ struct Arguments {
 
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Reads a text file, or some lines of it. At most 64 KiB are returned; the last line of \
-                       the result then says how much is left and where to go on.";
+                       the result then says how much is left and where to continue.";
     FunctionTool::new("read_file", description, move |arguments: Arguments, _: ToolContext| {
         let workspace = workspace.clone();
         blocking(move |abandoned| read(&workspace, &arguments, abandoned))
@@ -189,7 +189,7 @@ impl Page {
             ));
         } else {
             text.push_str(&format!(
-                "[{left} bytes of the file are left; go on with offset {next}]"
+                "[{left} bytes of the file are left; continue with offset {next}]"
             ));
         }
         text

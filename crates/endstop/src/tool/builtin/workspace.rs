@@ -52,7 +52,7 @@ pub enum WorkspaceError {
         path: String,
     },
     /// A symbolic link to a missing file.
-    #[error("`{path}` passes a symbolic link that leads nowhere")]
+    #[error("`{path}` goes through a broken symbolic link")]
     Dangling {
         /// As given.
         path: String,
@@ -78,7 +78,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Directory`] if it does not exist, cannot be entered or is not a directory.
+    /// Returns [`WorkspaceError::Directory`] if it does not exist, cannot be entered or is not a directory.
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let directory = directory.as_ref();
         let failed =
@@ -90,18 +90,18 @@ impl Workspace {
         Ok(Self { root: root.into() })
     }
 
-    /// The directory, without links.
+    /// Returns the directory, without links.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where a path leads, without links, whether or not anything is there yet.
+    /// Returns the path without links, whether or not anything exists there yet.
     ///
     /// # Errors
     ///
-    /// The error says why it is refused. It reveals nothing about files outside the directory, not even whether they
-    /// exist, beyond the refusal itself.
+    /// Returns the error says why it is refused. It reveals nothing about files outside the directory, not even whether
+    /// they exist, beyond the refusal itself.
     pub fn resolve(&self, path: &str) -> Result<PathBuf, WorkspaceError> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             return Err(WorkspaceError::NoPath);
@@ -133,7 +133,7 @@ impl Workspace {
         Err(WorkspaceError::Outside { path: given() })
     }
 
-    /// A resolved path as the model may know it: relative to the directory.
+    /// Returns a resolved path as the model may know it: relative to the directory.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.root) {

@@ -84,7 +84,7 @@ pub(super) struct SchemaFault(pub(super) String);
 ///
 /// # Errors
 ///
-/// The first thing that is wrong with it.
+/// Returns the first thing that is wrong with it.
 pub(super) fn patterns(schema: &Value) -> Result<Patterns, SchemaFault> {
     let mut reader = Reader { root: schema, patterns: Patterns::default(), seen: HashSet::new() };
     reader.schema(schema, "")?;

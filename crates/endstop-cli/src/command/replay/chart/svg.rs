@@ -45,7 +45,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Over these points, whose intervals reach up to `largest`. Logarithmic where the points would crowd at 0.
+    /// Over these points, whose intervals reach up to `largest`. Logarithmic if the points would crowd at 0.
     fn of(values: &[f64], largest: f64) -> Self {
         let axis = Self::over(values.iter().copied().fold(largest, f64::max));
         let crowded = values.iter().filter(|value| **value < axis.most * CROWDED).count();

@@ -43,9 +43,9 @@ fn conversations_that_nobody_named_are_no_sub_agents() {
     agents.push(agent("critic".to_owned(), 2));
     let lines = of_agents(&agents);
     assert!(lines[0].starts_with("  sub-agent critic: 2 steps"), "{lines:?}");
-    assert_eq!(lines[5], "  and 164 conversations more");
+    assert_eq!(lines[5], "  and 164 more conversations");
     agents.push(agent("late".to_owned(), 0));
     agents.extend((0..5).map(|n| agent(format!("reader {n}"), 9)));
-    assert_eq!(of_agents(&agents)[5], "  and 1 sub-agent and 168 conversations more");
+    assert_eq!(of_agents(&agents)[5], "  and 1 more sub-agent and 168 more conversations");
     assert_eq!(of_agents(&agents[..2]).len(), 2);
 }

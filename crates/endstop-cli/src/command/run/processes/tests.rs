@@ -40,7 +40,7 @@ fn only_groups_of_the_commands_own_are_ended() {
     let known = BTreeSet::from([40, 41]);
     let sweep = KillSweep { own: 7, session: Some(3), main_group, known };
     assert!(sweep.is_own_group(&entry(41, 3)), "led by a process of the command");
-    assert!(sweep.is_own_group(&entry(60, 50)), "in a session of its own");
+    assert!(sweep.is_own_group(&entry(60, 50)), "in a separate session");
     assert!(!sweep.is_own_group(&entry(3, 3)), "the shell's");
     assert!(!sweep.is_own_group(&entry(0, 50)) && !sweep.is_own_group(&entry(1, 50)));
 }

@@ -24,7 +24,7 @@ pub(super) enum Refusal {
 }
 
 impl AgentRun {
-    /// As [`AgentRun::admit`]; a person is asked first where one can be.
+    /// Like [`AgentRun::admit`], but asks a person first if possible.
     pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<OpenToolCall, Refusal> {
         self.checkpoint().await;
         loop {
