@@ -11,6 +11,7 @@ use std::time::Duration;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
+use endstop::core::run::Status;
 use endstop::core::trip_record::RuleRecord;
 use endstop::ledger::Budget;
 use endstop::observe::{Observation, Observer, RunInfo};
@@ -118,6 +119,14 @@ impl Pauses {
         }
     }
 
+    fn pause_by_rules(&self, id: &RunId, run: &Run) {
+        let record = run.trip_record();
+        let trips = |rule: &&RuleRecord| rule.action == Action::Pause && rule.trips;
+        let rules: Vec<&str> =
+            record.rules.iter().filter(trips).map(|rule| rule.id.as_str()).collect();
+        self.pause(id, json!({ "run": id.as_str(), "rules": rules }));
+    }
+
     fn set(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,11 +144,7 @@ impl Observer for Pauses {
                 self.pause(&info.id, json!({ "run": id, "by": by, "why": why }));
             }
             EventKind::Paused => {
-                let record = run.trip_record();
-                let trips = |rule: &&RuleRecord| rule.action == Action::Pause && rule.trips;
-                let rules: Vec<&str> =
-                    record.rules.iter().filter(trips).map(|rule| rule.id.as_str()).collect();
-                self.pause(&info.id, json!({ "run": id, "rules": rules }));
+                self.pause_by_rules(&info.id, run);
             }
             EventKind::Resumed | EventKind::ResumeRequested { .. }
                 if self.set().remove(&info.id) =>
@@ -150,7 +155,11 @@ impl Observer for Pauses {
         }
     }
 
-    fn run_ended(&self, info: &RunInfo, _: &Run, _: &Budget) {
+    fn run_ended(&self, info: &RunInfo, run: &Run, _: &Budget) {
+        // An agent without anyone to ask ends as paused, with no event for that.
+        if info.parent.is_none() && run.status() == Status::Paused {
+            self.pause_by_rules(&info.id, run);
+        }
         self.set().remove(&info.id);
     }
 }

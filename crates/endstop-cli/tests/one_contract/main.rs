@@ -75,9 +75,9 @@ impl Drivers {
             ("replay of the agent loop's free run", replayed(&self.agent_freely, false)),
             ("replay of the gateway's free run", replayed(&self.gateway_freely, false)),
             ("replay of the agent loop's own trace", replayed(&self.agent, false)),
-            ("replay of the trace of the gateway", replayed(&self.gateway, false)),
+            ("replay of the gateway's own trace", replayed(&self.gateway, false)),
             ("replay --as-live of the agent loop's own trace", replayed(&self.agent, true)),
-            ("replay --as-live of the trace of the gateway", replayed(&self.gateway, true)),
+            ("replay --as-live of the gateway's own trace", replayed(&self.gateway, true)),
         ]
     }
 }
