@@ -10,7 +10,6 @@ fn names(words: &[&str]) -> Vec<&'static str> {
 #[test]
 fn a_change_is_tried_on_the_sdks_and_four_frameworks_and_all_on_demand() {
     let few = names(&[]);
-    assert_eq!(few, names(&["--ci"]));
     for name in ["openai", "anthropic", "openai-node", "anthropic-node"] {
         assert!(few.contains(&name), "{name}");
     }
