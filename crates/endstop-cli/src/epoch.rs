@@ -143,7 +143,7 @@ impl EpochLock {
         let file = self.directory.join(NAME);
         // One that was removed or cannot be read is replaced by an epoch that no process has seen.
         let after = read(&file).map_or(0, |(epoch, _)| epoch.saturating_add(1));
-        let epoch = after.max(seconds());
+        let epoch = after.max(micros());
         let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
         let draft = self.directory.join(format!("{NAME}.draft"));
         private_file()
@@ -157,9 +157,9 @@ impl EpochLock {
     }
 }
 
-fn seconds() -> u64 {
+fn micros() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map(|since| since.as_secs()).unwrap_or_default()
+    now.map(|since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX)).unwrap_or_default()
 }
 
 /// Whether a `kill --all` holds the lock.

@@ -279,6 +279,8 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
     )
     .unwrap();
+    // An epoch before this process; its file is gone when the next one begins.
+    assert_eq!(user.run(&["kill", "--all"]).0, Some(1));
     let trace = user.0.join("trace.jsonl");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let mut hidden = user.command(&["run", "--upstream", "sim", "--steps", "100000", "--trace"]);
@@ -291,6 +293,7 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(user.runs().is_empty());
+    std::fs::remove_file(user.0.join("state/endstop/kill-epoch.json")).unwrap();
     let (code, _, error) = user.run(&["kill", "--all", "--why", "bill"]);
     assert!(code == Some(1) && error.contains("no live process found"), "{error}");
     assert_eq!(hidden.wait().unwrap().code(), Some(124));
@@ -423,4 +426,32 @@ fn a_broken_configuration_file_does_not_keep_a_run_alive() {
     assert!(refused.status.success(), "{refused:?}");
     let run = user.command(&["run", "--", "true"]).env("ENDSTOP_CONFIG", &file).output().unwrap();
     assert_eq!(run.status.code(), Some(125), "{run:?}");
+}
+
+#[test]
+fn a_run_whose_gateway_fails_is_not_said_to_have_ended() {
+    let user = User::new("tail-fails");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let lists = [(200, r#"{"runs":[{"run":"nightly","status":"in_progress"}]}"#)];
+        for (status, body) in lists.into_iter().chain([(500, r#"{"error":"broken"}"#)].repeat(9)) {
+            let Ok((stream, _)) = listener.accept() else { return };
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            std::io::Write::write_all(reader.get_mut(), answer.as_bytes()).unwrap();
+        }
+    });
+    let mut tail = user.command(&["tail", "nightly", "--server", &url, "--token-env", "TOKEN"]);
+    let ended = tail.env("TOKEN", "secret").output().unwrap();
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(2) && error.contains("broken"), "{error}");
+    assert!(ended.stdout.is_empty(), "{:?}", ended.stdout);
 }

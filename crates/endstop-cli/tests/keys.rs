@@ -64,8 +64,13 @@ impl User {
     }
 
     fn serve_with(&mut self, more: &[&str]) -> String {
-        let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
-        let mut serve = self.command(&[&options[..], &["--steps", "100", "--keys"], more].concat());
+        let serve = self.command(&[&["serve", "--upstream", "sim"], more].concat());
+        self.listens(serve)
+    }
+
+    /// The address of a gateway that takes keys.
+    fn listens(&mut self, mut serve: Command) -> String {
+        serve.args(["--listen", "127.0.0.1:0", "--json", "--steps", "100", "--keys"]);
         let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -232,6 +237,21 @@ fn calls_with_a_key_draw_on_the_budget_of_the_gateway_too() {
     let gateway = user.serve_with(&["--budget", "team-a"]);
     assert_eq!(call(&gateway, &key, "ci-1", MODEL).0, 200);
     assert_ne!(user.spent("team-a"), "0");
+}
+
+#[test]
+fn calls_with_a_key_count_once_if_the_gateway_before_them_counts_them() {
+    let mut user = User::new("nested");
+    let key = user.key(&["ci", "--budget", "team-a"]);
+    let outer = user.serve();
+    let mut inner = user.command(&["serve"]);
+    // As the commands that `endstop run` starts are told.
+    inner.env("OPENAI_BASE_URL", format!("http://{outer}/r/outer/v1"));
+    inner.env("ENDSTOP_BUDGETS", "team-a");
+    let inner = user.listens(inner);
+    let (status, said) = call(&inner, &key, "ci-1", MODEL);
+    assert!(status == 200 && !said.contains("x-endstop-reason"), "{said}");
+    assert_eq!(user.spent("team-a"), "0");
 }
 
 #[test]

@@ -404,5 +404,5 @@ async fn a_source_tells_of_an_abort_alone_even_across_a_reset() {
     source.cancel("first");
     source.abort("second");
     assert_eq!(waiting.await.unwrap().message, "first", "a run hears of the first at once");
-    assert_eq!(source.signals().pop().unwrap().message, "second", "and of later requests too");
+    assert_eq!(source.signals().pop().unwrap().message, "second", "and of each request after it");
 }

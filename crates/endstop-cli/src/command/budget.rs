@@ -92,7 +92,7 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         None => budgets.set.iter().collect(),
     };
     if accounts.is_empty() {
-        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass `--budget '$5 per day'` to `endstop run`";
+        let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass the limit of your runs: endstop budget --budget '$5 per day'";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
     let states = budgets.store()?.read(&accounts).map_err(failed)?;

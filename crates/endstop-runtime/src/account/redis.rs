@@ -67,7 +67,7 @@ struct Shared {
     server: String,
     prefix: String,
     /// The name of the library, which changes with its code.
-    library: String,
+    functions: String,
     /// A clock instead of the server's.
     wall: Option<WallClock>,
     /// How far the time of the store is ahead of the clock of this machine, in milliseconds, when it was last heard of.
@@ -103,7 +103,7 @@ impl RedisBudgetStore {
             connections: Connections::new(client),
             server,
             prefix,
-            library: format!("endstop_{FORMAT}_{hash:016x}"),
+            functions: format!("endstop_{FORMAT}_{hash:016x}"),
             wall,
             ahead: AtomicI64::new(0),
             kills: Kills::new(),
@@ -174,7 +174,7 @@ impl Shared {
         // Texts and numbers always become JSON.
         let text = serde_json::to_string(&request).unwrap_or_default();
         let mut command = cmd("FCALL");
-        command.arg(format!("{}_{function}", self.library)).arg(1).arg(&self.prefix).arg(text);
+        command.arg(format!("{}_{function}", self.functions)).arg(1).arg(&self.prefix).arg(text);
         command
     }
 
@@ -192,7 +192,7 @@ impl Shared {
     }
 
     fn load(&self) -> Result<(), BudgetStoreError> {
-        let code = LIBRARY.replace("LIBRARY", &self.library);
+        let code = LIBRARY.replace("LIBRARY", &self.functions);
         let mut command = cmd("FUNCTION");
         command.arg("LOAD").arg(code);
         match self.connections.call(&command, true) {

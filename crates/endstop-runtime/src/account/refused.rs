@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use endstop_core::human;
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::{Millis, WallTime};
 use jiff::Timestamp;
@@ -81,7 +82,7 @@ impl AccountRefused {
 }
 
 impl fmt::Display for AccountRefused {
-    /// `budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in 7h12m, at
+    /// `budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in 7h 12m, at
     /// 2026-11-26 00:00 UTC`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |amount| shown(self.limit.dimension, amount);
@@ -92,7 +93,8 @@ impl fmt::Display for AccountRefused {
         let rest = at.0.saturating_sub(self.now.0);
         // Whole seconds, or whole minutes if it is long.
         let unit = if rest >= 600_000 { 60_000 } else { 1_000 };
-        write!(f, "; resets in {}, at {}", Millis(rest.div_ceil(unit) * unit), time(at, &self.zone))
+        let rest = human::duration(Millis(rest.div_ceil(unit) * unit));
+        write!(f, "; resets in {rest}, at {}", time(at, &self.zone))
     }
 }
 

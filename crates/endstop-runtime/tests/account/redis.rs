@@ -272,7 +272,7 @@ fn a_kill_does_not_wait_for_a_process_that_has_left() {
     let Some(server) = RedisServer::start() else { return };
     let (by, me) = (open(&server), account("me", &["$100 per day"]));
     let stores = [open(&server), open(&server), open(&server)];
-    // What a function holds on to is dropped, even if that is a handle of the store.
+    // The function is dropped with the store, even if it has a handle of it.
     for store in &stores {
         let handle = store.clone();
         store.on_kill(move |_| drop(handle.read(&[])));
