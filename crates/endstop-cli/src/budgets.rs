@@ -45,6 +45,10 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    pub(crate) const fn is_named(&self) -> bool {
+        self.budget_store.is_some()
+    }
+
     /// The store, if one is named.
     ///
     /// # Errors

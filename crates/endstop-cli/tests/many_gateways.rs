@@ -268,6 +268,10 @@ fn an_address_that_cannot_be_used_ends_the_command_and_shows_no_password() {
         let text = text(&output);
         assert!(text.contains(expected) && !text.contains("s3cret"), "{text}");
     }
+    let killed = machine.command(&["kill", "--all", "--budget-store", &away]).output().unwrap();
+    let said = text(&killed);
+    assert_eq!(killed.status.code(), Some(2), "{said}");
+    assert!(said.contains("`endstop kill` stops the processes of this machine"), "{said}");
     let mut config = machine.command(&["config"]);
     let output = config.env("ENDSTOP_BUDGET_STORE", &away).output().unwrap();
     let text = text(&output);

@@ -412,12 +412,14 @@ pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 /// # Errors
 /// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    if let Some(store) = args.store.open()? {
-        if args.at.server.is_some() {
-            return Err(CliError::new(
-                "--server and --budget-store name different things to kill by",
-            ));
-        }
+    if args.at.server.is_some() && args.store.is_named() {
+        return Err(CliError::new("--server and --budget-store name different things to kill by"));
+    }
+    let store = args.store.open().map_err(|error| {
+        error
+            .with_hint("without --budget-store, `endstop kill` stops the processes of this machine")
+    })?;
+    if let Some(store) = store {
         return kill_by_store(args, &store, out);
     }
     let mut body = signed(args.why.as_deref());
