@@ -245,7 +245,7 @@ fn calls_with_a_key_count_once_if_the_gateway_before_them_counts_them() {
     let key = user.key(&["ci", "--budget", "team-a"]);
     let outer = user.serve();
     let mut inner = user.command(&["serve"]);
-    // As the commands that `endstop run` starts are told.
+    // The variables that `endstop run` sets for its command.
     inner.env("OPENAI_BASE_URL", format!("http://{outer}/r/outer/v1"));
     inner.env("ENDSTOP_BUDGETS", "team-a");
     let inner = user.listens(inner);

@@ -159,14 +159,14 @@ fn a_dry_run_stops_nothing_and_says_what_would_have_stopped() {
 
 #[test]
 fn a_dry_run_sees_a_limit_in_time_without_a_call() {
-    let (output, told) = run("dry-time", &["--dry-run", "--timeout", "200ms"], "sleep 0.6");
-    assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
-    let dry = &told["dry_run"];
+    let (output, summary) = run("dry-time", &["--dry-run", "--timeout", "200ms"], "sleep 0.6");
+    assert_eq!((output.status.code(), &summary["stopped"]), (Some(0), &false.into()));
+    let dry = &summary["dry_run"];
     assert_eq!((&dry["would_have_stopped"], &dry["reason"]), (&true.into(), &"time_limit".into()));
-    let (at, elapsed) = (dry["at_ms"].as_u64().unwrap(), told["elapsed_ms"].as_u64().unwrap());
+    let (at, elapsed) = (dry["at_ms"].as_u64().unwrap(), summary["elapsed_ms"].as_u64().unwrap());
     assert!(
         200 <= at && at <= elapsed && elapsed >= 600,
-        "the summary is of the entire run: {told}"
+        "the summary is of the entire run: {summary}"
     );
 }
 
