@@ -93,7 +93,7 @@ fn no_key_is_ever_on_disk_and_the_certificates_go_with_the_run() {
     let [_, _, "600", "700", "1", bundle] = lines.as_slice() else {
         panic!("{stdout}{}", run.stderr())
     };
-    // Others could replace files in a checkout below /tmp: then they are in the home of the user.
+    // Others could replace files in a checkout under /tmp: then they are in the home of the user.
     let is_open =
         |path: &Path| path.metadata().is_ok_and(|it| it.permissions().mode() & 0o002 != 0);
     let is_checkout_open = directory.ancestors().any(is_open);
