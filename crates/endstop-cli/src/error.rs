@@ -1,11 +1,12 @@
 //! How a subcommand fails, and what the exit codes mean.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use endstop::observe::clean_lines;
+
+use crate::output::{HELP_COLUMNS, wrapped};
 
 /// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +79,14 @@ impl ExitMeaning {
         }
     }
 
-    /// Returns the table as plain text, one line for each code.
+    /// Returns the table as plain text in lines of at most 80 columns.
     #[must_use]
     pub fn table() -> String {
         let mut table = String::from("Exit codes:");
         for meaning in Self::ALL {
-            // Writing to a String cannot fail.
-            let _ = write!(table, "\n  {:<4} {}", meaning.code(), meaning.text());
+            let row = format!("  {:<4} {}", meaning.code(), meaning.text());
+            table.push('\n');
+            table.push_str(wrapped(&row, HELP_COLUMNS, "       ").trim_end());
         }
         table
     }

@@ -112,7 +112,8 @@ struct GlobalArgs {
 /// Returns the whole command with its help texts, for completions, man pages and the reference page.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}\n\n{SYSTEMS}", ExitMeaning::table()))
+    let after = format!("{EXAMPLES}\n\n{}\n\n{SYSTEMS}", ExitMeaning::table());
+    Cli::command().max_term_width(output::HELP_COLUMNS).after_long_help(after)
 }
 
 /// Runs the command line `args` (the program's name first) and says how the process ends.

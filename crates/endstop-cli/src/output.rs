@@ -26,6 +26,9 @@ pub const NARROW_COLUMNS: u16 = 60;
 /// window's edge, and a fixed width keeps the output the same everywhere.
 pub const PIPE_COLUMNS: u16 = 120;
 
+/// The widest line of help. Through a pipe to a pager it has this width too.
+pub const HELP_COLUMNS: usize = 80;
+
 /// The global options for the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {

@@ -101,6 +101,17 @@ fn codex_is_started_with_flags_before_its_own() {
 }
 
 #[test]
+fn a_program_that_is_missing_gets_no_advice_on_its_login() {
+    let command = ["--usd", "1", "--", "codex", "exec", "go"];
+    let home = Home::new("no-codex");
+    let (code, _, errors) = home.run(&[], &command);
+    assert_eq!(code, Some(127), "{errors}");
+    assert!(errors.contains("`codex` not found") && !errors.contains("log in"), "{errors}");
+    let (_, _, errors) = home.program("codex", "true").run(&[], &command);
+    assert!(errors.contains("log in with `codex login`"), "{errors}");
+}
+
+#[test]
 fn settings_are_in_a_private_directory_that_is_gone_at_the_end() {
     let says =
         "echo \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; cat \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; echo

@@ -222,6 +222,27 @@ fn the_agent_loop_draws_on_them_too() {
 }
 
 #[test]
+fn amounts_have_one_form_on_all_screens() {
+    let home = Home::new("form", "[budget.me]\nlimit = [\"$3,000 per month\", \"2M tokens\"]\n");
+    let screens: [(&[&str], &[&str]); 4] = [
+        (&["budget"], &["$3,000.00 per month", "2M tokens"]),
+        (&["check", "--stop", "cost >= $3000 or tokens >= 2000000"], &["$3,000.00", "2M"]),
+        (&["run", "--usd", "3000", "--tokens", "2000000", "--", "true"], &["$3,000.00 or 2M tokens"]),
+        (&["run", "--budget", "$9999.50", "--usd", "1", "--", "true"], &["me ($9,999.50)"]),
+    ];
+    for (arguments, forms) in screens {
+        let output = home.command(arguments).output().unwrap();
+        let shown = text(&output);
+        for form in forms {
+            assert!(shown.contains(form), "{arguments:?}: {shown}");
+        }
+        // Conditions are shown as they were typed.
+        let has_other = shown.contains("$9999.50") || shown.contains("$3000.00");
+        assert!(!has_other, "{arguments:?}: {shown}");
+    }
+}
+
+#[test]
 fn a_correction_is_added_and_taken_back() {
     let home = Home::new("adjust", "[budget.me]\nlimit = \"$5 per day\"\n");
     for (amount, spent) in [("+1.50", "1.5"), ("-0.25", "1.25"), ("2", "3.25")] {

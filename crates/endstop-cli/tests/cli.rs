@@ -174,10 +174,14 @@ fn short_help_has_one_line_per_option_and_per_command() {
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands().cloned());
         let name = command.get_name().to_owned();
-        let help = command.term_width(80).render_help().to_string();
+        let mut command = command.term_width(80);
+        let help = command.render_help().to_string();
         let (_, lists) = help.split_once("Usage:").unwrap();
         let continued = lists.lines().filter(|line| line.starts_with("          "));
         assert_eq!(continued.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}: {help}");
         assert!(help.lines().all(|line| line.chars().count() <= 80), "{name}: {help}");
+        let long = command.render_long_help().to_string();
+        let wide = long.lines().filter(|line| line.chars().count() > 80);
+        assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}");
     }
 }

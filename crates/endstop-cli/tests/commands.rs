@@ -286,5 +286,8 @@ fn what_is_no_transcript_is_an_error_when_it_is_named() {
     let said = stderr(&output);
     assert!(said.contains("Cargo.toml: not read, of no known format"), "{said}");
     assert!(said.contains("`endstop replay --formats` lists the formats"), "{said}");
-    assert_eq!(endstop(&["replay", "no/such/directory"]).status.code(), Some(2));
+    let missing = endstop(&["replay", "no/such/directory"]);
+    assert_eq!(missing.status.code(), Some(2));
+    let said = stderr(&missing);
+    assert!(said.contains("check the path") && !said.contains("--formats"), "{said}");
 }

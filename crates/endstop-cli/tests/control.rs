@@ -131,6 +131,27 @@ fn a_rule_that_pauses_shows_in_ps_and_goes_on_where_it_was_once_approved() {
 }
 
 #[test]
+fn a_command_that_has_its_answer_is_listed_as_running_until_it_exits() {
+    let user = User::new("answered");
+    let mut command = user.command(&["run", "--upstream", "sim:answer", "--steps", "9", "--", "sh"]);
+    command.args(["-c", "\"$0\" demo-agent; exec sleep 600"]);
+    command.arg(snapbox::cmd::cargo_bin!("endstop"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = user.run_that("with a step", |run| run["steps"].as_u64() > Some(0));
+    let id = run["run"].as_str().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while !user.succeeds(&["show", id]).contains("\"status\": \"completed\"") {
+        assert!(Instant::now() < until, "the answer is not taken for the end of the conversation");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(user.runs()[0]["status"], "in_progress");
+    let table = user.succeeds(&["ps"]);
+    assert!(table.contains("in_progress") && !table.contains("completed"), "{table}");
+    user.succeeds(&["kill", id]);
+    child.wait().unwrap();
+}
+
+#[test]
 fn wrong_names_get_hints_and_processes_that_died_are_cleaned_up() {
     let user = User::new("dead");
     let mut children: Vec<Child> = (0..3).map(|_| user.agent(&["--usd", "1000"])).collect();

@@ -26,7 +26,7 @@ proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])
 assert os.environ['https_proxy'] == os.environ['HTTPS_PROXY'] and os.environ['NODE_USE_ENV_PROXY'] == '1'
 stream = socket.create_connection((proxy.hostname, proxy.port))
 password = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode()).decode()
-who = '' if 'NOBODY' in os.environ else f'Proxy-Authorization: Basic {password}\r\n'
+who = '' if 'NO_USER' in os.environ else f'Proxy-Authorization: Basic {password}\r\n'
 stream.sendall(f'CONNECT {sys.argv[1]} HTTP/1.1\r\nHost: {sys.argv[1]}\r\n{who}\r\n'.encode())
 head = b''
 while not head.endswith(b'\r\n\r\n'):
@@ -213,7 +213,7 @@ fn direct_connections_to_a_host_that_is_named_pass_and_others_are_refused() {
 #[test]
 fn a_program_without_the_password_of_the_proxy_gets_no_tunnel_and_that_is_said() {
     let port = echo();
-    let run = run("password", &["-q"], &format!("NOBODY=1 connect 127.0.0.1:{port} 16"), None);
+    let run = run("password", &["-q"], &format!("NO_USER=1 connect 127.0.0.1:{port} 16"), None);
     assert!(run.stdout().starts_with("status 407\n"), "{}", run.stdout());
     assert!(run.stderr().contains("lacked the password of HTTPS_PROXY"), "{}", run.stderr());
     assert_eq!(run.told["guard"]["other_tunnels"], 0);

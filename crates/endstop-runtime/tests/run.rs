@@ -202,7 +202,7 @@ fn a_run_that_goes_on_has_what_it_spent() {
 #[test]
 fn a_model_without_a_price_stops_a_run_that_limits_money() {
     let run = root("cost >= $1.00");
-    let pricing = Pricing::new("", "nobody-knows-it", PriceTable::embedded());
+    let pricing = Pricing::new("", "unlisted-model", PriceTable::embedded());
     assert!(!step(&run, &pricing, 10, 10));
     assert!(run.is_over());
     assert_eq!(

@@ -324,7 +324,7 @@ async fn tool_calls_of_a_chat_need_no_index_and_no_room_for_it() {
     };
     for (name, indices) in [
         ("absent", [None, None]),
-        ("all the same", [Some(0), Some(0)]),
+        ("equal", [Some(0), Some(0)]),
         ("huge", [Some(0), Some(u32::MAX)]),
     ] {
         let mut frames = vec![call(indices[0], "a", "add"), call(indices[1], "b", "say")];

@@ -172,6 +172,7 @@ fn to_text(states: &[AccountState]) -> String {
 fn shown(dimension: Dimension, amount: u64) -> String {
     match dimension {
         Dimension::Cost => output::money(Money::from_picos(amount)),
+        Dimension::Tokens => output::short(amount),
         _ => output::count(amount),
     }
 }

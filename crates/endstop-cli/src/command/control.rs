@@ -319,9 +319,10 @@ pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     for (process, run, detail) in &rows {
         let steps = detail.pointer("/report/totals/steps").and_then(Value::as_u64);
         let cost = text(detail, "/report/spend/usd").parse::<Money>();
+        let status = status(*process, detail);
         let status = match waits_for(detail) {
-            Some(why) => format!("{}: {why}", text(detail, "/status")),
-            None => text(detail, "/status").to_owned(),
+            Some(why) => format!("{status}: {why}"),
+            None => status.to_owned(),
         };
         table.add_row([
             run.id.clone(),
@@ -339,7 +340,7 @@ pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Value {
     json!({
         "run": run.id,
-        "status": detail.get("status"),
+        "status": status(process, detail),
         "waits_for": waits_for(detail),
         "steps": detail.pointer("/report/totals/steps"),
         "tokens": detail.pointer("/report/totals/tokens"),
@@ -350,6 +351,14 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
         "limits": process.map(|process| process.limits.as_str()),
         "started": process.map(|process| process.started.as_str()),
     })
+}
+
+/// The status of a run. Its final answer does not end a command, which may ask again: until it exits, it runs.
+fn status<'v>(process: Option<&LiveProcess>, detail: &'v Value) -> &'v str {
+    match text(detail, "/status") {
+        "completed" if process.is_some_and(|process| process.kind == "run") => "in_progress",
+        status => status,
+    }
 }
 
 /// The reason why a run waits: a pause from outside, or rules that pause it.

@@ -100,7 +100,7 @@ async fn research(
 ) -> Result<String, String> {
     let instructions =
         format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
-    let mut conversation = Conversation::new(&instructions, "search", "Look at the next log.");
+    let mut conversation = Conversation::new(&instructions, "search", "Examine the next log.");
     for search in 1..=args.searches {
         show(args, &format!("iteration {iteration}, search {search}")).await?;
         match model.ask(place, &conversation).await? {

@@ -33,7 +33,7 @@ Examples:
   endstop price gpt-5 --input 12000 --cached 40000 --output 800
   endstop price gpt-5 --batch --input 12000 --output 800 --at 2026-11-01
   endstop price --usage response.json
-  endstop price google/gemini-2.5-pro --provider openrouter --usage - < usage.json
+  endstop price google/gemini-2.5-pro --provider openrouter --usage usage.json
 
 Exit codes:
   0  priced

@@ -74,10 +74,10 @@ impl Drivers {
             ("dry run of the gateway", self.gateway_freely.dry_run.clone().unwrap()),
             ("replay of the agent loop's free run", replayed(&self.agent_freely, false)),
             ("replay of the gateway's free run", replayed(&self.gateway_freely, false)),
-            ("replay of the agent loop's own trace", replayed(&self.agent, false)),
-            ("replay of the gateway's own trace", replayed(&self.gateway, false)),
-            ("replay --as-live of the agent loop's own trace", replayed(&self.agent, true)),
-            ("replay --as-live of the gateway's own trace", replayed(&self.gateway, true)),
+            ("replay of the trace of the agent loop", replayed(&self.agent, false)),
+            ("replay of the trace of the gateway", replayed(&self.gateway, false)),
+            ("replay --as-live of the trace of the agent loop", replayed(&self.agent, true)),
+            ("replay --as-live of the trace of the gateway", replayed(&self.gateway, true)),
         ]
     }
 }
@@ -109,7 +109,7 @@ fn live_no_later(case: &Case) -> Result<(), String> {
     let mut wrong = Vec::new();
     for driver in ["agent loop", "gateway"] {
         let live = of(driver);
-        let as_live = of(&format!("replay --as-live of the {driver}'s own trace"));
+        let as_live = of(&format!("replay --as-live of the trace of the {driver}"));
         if as_live != live {
             wrong.push(format!("replay --as-live of the {driver} differs"));
         }

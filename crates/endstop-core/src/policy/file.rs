@@ -371,6 +371,10 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> Diagnostic {
         return Diagnostic::new(format!("`{section}` is a section of rules"), span)
             .with_help(format!("write `[{section}]`, and on the next line `limit = {written}`"));
     }
+    if message.ends_with("expected a string") && is_in_rules(text, &span) {
+        return Diagnostic::new("a rule is a condition", span)
+            .with_help("write it in quotes, such as `limit = \"steps >= 50 or cost >= $2.00\"`");
+    }
     let mut names = message.split('`').skip(1).step_by(2);
     if !message.starts_with("unknown field") {
         return Diagnostic::new(message, span);
@@ -380,6 +384,14 @@ fn toml_problem(text: &str, error: &toml::de::Error) -> Diagnostic {
     let help = did_you_mean(&found, known.iter().copied())
         .unwrap_or_else(|| format!("known here are {}", known.join(", ")));
     Diagnostic::new(format!("`{found}` is not a key here"), span).with_help(help)
+}
+
+/// Whether the section of a place is one of rules.
+fn is_in_rules(text: &str, span: &Range<usize>) -> bool {
+    let before = text.get(..span.start).unwrap_or_default();
+    let section = before.lines().rev().find_map(|line| line.trim().strip_prefix('['));
+    let name = section.and_then(|rest| rest.split(']').next()).unwrap_or_default();
+    Action::ALL.iter().any(|action| action.name() == name.trim())
 }
 
 /// The section of rules that a string at `span` is the value of, as in `stop = "steps >= 5"`.

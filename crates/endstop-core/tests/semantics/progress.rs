@@ -122,7 +122,7 @@ fn waiting_is_no_loop() {
 
 #[test]
 fn acknowledgements_of_other_calls_are_no_loop() {
-    let done = "The file /a/b/c.go has been updated successfully. Here is what to look at next.";
+    let done = "The file /a/b/c.go has been updated successfully. Here is what to read next.";
     let edits = stopped_at(60, |d, n| ask(d, "edit", &format!("{{\"new\":{n}}}"), done));
     assert_eq!(edits, None);
     let todos = stopped_at(60, |d, n| match n % 2 {

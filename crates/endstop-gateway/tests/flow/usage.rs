@@ -90,7 +90,7 @@ async fn a_call_that_a_dearer_model_may_answer_is_held_at_its_price() {
     // A thousand tokens of gpt-4 are $0.06.
     let lowered = cap(json!(["gpt-4o-mini", "gpt-4"])).await.unwrap();
     assert!((700..834).contains(&lowered), "{lowered}");
-    let (calls, got, _) = sent(CENTS, CHAT, &body(json!(["nobody/knows-it"])), "").await;
+    let (calls, got, _) = sent(CENTS, CHAT, &body(json!(["unlisted/model"])), "").await;
     assert_eq!((calls, got.header("x-endstop-reason").as_deref()), (0, Some("cost_limit")));
 }
 
@@ -104,7 +104,7 @@ async fn a_recording_that_is_elsewhere_is_held_at_all_that_the_model_takes() {
         assert_eq!(sent(&policy, path, &body, "").await.0, calls, "{limit}");
     }
     let tokens = "[stop]\nlimit = \"tokens >= 1_000_000\"\n";
-    let body = json!({ "model": "nobody-knows-it", "messages": [{ "role": "user", "content": [
+    let body = json!({ "model": "unlisted-model", "messages": [{ "role": "user", "content": [
         { "type": "video_url", "video_url": { "url": "https://example.com/a.mp4" } }] }] });
     let (calls, got, _) = sent(tokens, CHAT, &body, "").await;
     assert_eq!((calls, got.status), (0, 402));

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use endstop_core::condition::gauge::Unit;
-use endstop_core::expr::{amount_text, parse_amount};
-use endstop_core::units::{Millis, Money};
+use endstop_core::expr::parse_amount;
+use endstop_core::human::{self, Rounding};
+use endstop_core::units::{Millis, Money, PICOS_PER_DOLLAR};
 use thiserror::Error;
 
 use crate::ledger::Dimension;
@@ -41,7 +42,7 @@ pub enum Window {
 /// assert_eq!((limit.dimension, limit.window), (Dimension::Cost, Window::Day));
 /// assert_eq!(limit.to_string(), "$5.00 per day");
 ///
-/// for text in ["2M tokens per hour", "1000 steps per day", "$20", "$10 per rolling 5h"] {
+/// for text in ["2M tokens per hour", "1000 steps per day", "$20", "$3,000 per month", "$10 per rolling 5h"] {
 ///     let limit: AccountLimit = text.parse()?;
 ///     assert_eq!(limit.to_string().parse::<AccountLimit>()?, limit);
 /// }
@@ -77,23 +78,48 @@ pub enum LimitError {
 }
 
 impl AccountLimit {
-    /// Returns the amount as people read it: `$5.00`, `2M tokens`.
+    /// Returns the amount as people read it, and exact: `$3,000.00`, `2M tokens`.
     #[must_use]
     pub fn amount_text(&self) -> String {
-        shown(self.dimension, self.amount)
+        exact(self.dimension, self.amount)
     }
 }
 
-/// An amount of one dimension as people read it.
-pub(super) fn shown(dimension: Dimension, amount: u64) -> String {
+/// An amount that was used or is left, rounded for reading.
+pub(super) fn rounded(dimension: Dimension, amount: u64, rounding: Rounding) -> String {
     match dimension {
-        Dimension::Cost => Money::from_picos(amount).to_string(),
-        Dimension::Tokens if amount > 0 && amount.is_multiple_of(1_000_000) => {
-            format!("{}M tokens", amount / 1_000_000)
-        }
-        Dimension::Tokens => format!("{} tokens", amount_text(amount, Unit::Tokens)),
-        dimension => format!("{amount} {dimension}"),
+        Dimension::Cost => human::money_rounded(Money::from_picos(amount), rounding),
+        Dimension::Tokens => human::tokens(amount),
+        dimension => format!("{} {dimension}", human::count(amount)),
     }
+}
+
+/// A limit: exact, because it can be read again.
+fn exact(dimension: Dimension, amount: u64) -> String {
+    match dimension {
+        Dimension::Cost => {
+            let text = Money::from_picos(amount).to_string();
+            let (_, cents) = text.split_once('.').unwrap_or_default();
+            format!("${}.{cents}", human::count(amount / PICOS_PER_DOLLAR))
+        }
+        Dimension::Tokens => {
+            let short = human::short(amount);
+            let is_exact = parse_amount(&short, Unit::Tokens) == Ok(amount);
+            format!("{} tokens", if is_exact { short } else { human::count(amount) })
+        }
+        dimension => format!("{} {dimension}", human::count(amount)),
+    }
+}
+
+/// A number without the commas between its thousands; `None` if one is elsewhere.
+fn without_separators(number: &str) -> Option<String> {
+    if !number.contains(',') {
+        return Some(number.to_owned());
+    }
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let whole = whole.trim_start_matches('$');
+    let digits: u64 = whole.replace(',', "").parse().ok()?;
+    (human::count(digits) == whole && !decimals.contains(',')).then(|| number.replace(',', ""))
 }
 
 impl FromStr for AccountLimit {
@@ -111,7 +137,8 @@ impl FromStr for AccountLimit {
             Some((number, "steps" | "step")) => (Dimension::Steps, Unit::Count, number),
             _ => return Err(bad()),
         };
-        let read = parse_amount(number, unit).map_err(|_| bad())?;
+        let number = without_separators(number).ok_or_else(bad)?;
+        let read = parse_amount(&number, unit).map_err(|_| bad())?;
         if read > MAX_ACCOUNT_AMOUNT {
             return Err(LimitError::TooLarge(amount.to_owned()));
         }
@@ -144,7 +171,7 @@ impl FromStr for Window {
 }
 
 impl fmt::Display for AccountLimit {
-    /// `$5.00 per day`, `2M tokens per hour`, `$20.00`.
+    /// `$3,000.00 per month`, `2M tokens per hour`, `$20.00`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.amount_text())?;
         match self.window {
@@ -167,3 +194,6 @@ impl fmt::Display for Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

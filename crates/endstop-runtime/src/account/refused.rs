@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use endstop_core::human;
+use endstop_core::human::{self, Rounding};
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::{Millis, WallTime};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::limit::{AccountLimit, shown};
+use super::limit::{AccountLimit, rounded};
 use super::spec::OnFull;
 
 /// A reservation that an account refused: which account, which window, the remaining amount, and when it resets.
@@ -85,10 +85,11 @@ impl fmt::Display for AccountRefused {
     /// `budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in 7h 12m, at
     /// 2026-11-26 00:00 UTC`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |amount| shown(self.limit.dimension, amount);
-        write!(f, "budget {}: {} left of {} ", self.account, show(self.left()), self.limit)?;
-        write!(f, "({} spent, {} held), ", show(self.settled), show(self.held))?;
-        write!(f, "{} needed", show(self.asked))?;
+        let show = |amount, rounding| rounded(self.limit.dimension, amount, rounding);
+        let left = show(self.left(), Rounding::Down);
+        write!(f, "budget {}: {left} left of {} ", self.account, self.limit)?;
+        let [spent, held] = [self.settled, self.held].map(|it| show(it, Rounding::Nearest));
+        write!(f, "({spent} spent, {held} held), {} needed", show(self.asked, Rounding::Up))?;
         let Some(at) = self.resets_at else { return Ok(()) };
         let rest = at.0.saturating_sub(self.now.0);
         // Whole seconds, or whole minutes if it is long.

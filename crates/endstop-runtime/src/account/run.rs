@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
+use endstop_core::human::Rounding;
 use endstop_core::units::{Millis, Money, WallTime};
 
 use super::refused::AccountRefused;
@@ -430,7 +431,8 @@ impl Shared {
                 let end = resets_at.filter(|_| !is_rolling);
                 let key = (account.name.clone(), of.to_string(), end);
                 if self.open().warned.insert(key) {
-                    let spent = super::limit::shown(of.dimension, *settled);
+                    let spent =
+                        super::limit::rounded(of.dimension, *settled, Rounding::Nearest);
                     warn(&format!("budget {}: {spent} of {of} spent ({percent}%)", account.name));
                 }
             }

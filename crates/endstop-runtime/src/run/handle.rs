@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use endstop_core::Program;
 use endstop_core::event::EventKind;
+use endstop_core::human::{self, Rounding};
 use endstop_core::policy::Action;
 use endstop_core::run::next_trip::Resource;
 use endstop_core::run::{Directive, Notice, Run, Status};
@@ -343,16 +344,16 @@ impl RunHandle {
             |resource| core.run.next_trip(resource, &[Action::Stop]).map(|trip| trip.distance);
         let mut parts = Vec::new();
         if let Some(steps) = left(Resource::Steps) {
-            parts.push(format!("{steps} step{}", if steps == 1 { "" } else { "s" }));
+            parts.push(human::counted(steps, "step"));
         }
         if let Some(tokens) = left(Resource::Tokens) {
-            parts.push(format!("{tokens} tokens"));
+            parts.push(human::tokens(tokens));
         }
         if let Some(picos) = left(Resource::Cost) {
-            parts.push(Money::from_picos(picos).to_string());
+            parts.push(human::money_rounded(Money::from_picos(picos), Rounding::Down));
         }
         if let Some(time) = left(Resource::Time) {
-            parts.push(Millis(time).to_string());
+            parts.push(human::duration(Millis(time)));
         }
         if parts.is_empty() { String::new() } else { format!(" Left: {}.", parts.join(", ")) }
     }

@@ -360,7 +360,7 @@ impl AgentRun {
         let warnings: Vec<String> = by_rule.into_values().collect();
         let left = self.run().what_is_left();
         let text =
-            format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
+            format!("Note: {}.{left} Finish the task within these limits.", warnings.join("; "));
         self.state.messages.push(Message::system(text));
     }
 

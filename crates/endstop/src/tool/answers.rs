@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use endstop_core::human;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 
@@ -160,8 +161,7 @@ pub struct StoppedAgent<'a> {
 #[must_use]
 pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
     let StoppedAgent { agent, signal, limit, steps, tokens, cost, partial } = stopped;
-    let cost = cost
-        .map_or_else(|| "at an unknown cost".to_owned(), |cost| format!("${}", cost.to_decimal()));
+    let cost = cost.map_or_else(|| "at an unknown cost".to_owned(), human::money);
     let agent = name(agent);
     let mut text = if signal.reason == StopReason::Completed {
         format!("The agent `{agent}` ended without an answer")
@@ -171,8 +171,8 @@ pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
     if !limit.is_empty() {
         text.push_str(&format!(" (limit: {})", cut(limit)));
     }
-    let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-    text.push_str(&format!(". It used {steps}, {tokens} tokens, {cost}."));
+    let (steps, tokens) = (human::counted(*steps, "step"), human::tokens(*tokens));
+    text.push_str(&format!(". It used {steps}, {tokens}, {cost}."));
     if partial.trim().is_empty() {
         text.push_str(" It gave no answer.");
     } else {

@@ -132,12 +132,12 @@ async fn a_recovered_tool_error_does_not_fail_the_run() {
     let model = replies([
         Reply::call("fail", json!({})),
         Reply::error(ModelErrorKind::Unavailable),
-        Reply::text("Done all the same."),
+        Reply::text("Done anyway."),
     ]);
     let builder = agent(&model, "steps >= 9").tool(failing_tool("fail"));
     let state = builder.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((state.status(), state.execution.error.as_deref()), (Status::Completed, None));
-    assert_eq!(state.final_response(), Some("Done all the same."));
+    assert_eq!(state.final_response(), Some("Done anyway."));
 }
 
 /// A state with an answer of every kind that is an error, and odd words in its results.
@@ -151,7 +151,7 @@ async fn state_with_errors() -> AgentState {
             .tool_call("panic", json!({})),
         Reply::text("Done."),
     ]);
-    let odd = FunctionTool::without_arguments("odd", "Says odd things.", |_| async {
+    let odd = FunctionTool::without_arguments("odd", "Returns odd text.", |_| async {
         Ok::<_, ToolError>(json!({ "text": "a \"quote\", a \\ and \u{0} and \u{1f980}" }))
     });
     let panics = FunctionTool::without_arguments("panic", "Panics.", |_| async {

@@ -16,7 +16,7 @@ use crate::support::*;
 
 fn hands_to(to: &'static str) -> FunctionTool {
     FunctionTool::without_arguments("transfer", "Hands off.", move |_| async move {
-        let handoff = Handoff { to: to.to_owned(), message: "Please go on.".to_owned() };
+        let handoff = Handoff { to: to.to_owned(), message: "Please continue.".to_owned() };
         Ok::<_, ToolError>(ToolOutput::from(handoff))
     })
 }
@@ -57,7 +57,7 @@ async fn without_a_rule_the_named_agent_continues_on_the_same_ledger_and_policy(
         (state.usage().total(), budget.settled().tokens, budget.settled().steps),
         (440, 440, 4)
     );
-    assert!(state.messages.iter().any(|m| m.text().contains("Please go on.")));
+    assert!(state.messages.iter().any(|m| m.text().contains("Please continue.")));
     assert_all_answered(&state);
 }
 

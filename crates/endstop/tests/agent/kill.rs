@@ -164,7 +164,7 @@ struct Blind;
 
 impl KillSwitch for Blind {
     fn on(&self) -> Option<String> {
-        Some("nobody knows, so it counts as on".to_owned())
+        Some("unknown, so it counts as on".to_owned())
     }
 }
 
@@ -172,7 +172,7 @@ impl KillSwitch for Blind {
 async fn a_switch_that_cannot_find_out_counts_as_on() {
     let model = answerer("Done.");
     let agent = agent(&model, "steps >= 5").kill_switch(Blind).build().unwrap();
-    check(&agent.run("Go.").await.unwrap(), "nobody knows, so it counts as on");
+    check(&agent.run("Go.").await.unwrap(), "unknown, so it counts as on");
     assert_eq!(model.calls(), 0);
 }
 

@@ -23,9 +23,9 @@ async fn the_parents_model_reads_that_an_approval_is_waited_for() {
     let parent = under(&model, rules).tools([child.as_tool("Helps.")]).build().unwrap();
     let state = parent.run("Go.").await.unwrap();
     assert_eq!(state.status(), Status::Completed, "{}", state.explain());
-    let told = state.messages.iter().find(|m| matches!(m, Message::Tool { .. })).unwrap().text();
+    let answer = state.messages.iter().find(|m| matches!(m, Message::Tool { .. })).unwrap().text();
     for part in ["paused", "approval", "`ask`", "steps >= 2 and tool_calls >= 1", "2 steps"] {
-        assert!(told.contains(part), "`{part}` is not in {told}");
+        assert!(answer.contains(part), "`{part}` is not in {answer}");
     }
-    assert!(!told.contains(": unknown"), "{told}");
+    assert!(!answer.contains(": unknown"), "{answer}");
 }

@@ -70,7 +70,7 @@ async fn a_state_that_is_older_than_the_stored_run_is_refused() {
 
 fn hands_to(to: &'static str) -> FunctionTool {
     FunctionTool::without_arguments("transfer", "Hands off.", move |_| async move {
-        let handoff = Handoff { to: to.to_owned(), message: "Please go on.".to_owned() };
+        let handoff = Handoff { to: to.to_owned(), message: "Please continue.".to_owned() };
         Ok::<_, ToolError>(ToolOutput::from(handoff))
     })
 }

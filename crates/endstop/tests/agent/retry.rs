@@ -47,7 +47,7 @@ async fn a_near_duplicate_is_asked_again_and_the_first_model_comes_back_in_the_n
         "The file that you asked about holds the list of ports, and every port in it is open.";
     let first = replies([Reply::text(long).tool_call("look", json!({})).usage(10, 5)]);
     let new =
-        Reply::text("Nothing like that: the second file was empty when I looked at it just now.");
+        Reply::text("Nothing like that: the second file was empty when I opened it just now.");
     let other = replies([new.tool_call("look", json!({})).usage(10, 5)]);
     let rules = "[stop]\nlimit = \"steps >= 2\"\n[retry]\nsame = \"near_duplicate\"\n";
     let agent = ruled(&first, rules).retry_model(other.clone()).tool(ok_tool("look"));

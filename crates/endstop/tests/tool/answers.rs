@@ -95,12 +95,12 @@ fn a_stopped_agent_tells_reason_numbers_and_partial_answer() {
     assert_eq!(
         answers::stopped_agent(&stopped),
         "The agent `helper` was stopped before it finished: steps_limit (limit: steps >= 3). It used 3 \
-         steps, 1200 tokens, $0.25. Its unfinished answer:\nSo far: two files."
+         steps, 1.2k tokens, $0.25. Its unfinished answer:\nSo far: two files."
     );
     let silent = StoppedAgent { partial: " \n", limit: "", cost: None, steps: 1, ..stopped };
     assert_eq!(
         answers::stopped_agent(&silent),
-        "The agent `helper` was stopped before it finished: steps_limit. It used 1 step, 1200 tokens, at \
+        "The agent `helper` was stopped before it finished: steps_limit. It used 1 step, 1.2k tokens, at \
          an unknown cost. It gave no answer."
     );
 }

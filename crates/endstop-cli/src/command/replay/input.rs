@@ -107,8 +107,12 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    CliError::new(format!("no run in {}{more}", names.join(", ")))
-        .with_hint("`endstop replay --formats` lists the formats")
+    let is_missing = |path: &PathBuf| path != Path::new("-") && !path.exists();
+    let hint = match paths.iter().all(is_missing) {
+        true => "check the path, or name a directory with transcripts",
+        false => "`endstop replay --formats` lists the formats",
+    };
+    CliError::new(format!("no run in {}{more}", names.join(", "))).with_hint(hint)
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.

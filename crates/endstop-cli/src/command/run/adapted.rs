@@ -11,7 +11,7 @@ use endstop_gateway::Gateway;
 
 use super::bundle::{self, Bundle};
 use super::environment;
-use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
+use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost, executable};
 use crate::defaults::DRAWN_VARIABLE;
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
@@ -152,7 +152,10 @@ impl<'a> AdaptedCommand<'a> {
             let filled = self.directory.fill(&adaptation.files, &adaptation.links);
             filled.map_err(|error| self.cannot_write(name, &error))?;
         }
-        adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
+        // A program that is missing needs no advice on its login.
+        if self.command.first().is_some_and(|program| executable(program).is_some()) {
+            adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
+        }
         if is_verbose {
             let added = adaptation.in_words();
             let added = if added.is_empty() { vec!["nothing".to_owned()] } else { added };

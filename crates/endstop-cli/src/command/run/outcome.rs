@@ -219,10 +219,7 @@ impl RunOutcome<'_> {
             parts.push(format!("plan: {} used", plan_text(&self.quotas)));
         }
         if self.counts.stop_responses > 0 {
-            parts.push(format!(
-                "{} answered with the stop",
-                counted(self.counts.stop_responses, "call")
-            ));
+            parts.push(counted(self.counts.stop_responses, "stop response"));
         }
         if self.counts.refused > 0 {
             parts.push(format!("{} refused", counted(self.counts.refused, "call")));

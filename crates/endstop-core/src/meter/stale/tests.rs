@@ -2,7 +2,7 @@
 
 use super::*;
 
-const OK: &str = "The file /a/b/c.go has been updated successfully, as it was asked for.";
+const OK: &str = "The file /a/b/c.go has been updated successfully, as the task requires.";
 
 /// Steps of results: the arguments, the result, whether it failed.
 fn after(steps: &[&[(&str, &str, bool)]]) -> Stale {

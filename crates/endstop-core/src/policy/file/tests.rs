@@ -138,7 +138,8 @@ fn errors_have_a_place_a_cause_and_help() {
             "\"auto\", \"drain\", \"close\"",
         ),
         ("[accounting]\nunknown = 1", "unknown", "`unknown` is not a key", "on_unknown_usage"),
-        ("[stop]\na = 5", "5", "string", ""),
+        ("[stop]\nusd = 5", "5", "a rule is a condition", "cost >= $2.00"),
+        ("name = 5\n[stop]\na = \"steps >= 1\"", "5", "string", ""),
         ("[stop\na = 5", "", "", ""),
         (
             "stop = \"steps >= 5\"",
