@@ -1,5 +1,6 @@
 //! How a subcommand fails, and what the exit codes mean.
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 

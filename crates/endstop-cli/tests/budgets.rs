@@ -227,7 +227,10 @@ fn amounts_have_one_form_on_all_screens() {
     let screens: [(&[&str], &[&str]); 4] = [
         (&["budget"], &["$3,000.00 per month", "2M tokens"]),
         (&["check", "--stop", "cost >= $3000 or tokens >= 2000000"], &["$3,000.00", "2M"]),
-        (&["run", "--usd", "3000", "--tokens", "2000000", "--", "true"], &["$3,000.00 or 2M tokens"]),
+        (
+            &["run", "--usd", "3000", "--tokens", "2000000", "--", "true"],
+            &["$3,000.00 or 2M tokens"],
+        ),
         (&["run", "--budget", "$9999.50", "--usd", "1", "--", "true"], &["me ($9,999.50)"]),
     ];
     for (arguments, forms) in screens {

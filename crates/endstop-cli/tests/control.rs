@@ -133,7 +133,8 @@ fn a_rule_that_pauses_shows_in_ps_and_goes_on_where_it_was_once_approved() {
 #[test]
 fn a_command_that_has_its_answer_is_listed_as_running_until_it_exits() {
     let user = User::new("answered");
-    let mut command = user.command(&["run", "--upstream", "sim:answer", "--steps", "9", "--", "sh"]);
+    let mut command =
+        user.command(&["run", "--upstream", "sim:answer", "--steps", "9", "--", "sh"]);
     command.args(["-c", "\"$0\" demo-agent; exec sleep 600"]);
     command.arg(snapbox::cmd::cargo_bin!("endstop"));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -58,7 +58,8 @@ fn the_npm_package_ends_as_its_binary_ends() {
     assert_eq!(run("exit 7").status.code(), Some(7));
     assert_eq!(run("echo out").stdout, b"out\n");
     let ended = run("kill -TERM $$").status;
-    let heard = run("trap 'echo heard; exit 3' TERM; kill -TERM $PPID; while :; do sleep 0.05; done");
+    let heard =
+        run("trap 'echo heard; exit 3' TERM; kill -TERM $PPID; while :; do sleep 0.05; done");
     fs::remove_dir_all(&directory).unwrap();
     #[cfg(unix)]
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");

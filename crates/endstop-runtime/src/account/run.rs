@@ -431,8 +431,7 @@ impl Shared {
                 let end = resets_at.filter(|_| !is_rolling);
                 let key = (account.name.clone(), of.to_string(), end);
                 if self.open().warned.insert(key) {
-                    let spent =
-                        super::limit::rounded(of.dimension, *settled, Rounding::Nearest);
+                    let spent = super::limit::rounded(of.dimension, *settled, Rounding::Nearest);
                     warn(&format!("budget {}: {spent} of {of} spent ({percent}%)", account.name));
                 }
             }

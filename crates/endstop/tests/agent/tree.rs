@@ -82,7 +82,8 @@ async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
     let state = parent.run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("The helper found a door."));
     assert_eq!(state.step_count(), 4);
-    let answer = state.messages.iter().find(|m| matches!(m, endstop::message::Message::Tool { .. }));
+    let answer =
+        state.messages.iter().find(|m| matches!(m, endstop::message::Message::Tool { .. }));
     let answer = answer.unwrap().text();
     for part in ["helper", "steps_limit", "2 steps", "I found the door."] {
         assert!(answer.contains(part), "`{part}` is not in {answer}");

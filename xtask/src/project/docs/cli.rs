@@ -1,11 +1,13 @@
 //! The reference of the command line, from its help texts.
 
 use clap::Command;
-use endstop_cli::output::HELP_COLUMNS;
+
+/// Width of the help texts on the page; a terminal's own width must not change it.
+const COLUMNS: usize = 100;
 
 /// The whole page.
 pub(super) fn page() -> String {
-    let mut root = endstop_cli::command().disable_help_subcommand(true).term_width(HELP_COLUMNS);
+    let mut root = endstop_cli::command().disable_help_subcommand(true).term_width(COLUMNS);
     root.build();
     let mut page = String::from(
         "# Command line\n\nGenerated from the help texts by `cargo xtask docs`; do not edit it.\n",

@@ -24,7 +24,8 @@ fn every_limit_has_one_form_that_can_be_read_again() {
 
 #[test]
 fn commas_separate_only_thousands() {
-    for text in ["$3,00", "$30,00.00", "$1,000.5,0", "$0,100", "$,100", "1,0 steps", "1,5M tokens"] {
+    for text in ["$3,00", "$30,00.00", "$1,000.5,0", "$0,100", "$,100", "1,0 steps", "1,5M tokens"]
+    {
         let error = text.parse::<AccountLimit>().unwrap_err();
         assert!(matches!(error, LimitError::Amount(_)), "{text}: {error}");
     }
