@@ -231,7 +231,7 @@ fn amounts_have_one_form_on_all_screens() {
             &["run", "--usd", "3000", "--tokens", "2000000", "--", "true"],
             &["$3,000.00 or 2M tokens"],
         ),
-        (&["run", "--budget", "$9999.50", "--usd", "1", "--", "true"], &["me ($9,999.50)"]),
+        (&["run", "--budget", "$9999.50", "--usd", "1", "--", "true"], &["$9,999.50"]),
     ];
     for (arguments, forms) in screens {
         let output = home.command(arguments).output().unwrap();
