@@ -29,6 +29,7 @@
 //!
 //! # Features
 //!
+//! - `redis`: a store of budgets in Redis 7 or Valkey, for processes on many machines ([`account`]).
 //! - `sqlite`: a store of runs in one SQLite file ([`store`]).
 //! - `test-util`: runs played by hand, for tests of observers.
 //!

@@ -37,6 +37,10 @@
 //! - `at` in milliseconds since the first timestamp, never falling; a format without time stays at 0.
 //! - Damage is never fatal and never silent: what can be read is read, the rest is a [`Warning`].
 //!
+//! # Features
+//!
+//! - `sqlite`: formats that are SQLite databases. SQLite is built in.
+//!
 //! # Where next
 //!
 //! Start with [`walk`], [`Transcript`] and [`RunSink`]; [`export`] writes runs in other forms, and [`FORMATS`] lists the

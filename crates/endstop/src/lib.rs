@@ -34,6 +34,7 @@
 //!
 //! - `models`: model providers over HTTP ([`model`]).
 //! - `otel`: an observer that writes OpenTelemetry GenAI spans and metrics ([`observe`]).
+//! - `redis`: budgets that processes on many machines share, in Redis 7 or Valkey.
 //! - `sqlite`: a store of runs in one SQLite file ([`store`]).
 //! - `transcripts`: readers of transcripts, and a model that answers from one.
 //! - `replay`: policies over transcripts. It implies `transcripts`.
