@@ -42,6 +42,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
+    Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
@@ -154,6 +155,11 @@ fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
+}
+
+/// Budgets over processes, gateways and kills. It reports what it skips.
+fn budgets(_: &Path) -> Plan {
+    one("cargo xtask bench budgets")
 }
 
 /// It reports what it skips.
