@@ -15,6 +15,7 @@ mod prices;
 #[cfg(feature = "project")]
 mod project;
 mod real_model;
+mod redis_server;
 mod root;
 mod test;
 
