@@ -35,21 +35,6 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     flat(&directory, "the agent loop", &OF_AGENT, &["agent"])
 }
 
-/// The cost of budgets over time per call.
-pub(crate) fn budgets(root: &Path) -> Result<(), String> {
-    let words =
-        ["run", "--quiet", "--release", "-p", "endstop-runtime", "--features", "redis,sqlite"];
-    let status = Command::new("cargo")
-        .args(words)
-        .args(["--example", "budget_cost"])
-        .current_dir(root)
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err("the benchmark of budgets failed".to_owned()),
-    }
-}
-
 fn build(directory: &Path, more: &[&str]) -> Result<(), String> {
     let built = Command::new("cargo")
         .args(["build", "--release", "--target-dir", "target"])

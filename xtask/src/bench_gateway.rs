@@ -11,6 +11,10 @@ mod process;
 mod subjects;
 mod table;
 
+pub(crate) use peers::{LITELLM, litellm_program, random_word};
+pub(crate) use process::free_address;
+pub(crate) use table::machine;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,6 +19,7 @@ use std::process::Command;
 
 use crate::page;
 use install::NotRun;
+pub(crate) use install::version;
 use intercept::{HTTP_CLIENTS, HttpClient};
 use list::{CLIENTS, Client};
 use programs::{PROGRAMS, Program, ProgramRun};
@@ -26,6 +27,17 @@ use run::Ended;
 
 /// The page that has the table.
 const PAGE: &str = "docs/clients.md";
+
+/// Installs a group of Python packages, unless it is installed. Returns its interpreter.
+///
+/// # Errors
+/// If a package manager fails, or the group is not described.
+pub(crate) fn python(root: &Path, group: &str) -> Result<PathBuf, String> {
+    match install::install(root, group) {
+        Ok(installed) => Ok(installed.interpreter),
+        Err(NotRun::Skipped(why) | NotRun::Broken(why)) => Err(why),
+    }
+}
 
 /// Which clients are run.
 #[derive(Debug, Default)]

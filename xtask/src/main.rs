@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod bench_budgets;
 mod bench_gateway;
 mod clients;
 mod dist;
@@ -14,6 +15,7 @@ mod prices;
 #[cfg(feature = "project")]
 mod project;
 mod real_model;
+mod redis_server;
 mod root;
 mod test;
 
@@ -34,8 +36,9 @@ Tasks:
            make README, docs/ and the documentation of the crates into a site, target/book/index.html
   prices   take the price data from its published package
   bench    measure against peers, and print ratios: conditions, replay, the ledger, the agent loop
-  bench budgets
-           measure the cost of budgets over time per call, and a burst against one
+  bench budgets [--quick] [--write] [--binary FILE] [--only PART..]
+           show that budgets hold over processes, gateways and kills, and what they cost; with --write put the
+           table into docs/budgets-benchmark.md
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["dist", words @ ..] => report(dist::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),
-        ["bench", "budgets"] => report(bench::budgets(&root())),
+        ["bench", "budgets", rest @ ..] => report(bench_budgets::run(&root(), rest)),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
         ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {

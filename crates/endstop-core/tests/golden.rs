@@ -226,6 +226,17 @@ fn saved_state_of_version_1_with_stale() {
     see(&mut read, 30, Source::Own, EventKind::StepEnd);
     let observed = read.trip_record().rules[0].tree.observed.clone();
     assert_eq!(observed.as_deref(), Some("58"), "7 halves of 6 steps");
+    // Of an earlier build, which did not know what one call repeats: it may be one call.
+    let mut earlier: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    let stale = earlier["state"]["meter"]["progress"]["stale"].as_object_mut().unwrap();
+    for newer in
+        ["streak_moved", "first_text", "is_varied", "last", "got_other_text", "got_other_call"]
+    {
+        assert!(stale.remove(newer).is_some(), "{newer}");
+    }
+    let mut read = Run::restore(program, &earlier.to_string()).unwrap();
+    see(&mut read, 30, Source::Own, EventKind::StepEnd);
+    assert_eq!(read.trip_record().rules[0].tree.observed.as_deref(), Some("0"));
     assert!(!running().save().unwrap().contains("\"stale\""));
 }
 

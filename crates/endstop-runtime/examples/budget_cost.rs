@@ -1,7 +1,8 @@
-//! The cost of budgets over time per call, and a burst that cannot pass one: `cargo xtask bench budgets`.
+//! The cost of budgets over time per call, and what it could be at least: `cargo xtask bench budgets` reads what this prints.
 #![expect(clippy::print_stdout, reason = "prints what it measured")]
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,48 +21,45 @@ use endstop_runtime::store::RunId;
     reason = "a measurement without its server has no meaning"
 )]
 #[path = "../../../tests/support/redis.rs"]
-mod redis;
+mod server;
 
+/// Calls of each measurement, if no other number is asked for.
 const CALLS: usize = 5_000;
-const BURST: usize = 100;
+/// As many before, which are not counted.
+const WARM: usize = 200;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let asked = std::env::args().nth(1).map(|number| number.parse());
+    let calls = asked.transpose()?.unwrap_or(CALLS);
     let directory = std::env::temp_dir().join(format!("endstop-bench-{}", RunId::new()));
     let file = directory.join("budgets.sqlite");
-    let one: [(&str, Arc<dyn BudgetStore>); 2] = [
-        ("memory", Arc::new(MemoryBudgetStore::new())),
-        ("sqlite", Arc::new(SqliteBudgetStore::open(&file)?)),
-    ];
-    for (name, store) in one {
-        cost(name, &*store)?;
-    }
-    burst("memory", vec![Arc::new(MemoryBudgetStore::new())])?;
-    // A handle each, as processes have them.
-    let file = directory.join("burst.sqlite");
-    let open = || {
-        Ok::<_, Box<dyn Error>>(Arc::new(SqliteBudgetStore::open(&file)?) as Arc<dyn BudgetStore>)
-    };
-    burst("sqlite", (0..8).map(|_| open()).collect::<Result<_, _>>()?)?;
+    cost("memory", &MemoryBudgetStore::new(), calls)?;
+    cost("sqlite", &SqliteBudgetStore::open(&file)?, calls)?;
+    bare_commits(&file, calls)?;
     std::fs::remove_dir_all(&directory)?;
     #[cfg(feature = "redis")]
-    over_redis()?;
+    over_redis(calls)?;
     Ok(())
 }
 
 /// The same over a server on this machine, by the two usual ways in which it keeps its data.
 #[cfg(feature = "redis")]
-fn over_redis() -> Result<(), Box<dyn Error>> {
+fn over_redis(calls: usize) -> Result<(), Box<dyn Error>> {
     use endstop_runtime::account::RedisBudgetStore;
     for fsync in ["everysec", "always"] {
         let options = ["--appendonly", "yes", "--appendfsync", fsync];
-        let Some(server) = redis::RedisServer::start_with(&options) else { return Ok(()) };
-        let open = |namespace: &str| {
-            RedisBudgetStore::open(&format!("{}?namespace={namespace}", server.url()))
+        let Some(server) = server::RedisServer::start_with(&options) else { return Ok(()) };
+        let open = || -> Result<Arc<dyn BudgetStore>, Box<dyn Error>> {
+            Ok(Arc::new(RedisBudgetStore::open(&format!("{}?namespace=cost", server.url()))?))
         };
-        let name = format!("redis, appendfsync {fsync}");
-        cost(&name, &open("cost")?)?;
-        let handle = |_| Ok::<_, Box<dyn Error>>(Arc::new(open("burst")?) as Arc<dyn BudgetStore>);
-        burst(&name, (0..8).map(handle).collect::<Result<_, _>>()?)?;
+        cost(&format!("redis {fsync}"), &*open()?, calls)?;
+        bare_requests(fsync, &server.url(), calls)?;
+        for count in [1, 2, 8, 32] {
+            // A handle each, as gateways have them.
+            let handles = (0..count).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+            let per_second = rate(&handles, calls)?;
+            println!(r#"{{"name":"redis {fsync} rate {count}","per_second":{per_second}}}"#);
+        }
     }
     Ok(())
 }
@@ -70,52 +68,76 @@ fn dollars(cents: u64) -> Amounts {
     Amounts { cost: Money::from_picos(cents * 10_000_000_000), tokens: cents, ..Amounts::ZERO }
 }
 
-/// The median of a reservation and its settlement.
-fn cost(name: &str, store: &dyn BudgetStore) -> Result<(), Box<dyn Error>> {
+/// A reservation and its settlement.
+fn call(store: &dyn BudgetStore, me: &Account, id: &str) -> Result<(), Box<dyn Error>> {
+    let terms = HoldTerms { id, owner: "bench", ttl: Duration::from_secs(60) };
+    store.reserve(&[me], dollars(2), &terms)?;
+    Ok(store.settle(id, dollars(1))?)
+}
+
+fn cost(name: &str, store: &dyn BudgetStore, calls: usize) -> Result<(), Box<dyn Error>> {
     let me = Account::new("me", &["$1000000 per day"])?;
-    let mut times = Vec::with_capacity(CALLS);
-    for call in 0..CALLS {
-        let id = format!("call-{call}");
-        let terms = HoldTerms { id: &id, owner: "bench", ttl: Duration::from_secs(60) };
+    timed(name, calls, |number| call(store, &me, &format!("call-{number}")))
+}
+
+/// Prints how long something takes.
+fn timed(
+    name: &str,
+    calls: usize,
+    mut act: impl FnMut(usize) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let mut times = Vec::with_capacity(calls);
+    for number in 0..calls + WARM {
         let begun = Instant::now();
-        store.reserve(&[&me], dollars(2), &terms)?;
-        store.settle(&id, dollars(1))?;
+        act(number)?;
         times.push(begun.elapsed());
     }
+    let mut times = times.split_off(WARM);
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or_default();
-    println!("{name}: admission and settlement {:?} at the median, {:?} at 99%", at(50), at(99));
+    let micros = |part| at(part).as_nanos() as f64 / 1_000.0;
+    println!(r#"{{"name":"{name}","median_us":{},"p99_us":{}}}"#, micros(50), micros(99));
     Ok(())
 }
 
-/// As many calls at once as would spend several times the budget.
-fn burst(name: &str, stores: Vec<Arc<dyn BudgetStore>>) -> Result<(), Box<dyn Error>> {
-    let me = Account::new("me", &["$1 per day"])?;
-    let stores = &stores;
-    let admitted: usize = thread::scope(|scope| {
-        let calls: Vec<_> = (0..BURST)
-            .filter_map(|call| {
-                let (store, me) = (stores.get(call % stores.len())?, &me);
-                Some(scope.spawn(move || {
-                    let id = format!("call-{call}");
-                    let terms = HoldTerms { id: &id, owner: "bench", ttl: Duration::from_secs(60) };
-                    let is_admitted = store.reserve(&[me], dollars(9), &terms).is_ok();
-                    is_admitted && store.settle(&id, dollars(9)).is_ok()
-                }))
+/// The least that a durable change of the same file takes: one row, in one transaction.
+fn bare_commits(file: &Path, calls: usize) -> Result<(), Box<dyn Error>> {
+    let connection = rusqlite::Connection::open(file)?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    let mut update = connection.prepare("UPDATE clock SET latest = latest + 1")?;
+    timed("sqlite commit", calls, |_| Ok(update.execute(()).map(|_| ())?))
+}
+
+/// The least that a request takes, and one that changes something.
+#[cfg(feature = "redis")]
+fn bare_requests(fsync: &str, url: &str, calls: usize) -> Result<(), Box<dyn Error>> {
+    let mut connection = redis::Client::open(url)?.get_connection()?;
+    timed(&format!("redis {fsync} ping"), calls, |_| {
+        Ok(redis::cmd("PING").query::<()>(&mut connection)?)
+    })?;
+    timed(&format!("redis {fsync} set"), calls, |number| {
+        Ok(redis::cmd("SET").arg("bench").arg(number).query::<()>(&mut connection)?)
+    })
+}
+
+/// Calls a second of all handles at once, each in a thread.
+fn rate(handles: &[Arc<dyn BudgetStore>], calls: usize) -> Result<usize, Box<dyn Error>> {
+    let me = Account::new("me", &["$1000000 per day"])?;
+    let each = calls / handles.len();
+    let begun = Instant::now();
+    let made: usize = thread::scope(|scope| {
+        let work = handles.iter().enumerate().map(|(at, store)| {
+            let me = &me;
+            scope.spawn(move || {
+                let id = |number| format!("{}-{at}-{number}", RunId::new());
+                (0..each).filter(|number| call(&**store, me, &id(*number)).is_ok()).count()
             })
-            .collect();
-        calls.into_iter().map(|call| usize::from(call.join().unwrap_or(false))).sum()
+        });
+        let work: Vec<_> = work.collect();
+        work.into_iter().map(|thread| thread.join().unwrap_or_default()).sum()
     });
-    let states = stores.first().map(|store| store.read(&[&me])).transpose()?.unwrap_or_default();
-    let limit =
-        states.first().and_then(|state| state.limits.first()).ok_or("no budget was read")?;
-    let spent = Money::from_picos(limit.settled);
-    let over = Money::from_picos(limit.settled.saturating_sub(limit.limit.amount));
-    println!(
-        "{name}: a burst of {BURST} calls of $0.09 on $1: {admitted} admitted, {spent} spent, {over} over"
-    );
-    if over > Money::ZERO {
-        return Err("a burst has passed the budget".into());
+    if made != each * handles.len() {
+        return Err("a call was refused".into());
     }
-    Ok(())
+    Ok(made * 1_000 / usize::try_from(begun.elapsed().as_millis())?.max(1))
 }

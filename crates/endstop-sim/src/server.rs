@@ -46,6 +46,9 @@ pub(crate) struct Shared {
     script: Script,
     calls: AtomicU64,
     abandoned: AtomicU64,
+    /// Of all answers, whether or not their client took them.
+    input_tokens: AtomicU64,
+    output_tokens: AtomicU64,
     log: Mutex<VecDeque<SimCall>>,
     kept: Mutex<Threads>,
 }
@@ -56,6 +59,8 @@ impl Shared {
             script,
             calls: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            input_tokens: AtomicU64::new(0),
+            output_tokens: AtomicU64::new(0),
             log: Mutex::default(),
             kept: Mutex::default(),
         }
@@ -71,6 +76,22 @@ impl Shared {
 
     pub(crate) fn log(&self) -> Vec<SimCall> {
         lock(&self.log).iter().cloned().collect()
+    }
+
+    /// The counts as JSON.
+    fn stats(&self) -> Value {
+        json!({
+            "calls": self.calls(),
+            "abandoned": self.abandoned(),
+            "input_tokens": self.input_tokens.load(Ordering::SeqCst),
+            "output_tokens": self.output_tokens.load(Ordering::SeqCst),
+        })
+    }
+
+    /// Counts the usage that an answer reports.
+    fn bill(&self, reply: &Reply) {
+        self.input_tokens.fetch_add(reply.input_tokens, Ordering::SeqCst);
+        self.output_tokens.fetch_add(reply.output_tokens, Ordering::SeqCst);
     }
 
     /// Records a call; returns its number, from 1.
@@ -127,10 +148,7 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
     let route = Route::of(&head.method, head.uri.path(), query, &head.headers);
     match &route {
         Route::Root => return json_response(200, &json!({ "sim": shared.script.to_string() })),
-        Route::Stats => {
-            let stats = json!({ "calls": shared.calls(), "abandoned": shared.abandoned() });
-            return json_response(200, &stats);
-        }
+        Route::Stats => return json_response(200, &shared.stats()),
         Route::Models(family) => return json_response(200, &route::models(*family)),
         Route::Unknown(family) => return failed(*family, 404, "There is nothing at this path."),
         _ => {}
@@ -207,6 +225,7 @@ async fn answer(
         return failed(route.family(), status, "The scripted model fails here.");
     }
     let reply = Reply::of(script, &request, format!("{:016x}", xxh3_64(bytes)));
+    shared.bill(&reply);
     let answer = match request.api {
         Api::Responses => responses::answer(&request, &reply),
         Api::Messages => messages::answer(&request, &reply),

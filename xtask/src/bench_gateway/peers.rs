@@ -8,21 +8,27 @@ use std::process::Command;
 use super::Place;
 use super::process::{Launch, free_address};
 
-const LITELLM: &str = "1.106.2";
+pub(crate) const LITELLM: &str = "1.106.2";
 const PORTKEY: &str = "1.15.2";
 /// How long an installation may take, in seconds.
 const INSTALLATION: &str = "600";
 
-/// LiteLLM's proxy: one worker, no database, no telemetry.
-pub(super) fn litellm(place: &Place) -> Result<Launch, String> {
-    let directory = place.directory.join("litellm");
+/// Installs LiteLLM's proxy once, below the directory of the benchmark of gateways. Returns its program.
+pub(crate) fn litellm_program(directory: &Path) -> Result<PathBuf, String> {
+    let directory = directory.join("litellm");
     let venv = directory.join("venv");
-    let program = venv.join("bin/litellm");
     once(&directory, LITELLM, || {
         succeed(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
         let package = format!("litellm[proxy]=={LITELLM}");
         succeed(bounded(&venv.join("bin/pip")).args(["install", "--quiet", &package]))
     })?;
+    Ok(venv.join("bin/litellm"))
+}
+
+/// LiteLLM's proxy: one worker, no database, no telemetry.
+pub(super) fn litellm(place: &Place) -> Result<Launch, String> {
+    let directory = place.directory.join("litellm");
+    let program = litellm_program(&place.directory)?;
     // It refuses keys that are well known.
     let key = format!("sk-{}", random_word()?);
     let configuration = format!(
@@ -138,7 +144,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
 }
 
 /// Sixteen letters that are not predictable.
-fn random_word() -> Result<String, String> {
+pub(crate) fn random_word() -> Result<String, String> {
     let mut bytes = [0_u8; 16];
     fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))

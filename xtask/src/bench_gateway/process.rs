@@ -165,7 +165,7 @@ pub(super) fn end_all_after(time: Duration) {
 }
 
 /// An address that no process listens on.
-pub(super) fn free_address() -> Result<SocketAddr, String> {
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("no free port: {error}"))

@@ -6,7 +6,7 @@ use super::Measured;
 use super::measure::{AT_ONCE, Case, EVENTS, JSON, JSON_ALONE, One, PACED, PACED_ALONE};
 
 /// The machine, in a line.
-pub(super) fn machine() -> String {
+pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or_default();

@@ -84,7 +84,7 @@ pub(super) fn remove(root: &Path, group: &str) {
 ///
 /// # Errors
 /// If it is not pinned.
-pub(super) fn version(root: &Path, group: &str, package: &str) -> Result<String, String> {
+pub(crate) fn version(root: &Path, group: &str, package: &str) -> Result<String, String> {
     let (_, text) = requirements(root, group)?;
     pinned(&text, package).ok_or_else(|| format!("`{package}` is not pinned in `{group}`"))
 }

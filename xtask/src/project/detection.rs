@@ -27,6 +27,7 @@ const FORMS: &[&str] = &[
     "repeats >= 2",
     "repeats >= 3",
     "repeats >= 4",
+    "repeats >= 8",
     "cycles >= 1",
     "cycles >= 2",
     "cycles >= 3",

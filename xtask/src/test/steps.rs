@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Depth;
+use crate::redis_server;
 
 /// A step of the test command.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
+    Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
@@ -88,20 +90,18 @@ fn lints(_: &Path) -> Plan {
 }
 
 /// The server that some tests start. Without it they skip themselves, and this step reports it.
-fn redis(_: &Path) -> Plan {
-    for program in ["redis-server", "valkey-server"] {
-        if answers(program, &["--version"]) {
-            return one(&format!("{program} --version"));
-        }
+fn redis(root: &Path) -> Plan {
+    match redis_server::provide(root) {
+        Ok(program) => Plan::Run(vec![vec![program.display().to_string(), "--version".to_owned()]]),
+        Err(why) => Plan::Skip(format!(
+            "the tests of budgets in Redis test nothing: {why}; Debian has `redis-server`"
+        )),
     }
-    let why = "neither redis-server nor valkey-server is installed, so the tests of budgets in Redis test nothing; \
-               Debian has `redis-server`";
-    Plan::Skip(why.to_owned())
 }
 
 /// The feature `models` apart: what it depends on changes how JSON objects are ordered and numbers read, for
 /// every crate that is built with it.
-fn tests(_: &Path) -> Plan {
+fn tests(root: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
             "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
@@ -113,7 +113,9 @@ fn tests(_: &Path) -> Plan {
             "cargo test -p endstop --features models,sqlite,transcripts --no-fail-fast --test model_* --test agent",
         ]
     };
-    Plan::Run(lines.iter().map(|line| words(line)).collect())
+    let path = redis_server::path_variable(root);
+    let environment: Vec<String> = path.map_or_else(Vec::new, |path| vec!["env".to_owned(), path]);
+    Plan::Run(lines.iter().map(|line| [environment.clone(), words(line)].concat()).collect())
 }
 
 fn doc_tests(_: &Path) -> Plan {
@@ -154,6 +156,11 @@ fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
+}
+
+/// Budgets over processes, gateways and kills. It reports what it skips.
+fn budgets(_: &Path) -> Plan {
+    one("cargo xtask bench budgets")
 }
 
 /// It reports what it skips.

@@ -159,7 +159,7 @@ gauges! {
     NoProgress "no_progress" Count Always NoProgress false false None Same
         "steps in a row without a new tool result or a user message";
     Stale "stale" Count Always NoProgress false false None Same
-        "percent of the steps with results, since the last user message, that got only results seen before; a step with only failures counts half; 0 if there are fewer than three such steps, or if one of the last three steps with results is not such a step";
+        "percent of the steps with results, since the last user message, that got only results seen before; a step with only failures counts half; 0 if there are fewer than three such steps, if one of the last three steps with results is not such a step, or if the run has seen one text only and its last such steps only repeat one call";
     Quota "quota" Percent Always CostLimitReached false false Required Plan
         "used percent of a window of the subscription, such as \"5h\" or \"7d\", as the provider reports it";
     Fact "fact" Count Always ConditionMet false false Required Program

@@ -398,8 +398,8 @@ pub fn cancellation() -> Condition {
 
 /// Steps of a hundred that got only what was already seen.
 const STALE: u64 = 30;
-/// The fifth equal result: one more than a recorded success has.
-const REPEATS: u64 = 4;
+/// The ninth equal result in a row: recorded runs of small models got out of eight.
+const REPEATS: u64 = 8;
 /// The fourth round: no recorded success has a second.
 const CYCLES: u64 = 3;
 /// Steps in a row with nothing new, replies without results among them. Runs went on to succeed after nine

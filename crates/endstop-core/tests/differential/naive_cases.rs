@@ -140,17 +140,20 @@ fn a_step_is_stale_if_all_it_got_was_seen_since_the_user_spoke() {
     let step = |ends: &[EventKind<'static>]| [&[STEP][..], ends, &[END]].concat();
     let (x, y) = (end("a", "x"), end("a", "y"));
     let only_x = step(std::slice::from_ref(&x));
-    let run = [only_x.clone(), only_x.clone(), step(&[]), only_x].concat();
+    let one_call = [only_x.clone(), only_x.clone(), only_x.clone(), only_x.clone()].concat();
+    assert_eq!(held_at("stale >= 1", &one_call), [0; 0], "one call with one text is a repeat");
+    let first = step(&[end("a", "z"), x.clone()]);
+    let run = [first, only_x.clone(), step(&[]), only_x].concat();
     assert_eq!(held_at("stale >= 1", &run), [0; 0]);
     let more = [run, step(&[x.clone(), x.clone()]), vec![TICK]].concat();
-    assert_eq!(held_at("stale == 75", &more), [14, 15]);
+    assert_eq!(held_at("stale == 75", &more), [15, 16]);
     let more = [more, step(&[x.clone(), y]), vec![EventKind::UserMessage]].concat();
-    assert_eq!(held_at("stale >= 1", &more), [14, 15, 16, 17, 18], "nothing is stale after news");
+    assert_eq!(held_at("stale >= 1", &more), [15, 16, 17, 18, 19], "nothing is stale after news");
     let only_x = step(&[x]);
-    let again = [&more[..20], &only_x, &only_x, &only_x, &[EventKind::UserMessage]].concat();
+    let again = [&more[..21], &only_x, &only_x, &only_x, &[EventKind::UserMessage]].concat();
     assert_eq!(
         held_at("stale == 75", &again),
-        [14, 15, 16, 17, 18, 28],
+        [15, 16, 17, 18, 19, 29],
         "six of eight, in a row again"
     );
 }

@@ -415,7 +415,8 @@ fn no_progress(view: View<'_, '_>) -> u64 {
 }
 
 /// Of a hundred steps with results since the user last spoke, those whose every result is one of an earlier such step; those
-/// that only failed count half. None where the last three are not such steps.
+/// that only failed count half. None where the last three are not such steps, or if those at the end only repeat the
+/// call before them and all texts are equal.
 fn stale(view: View<'_, '_>) -> u64 {
     let mut steps: Vec<Vec<Judged<'_>>> = Vec::new();
     let (mut results, mut in_step) = (Vec::new(), false);
@@ -442,8 +443,14 @@ fn stale(view: View<'_, '_>) -> u64 {
     let all: Vec<bool> = (0..steps.len()).map(is_stale).collect();
     let halves = |i: usize| if steps[i].iter().all(|one| one.failed) { 1 } else { 2 };
     let halves: usize = (0..steps.len()).filter(|i| all[*i]).map(halves).sum();
-    let are_last = all.iter().rev().take_while(|is_stale| **is_stale).count() >= 3;
-    if halves < 6 || !are_last { 0 } else { (halves * 50 / steps.len()) as u64 }
+    let streak = all.iter().rev().take_while(|is_stale| **is_stale).count();
+    let results: Vec<Triple<'_>> = steps.iter().flatten().map(|one| one.triple).collect();
+    let in_streak: usize = steps.iter().rev().take(streak).map(Vec::len).sum();
+    let mut at_end = results.iter().rev().take(in_streak + 1);
+    let is_one_call = at_end.all(|triple| Some(triple) == results.last());
+    let is_one_text = results.iter().all(|triple| Some(triple.2) == results.first().map(|it| it.2));
+    let is_repeat = is_one_call && is_one_text;
+    if halves < 6 || streak < 3 || is_repeat { 0 } else { (halves * 50 / steps.len()) as u64 }
 }
 
 /// A failure is recognized whatever was asked.

@@ -88,7 +88,7 @@ fn a_users_turn_starts_afresh() {
     });
     assert_eq!(turns, None, "three times per turn is a request, not a loop");
     let no_turns = stopped_at(60, |driver, _| ask(driver, "test", "{}", ERROR));
-    assert_eq!(no_turns, Some((4, NO_PROGRESS)));
+    assert_eq!(no_turns, Some((9, NO_PROGRESS)));
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn polling_that_changes_is_progress() {
     let changing = stopped_at(60, |d, n| say(d, SAYING, "poll", "{}", &format!("{n} %")));
     assert_eq!(changing, None, "with any text in between");
     let standing = stopped_at(60, |d, _| say(d, SAYING, "poll", "{}", "40 %"));
-    assert_eq!(standing, Some((4, NO_PROGRESS)), "with any text in between");
+    assert_eq!(standing, Some((9, NO_PROGRESS)), "with any text in between");
     let silent = stopped_at(60, |d, _| ask(d, "poll", "{}", "40 %"));
-    assert_eq!(silent, Some((4, NO_PROGRESS)));
+    assert_eq!(silent, Some((9, NO_PROGRESS)));
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn waiting_is_no_loop() {
         driver.see(EventKind::StepEnd)
     };
     assert_eq!(stopped_at(60, |d, _| poll(d, 10_000, false)), None);
-    assert_eq!(stopped_at(60, |d, _| poll(d, 9_000, false)), Some((4, NO_PROGRESS)));
+    assert_eq!(stopped_at(60, |d, _| poll(d, 9_000, false)), Some((9, NO_PROGRESS)));
     let slow_failures = stopped_at(60, |d, _| poll(d, 10_000, true));
-    assert_eq!(slow_failures, Some((5, NO_PROGRESS)), "a slow test that fails is no wait");
+    assert_eq!(slow_failures, Some((9, NO_PROGRESS)), "a slow test that fails is no wait");
 }
 
 #[test]
@@ -180,10 +180,24 @@ fn looking_again_is_checking() {
     assert_eq!(now_and_then, None, "a quarter");
 }
 
+/// Small models repeat a call up to eight times and then succeed.
+#[test]
+fn one_call_from_the_beginning_has_until_the_ninth_result() {
+    let from_the_beginning = |d: &mut Driver, _| ask(d, "sql", "select 1", "[(1,)]");
+    assert_eq!(stopped_at(8, from_the_beginning), None);
+    assert_eq!(stopped_at(60, from_the_beginning), Some((9, NO_PROGRESS)));
+    let same_text = stopped_at(60, |d, n| ask(d, "sql", &format!("{}", n.min(2)), "[(1,)]"));
+    assert_eq!(same_text, Some((10, NO_PROGRESS)), "another call with the same text before it");
+    let other_text = stopped_at(60, |d, n| ask(d, "sql", "{}", &format!("[({},)]", n.min(2))));
+    assert_eq!(other_text, Some((5, NO_PROGRESS)), "another text before it: 3 steps of 5");
+    let in_turn = stopped_at(60, |d, n| ask(d, "sql", &format!("{}", n % 2), "[(1,)]"));
+    assert_eq!(in_turn, Some((5, NO_PROGRESS)), "two calls in turn: 3 steps of 5");
+}
+
 #[test]
 fn a_loop_is_seen_late_in_a_long_run_too() {
     let late = stopped_at(60, |d, n| ask(d, "work", "{}", &format!("result {}", n.min(40))));
-    assert_eq!(late, Some((44, NO_PROGRESS)), "by repeats, where the share is small");
+    assert_eq!(late, Some((48, NO_PROGRESS)), "by repeats, where the share is small");
     let rounds = |n: u64| if n < 40 { n } else { 40 + n % 3 };
     let cycle = stopped_at(60, |d, n| ask(d, "work", "{}", &format!("result {}", rounds(n))));
     assert_eq!(cycle, Some((51, NO_PROGRESS)), "by cycles");

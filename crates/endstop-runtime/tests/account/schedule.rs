@@ -175,7 +175,12 @@ fn check_windows(pair: &Pair, all: &[Account], holds: &[Known]) -> Result<(), Te
     Ok(())
 }
 
-fn run(cases: u32, open: impl Fn(&Clock) -> Pair) {
+/// Tries as many schedules, or a multiple of that if the variable asks for it.
+#[expect(clippy::print_stderr, reason = "the table of what was shown has the number")]
+fn run(name: &str, cases: u32, open: impl Fn(&Clock) -> Pair) {
+    let times = std::env::var("ENDSTOP_SCHEDULES").ok().and_then(|times| times.parse().ok());
+    let cases = cases * times.unwrap_or(1);
+    eprintln!("schedules: {cases} {name}");
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let acts = prop::collection::vec(act(), 1..80);
     let checked = TestRunner::new(config).run(&acts, |acts| {
@@ -188,13 +193,13 @@ fn run(cases: u32, open: impl Fn(&Clock) -> Pair) {
 
 #[test]
 fn memory_keeps_every_window() {
-    run(400, Pair::memory);
+    run("in memory", 400, Pair::memory);
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
 fn sqlite_keeps_every_window() {
-    run(24, Pair::sqlite);
+    run("in SQLite", 24, Pair::sqlite);
 }
 
 #[cfg(feature = "redis")]
@@ -203,7 +208,7 @@ fn redis_keeps_every_window() {
     // One server for all cases, each in a separate namespace.
     let Some(server) = super::server::RedisServer::start() else { return };
     let case = std::sync::atomic::AtomicU64::new(0);
-    run(24, |clock| {
+    run("in Redis", 24, |clock| {
         use endstop_runtime::account::RedisBudgetStore;
         let case = case.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let url = format!("{}?namespace=case-{case}", server.url());

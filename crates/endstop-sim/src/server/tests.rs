@@ -63,10 +63,24 @@ async fn calls_are_counted_and_remembered() {
     let called = log.first().unwrap();
     assert_eq!((called.model.as_str(), called.messages, called.tools), ("gpt-4o", 1, 1));
     let (_, stats) = send(&sim, "GET /sim/stats", "", "").await;
-    assert_eq!(
-        serde_json::from_str::<Value>(&stats).unwrap(),
-        json!({ "calls": 5, "abandoned": 0 })
-    );
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!((&stats["calls"], &stats["abandoned"]), (&json!(5), &json!(0)));
+}
+
+#[tokio::test]
+async fn the_counts_have_the_tokens_of_all_answers() {
+    let sim = Sim::start(Script::Loop).await.unwrap();
+    let (_, first) = post(&sim, "/v1/chat/completions", &chat()).await;
+    let (_, second) = post(&sim, "/v1/messages", &messages()).await;
+    // Not billed.
+    post(&sim, "/v1/messages/count_tokens", &messages()).await;
+    let of = |answer: &Value, key: &str| answer["usage"][key].as_u64().unwrap();
+    let (_, stats) = send(&sim, "GET /sim/stats", "", "").await;
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    let input = of(&first, "prompt_tokens") + of(&second, "input_tokens");
+    let output = of(&first, "completion_tokens") + of(&second, "output_tokens");
+    assert!(input > 0 && output > 0, "{stats}");
+    assert_eq!((&stats["input_tokens"], &stats["output_tokens"]), (&json!(input), &json!(output)));
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ fn named_conditions_equal_their_expansion() {
         ("max_usd(2.00)", "cost >= $2.00"),
         ("timeout(60s)", "active >= 1m"),
         ("no_progress(patience=3)", "no_progress >= 3"),
-        ("no_progress()", "stale >= 30 or repeats >= 4 or cycles >= 3 or no_progress >= 12"),
+        ("no_progress()", "stale >= 30 or repeats >= 8 or cycles >= 3 or no_progress >= 12"),
         ("NoProgress()", "no_progress()"),
         ("text_mention(\"x\")", "said(\"x\")"),
         ("deadline(\"2026-11-30T12:00Z\")", "now >= \"2026-11-30T12:00:00Z\""),

@@ -1,0 +1,383 @@
+//! Many gateways on one Redis, while gateways and Redis are killed and come back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::http::{Answer, Api, Call};
+use super::place::{Gateway, Home, PATIENCE, Place, Prices, Sim, dollars, picos};
+use super::redis::RedisServer;
+use super::{Found, Row};
+
+const GATEWAYS: usize = 8;
+const CLIENTS: usize = 24;
+const MODEL: &str = "gpt-4o";
+/// Output of a call: with its input a tenth of a cent and a bit.
+const CAP: u64 = 100;
+/// Fewer than a run has calls, so that runs stop by their policy too.
+const STEPS: &str = "16";
+/// What there is, in cents for a hundred calls: less than they cost.
+const CENTS_PER_HUNDRED: u64 = 8;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    calls: usize,
+    runs: usize,
+    kills: usize,
+    restarts: usize,
+}
+
+const LONG: Size = Size { calls: 10_000, runs: 500, kills: 40, restarts: 5 };
+const QUICK: Size = Size { calls: 1_000, runs: 50, kills: 6, restarts: 1 };
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Served,
+    /// The gateway stopped the run, for this reason.
+    Refused(String),
+    /// The gateway died in the middle of it.
+    Cut,
+    /// Something else, by its status.
+    Other(u16),
+}
+
+/// What clients and the one who kills share.
+struct Fleet {
+    size: Size,
+    addresses: RwLock<Vec<String>>,
+    /// Which run of its number is used. One that an outage stopped is replaced.
+    generations: Vec<AtomicUsize>,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    ends: Mutex<BTreeMap<End, usize>>,
+}
+
+impl Fleet {
+    fn new(size: Size, gateways: &[Option<Gateway>]) -> Self {
+        let addresses = gateways.iter().flatten().map(|gateway| gateway.address.clone()).collect();
+        Self {
+            size,
+            addresses: RwLock::new(addresses),
+            generations: (0..size.runs).map(|_| AtomicUsize::new(0)).collect(),
+            next: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            ends: Mutex::default(),
+        }
+    }
+
+    /// A client: makes calls until all are made.
+    fn call_on(&self) {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.size.calls {
+                return;
+            }
+            let end = self.call(number);
+            let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+            *ends.entry(end).or_default() += 1;
+            drop(ends);
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn call(&self, number: usize) -> End {
+        let at = scattered(number) % self.size.runs;
+        let Some(generation) = self.generations.get(at) else { return End::Other(0) };
+        let used = generation.load(Ordering::Relaxed);
+        let run = format!("run-{at}-{used}");
+        let (api, is_stream) = (Api::Chat, number.is_multiple_of(2));
+        let call = Call { run: &run, api, model: MODEL, cap: CAP, choices: 1, is_stream, key: "x" };
+        let begun = Instant::now();
+        loop {
+            // A gateway that is down comes back.
+            let answer = call.make(&self.address_for(at));
+            if answer.is_err() && begun.elapsed() < PATIENCE {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            let end = end_of(&answer.unwrap_or_default());
+            if end == End::Refused("error".to_owned()) {
+                // Another call of the run may have found that first.
+                let _ = generation.compare_exchange(
+                    used,
+                    used + 1,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+            }
+            return end;
+        }
+    }
+
+    /// The gateway of a run: a run stays where it is.
+    fn address_for(&self, run: usize) -> String {
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        addresses.get(run % addresses.len().max(1)).cloned().unwrap_or_default()
+    }
+}
+
+/// A number that follows from another one, and looks as if by chance.
+const fn scattered(number: usize) -> usize {
+    let mut bits = number as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits >> 33) as usize
+}
+
+fn end_of(answer: &Answer) -> End {
+    match answer.reason() {
+        Some(reason) => End::Refused(reason.to_owned()),
+        None if answer.is_served() => End::Served,
+        None if answer.status == 200 || answer.status == 0 => End::Cut,
+        None => End::Other(answer.status),
+    }
+}
+
+/// All that runs here.
+struct Bench {
+    homes: Vec<Home>,
+    sim: Sim,
+    store: String,
+    words: Vec<String>,
+    gateways: Vec<Option<Gateway>>,
+}
+
+impl Bench {
+    fn start(place: &Place, server: &RedisServer, cents: u64) -> Result<Self, String> {
+        let limit = format!("[budget.me]\nlimit = \"${}.{:02}\"\n", cents / 100, cents % 100);
+        let homes: Result<Vec<Home>, String> =
+            (0..GATEWAYS).map(|number| place.home(&format!("gw-{number}"), &limit)).collect();
+        let homes = homes?;
+        let sim = homes.first().ok_or("no home")?.sim("long")?;
+        let upstream = sim.upstream();
+        let words =
+            ["--upstream", &upstream, "--usd", "100", "--steps", STEPS, "--stop-with", "error"];
+        let mut bench = Self {
+            sim,
+            store: format!("{}?namespace=gateways", server.url()),
+            words: words.map(str::to_owned).to_vec(),
+            gateways: Vec::new(),
+            homes,
+        };
+        for number in 0..GATEWAYS {
+            let gateway = bench.serve(number)?;
+            bench.gateways.push(Some(gateway));
+        }
+        Ok(bench)
+    }
+
+    fn serve(&self, number: usize) -> Result<Gateway, String> {
+        let home = self.homes.get(number).ok_or("no such home")?;
+        let keep = home.path.join("runs").display().to_string();
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let words = [words.as_slice(), &["--keep", &keep]].concat();
+        home.serve(&self.store, &words)
+    }
+
+    /// Kills a gateway as `kill -9` does, and starts it again.
+    fn kill(&mut self, number: usize, fleet: &Fleet) -> Result<(), String> {
+        // It ends when it is dropped.
+        if let Some(place) = self.gateways.get_mut(number) {
+            *place = None;
+        }
+        let begun = Instant::now();
+        let gateway = loop {
+            match self.serve(number) {
+                Ok(gateway) => break gateway,
+                // Redis may be starting itself.
+                Err(why) if begun.elapsed() > PATIENCE => return Err(why),
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        let mut addresses = fleet.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(address) = addresses.get_mut(number) {
+            address.clone_from(&gateway.address);
+        }
+        drop(addresses);
+        if let Some(place) = self.gateways.get_mut(number) {
+            *place = Some(gateway);
+        }
+        Ok(())
+    }
+
+    /// Runs whose numbers differ between the gateway that serves them and the replay of their log, and all runs.
+    fn compare(&mut self, runs: &[String]) -> Result<(Vec<String>, usize), String> {
+        let mut live = BTreeMap::new();
+        for run in runs {
+            let at: usize = run.split('-').nth(1).and_then(|at| at.parse().ok()).unwrap_or(0);
+            let gateway = self.gateways.get(at % GATEWAYS).and_then(Option::as_ref);
+            let told = gateway.ok_or("a gateway is missing")?.run(run)?;
+            live.insert(run.clone(), told);
+        }
+        for gateway in self.gateways.iter_mut().filter_map(Option::take) {
+            gateway.end();
+        }
+        let (mut differ, mut all) = (Vec::new(), 0);
+        for home in &self.homes {
+            let keep = home.path.join("runs").display().to_string();
+            let stop = format!("steps >= {STEPS}");
+            let text = home.ask(["replay", &keep, "--json", "--stop", &stop])?;
+            let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            let replayed = value.get("per_run").and_then(Value::as_array).ok_or("no runs")?;
+            for run in replayed {
+                let id = run.get("id").and_then(Value::as_str).unwrap_or_default();
+                let Some(told) = live.get(id) else { continue };
+                all += 1;
+                if let Some(why) = difference(told, run) {
+                    differ.push(format!("{id}: {why}"));
+                }
+            }
+        }
+        if all < live.values().filter(|told| told.get("report").is_some()).count() {
+            differ.push("a run has no log".to_owned());
+        }
+        Ok((differ, all))
+    }
+}
+
+/// What differs between a run as its gateway shows it and its replay under the same limit of steps.
+fn difference(told: &Value, replayed: &Value) -> Option<String> {
+    let report = told.get("report")?;
+    let steps = (report.pointer("/totals/steps"), replayed.get("steps"));
+    let tokens = (report.pointer("/totals/tokens"), replayed.get("tokens"));
+    let usd = |value: Option<&Value>| value.and_then(picos);
+    let cost = (usd(report.pointer("/spend/usd")), usd(replayed.get("cost_usd")));
+    let is_stop = |value: Option<&Value>| value.and_then(Value::as_str) == Some("steps_limit");
+    let stop = (is_stop(report.get("reason")), is_stop(replayed.get("reason")));
+    let is_same =
+        steps.0 == steps.1 && tokens.0 == tokens.1 && cost.0 == cost.1 && stop.0 == stop.1;
+    (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {stop:?}"))
+}
+
+/// Kills while clients call, evenly over their calls.
+fn disturb(bench: &mut Bench, fleet: &Fleet, server: &mut RedisServer) -> Result<(), String> {
+    let size = fleet.size;
+    let (mut kills, mut restarts) = (0, 0);
+    let mut said = Instant::now();
+    loop {
+        let done = fleet.done.load(Ordering::Relaxed);
+        let is_over = done >= size.calls;
+        if said.elapsed() > Duration::from_secs(5) {
+            said = Instant::now();
+            println!("  {done} of {} calls, {kills} kills, {restarts} restarts", size.calls);
+        }
+        if kills < size.kills && (is_over || done > (kills + 1) * size.calls / (size.kills + 2)) {
+            bench.kill(scattered(kills) % GATEWAYS, fleet)?;
+            kills += 1;
+        } else if restarts < size.restarts
+            && (is_over || done > (restarts + 1) * size.calls / (size.restarts + 2))
+        {
+            server.kill();
+            thread::sleep(Duration::from_millis(200));
+            server.restart();
+            restarts += 1;
+        } else if is_over {
+            return Ok(());
+        } else {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+pub(super) fn measure(
+    place: &Place,
+    server: &mut RedisServer,
+    is_quick: bool,
+) -> Result<Found, String> {
+    let size = if is_quick { QUICK } else { LONG };
+    let cents = size.calls as u64 / 100 * CENTS_PER_HUNDRED;
+    let mut bench = Bench::start(place, server, cents)?;
+    let fleet = Fleet::new(size, &bench.gateways);
+    let begun = Instant::now();
+    // Processes belong to this thread, so it is the one that starts them again.
+    let disturbed = thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| fleet.call_on());
+        }
+        let disturbed = disturb(&mut bench, &fleet, server);
+        if disturbed.is_err() {
+            fleet.next.store(usize::MAX / 2, Ordering::Relaxed);
+        }
+        disturbed
+    });
+    disturbed?;
+    let took = begun.elapsed();
+    // What gateways spooled is sent within a second of the last restart.
+    thread::sleep(Duration::from_secs(3));
+    report(&mut bench, &fleet, cents, took)
+}
+
+fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Result<Found, String> {
+    let size = fleet.size;
+    let home = bench.homes.first().ok_or("no home")?;
+    let limit = cents * 10_000_000_000;
+    let budget = home.budget(Some(&bench.store), &[])?;
+    let served = bench.sim.served()?;
+    let billed = served.cost(Prices::of(home, MODEL)?);
+    let ends = fleet.ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let runs: Vec<String> = fleet
+        .generations
+        .iter()
+        .enumerate()
+        .flat_map(|(at, used)| {
+            (0..=used.load(Ordering::Relaxed)).map(move |used| format!("run-{at}-{used}"))
+        })
+        .collect();
+    let (differ, compared) = bench.compare(&runs)?;
+    let over = billed.saturating_sub(limit);
+    let mut found = Found::row(Row {
+        what: "many gateways",
+        tried: format!(
+            "{GATEWAYS} `endstop serve` on one Redis that writes each change to the disk first; {} calls of {} runs at a time \
+             by {CLIENTS} clients, half of them streams; a budget of {}; {} × `kill -9` of a gateway, {} × `kill -9` of Redis",
+            size.calls,
+            size.runs,
+            dollars(limit),
+            size.kills,
+            size.restarts
+        ),
+        found: format!(
+            "{} in {} s; the model served {} calls for {}; settled {} + held by killed gateways {} ≤ {}; overshoot {}; \
+             {compared} runs compared with the replay of their log: {}",
+            told(&ends),
+            took.as_secs(),
+            served.calls,
+            dollars(billed),
+            dollars(budget.spent),
+            dollars(budget.held),
+            dollars(limit),
+            dollars(over),
+            if differ.is_empty() {
+                "all equal".to_owned()
+            } else {
+                format!("{} DIFFER", differ.len())
+            },
+        ),
+    });
+    found.must(budget.spent + budget.held <= limit, "settled and held amounts pass the limit");
+    found.must(billed <= budget.spent + budget.held, "the budget counts less than was served");
+    found.must(over == 0, "many gateways passed their budget");
+    for why in differ.iter().take(5) {
+        found.must(false, &format!("a run differs from its replay: {why}"));
+    }
+    Ok(found)
+}
+
+fn told(ends: &BTreeMap<End, usize>) -> String {
+    let one = |(end, count): (&End, &usize)| match end {
+        End::Served => format!("{count} served"),
+        End::Refused(reason) if reason == "error" => {
+            format!("{count} refused because Redis was away (`error`)")
+        }
+        End::Refused(reason) => format!("{count} refused (`{reason}`)"),
+        End::Cut => format!("{count} cut by a kill"),
+        End::Other(status) => format!("{count} with status {status}"),
+    };
+    ends.iter().map(one).collect::<Vec<_>>().join(", ")
+}

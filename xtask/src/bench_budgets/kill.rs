@@ -1,0 +1,298 @@
+//! Kills with calls of every kind in flight on many gateways: nothing is admitted once a kill is acknowledged, and how long it
+//! takes until everything is cut.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::http::{self, Api, Call};
+use super::place::{Gateway, Home, PATIENCE, Place, Sim};
+use super::redis::RedisServer;
+use super::{Found, Row, quantile};
+
+const GATEWAYS: usize = 8;
+const TRIES: usize = 1_000;
+const QUICK_TRIES: usize = 40;
+/// How often all runs are killed: the gateways are started again after each.
+const EACH_ALL: usize = 20;
+/// A second call of this model waits until the month ends.
+const WAITING: &str = "sim/long";
+const CONFIGURATION: &str =
+    "[budget.full]\nlimit = \"1 steps per month\"\non_full = \"pause\"\nmodels = [\"sim/long\"]\n";
+/// How long calls are tried after the acknowledgement.
+const AFTER: Duration = Duration::from_millis(20);
+/// Between two tries of one client.
+const BETWEEN: Duration = Duration::from_millis(4);
+
+/// A call in flight: its API, whether it is a stream, and whether it waits on a budget.
+const KINDS: [(Api, bool, bool); 8] = [
+    (Api::Chat, true, false),
+    (Api::Messages, true, false),
+    (Api::Responses, true, false),
+    (Api::Chat, false, false),
+    (Api::Messages, false, false),
+    (Api::Responses, false, false),
+    (Api::Chat, false, true),
+    (Api::Messages, true, true),
+];
+
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Key,
+    Budget,
+    Run,
+    All,
+}
+
+/// One kill.
+#[derive(Clone, Copy, Debug)]
+struct Killed {
+    /// From the start of the command until the last call had ended.
+    cut: Duration,
+    /// From the start of the command until it had ended.
+    acknowledged: Duration,
+    admitted: usize,
+}
+
+struct Bench {
+    homes: Vec<Home>,
+    sim: Sim,
+    store: String,
+    words: Vec<String>,
+    gateways: Vec<Gateway>,
+    /// A key for each try.
+    keys: Vec<String>,
+}
+
+impl Bench {
+    fn start(place: &Place, server: &RedisServer, tries: usize) -> Result<Self, String> {
+        let homes: Result<Vec<Home>, String> = (0..GATEWAYS)
+            .map(|number| place.home(&format!("kill-{number}"), CONFIGURATION))
+            .collect();
+        let homes = homes?;
+        let first = homes.first().ok_or("no home")?;
+        let file = first.path.join("keys.jsonl").display().to_string();
+        let keys: Result<Vec<String>, String> =
+            (0..=tries).map(|number| key(first, &file, number)).collect();
+        let (keys, sim) = (keys?, first.sim("slow")?);
+        let upstream = sim.upstream();
+        let words =
+            ["--upstream", &upstream, "--steps", "1000", "--keys", &file, "--stop-with", "error"];
+        let words = words.map(str::to_owned).to_vec();
+        let store = format!("{}?namespace=kill", server.url());
+        let mut bench = Self { sim, store, words, gateways: Vec::new(), keys, homes };
+        bench.serve()?;
+        // The budget is full from here on.
+        let (first, last) = (bench.gateways.first().ok_or("no gateway")?, bench.keys.last());
+        let run = format!("k{tries}-fill");
+        let call =
+            bench.call(&run, last.map_or("", String::as_str), (Api::Chat, false, false), WAITING);
+        call.make(&first.address)?;
+        Ok(bench)
+    }
+
+    fn serve(&mut self) -> Result<(), String> {
+        self.gateways.clear();
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        for home in &self.homes {
+            self.gateways.push(home.serve(&self.store, &words)?);
+        }
+        Ok(())
+    }
+
+    fn call<'c>(
+        &self,
+        run: &'c str,
+        key: &'c str,
+        (api, is_stream, _): (Api, bool, bool),
+        model: &'c str,
+    ) -> Call<'c> {
+        Call { run, api, model, cap: 100, choices: 1, is_stream, key }
+    }
+
+    /// Kills with a call in flight on each gateway.
+    fn kill(&mut self, number: usize) -> Result<Killed, String> {
+        let target = match number {
+            _ if number % EACH_ALL == EACH_ALL - 1 => Target::All,
+            _ if number.is_multiple_of(3) => Target::Run,
+            // This key has a budget of its own.
+            _ if number % 4 == 1 => Target::Budget,
+            _ => Target::Key,
+        };
+        let key = self.keys.get(number).cloned().unwrap_or_default();
+        let names: Vec<String> = (0..GATEWAYS)
+            .map(|at| format!("k{number}-{}", if target == Target::Run { 0 } else { at }))
+            .collect();
+        let streams = self.begin(number, &key, &names)?;
+        let killed = self.kill_now(number, target, &key, &names, streams)?;
+        if target == Target::All {
+            self.serve()?;
+        }
+        Ok(killed)
+    }
+
+    /// Begins a call on each gateway, and waits until all are in flight.
+    fn begin(&self, number: usize, key: &str, names: &[String]) -> Result<Vec<TcpStream>, String> {
+        let mut streams = Vec::new();
+        let with_kinds =
+            self.gateways.iter().zip(names).zip(KINDS.iter().cycle().skip(number % KINDS.len()));
+        for ((gateway, run), kind) in with_kinds {
+            let model = if kind.2 { WAITING } else { "sim/slow" };
+            streams.push(self.call(run, key, *kind, model).begin(&gateway.address)?);
+        }
+        let last = Instant::now() + PATIENCE;
+        for (gateway, run) in self.gateways.iter().zip(names) {
+            loop {
+                let told = gateway.run(run)?;
+                if told.get("calls_in_flight").is_some_and(|count| *count == 1) {
+                    break;
+                }
+                if Instant::now() > last {
+                    return Err(format!("a call of {run} is not in flight: {told}"));
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(streams)
+    }
+
+    fn kill_now(
+        &self,
+        number: usize,
+        target: Target,
+        key: &str,
+        names: &[String],
+        streams: Vec<TcpStream>,
+    ) -> Result<Killed, String> {
+        let (key_name, budget) = (format!("k{number}"), format!("key-k{number}"));
+        let run = format!("k{number}-0");
+        let words: &[&str] = match target {
+            Target::Key => &["--key", &key_name],
+            Target::Budget => &["--budget", &budget],
+            Target::Run => &[&run],
+            Target::All => &["--all"],
+        };
+        let home = self.homes.first().ok_or("no home")?;
+        let is_over = AtomicBool::new(false);
+        let (killed, ended, later) = thread::scope(|scope| {
+            let readers: Vec<_> = streams
+                .into_iter()
+                .map(|stream| {
+                    scope.spawn(move || {
+                        http::read(stream);
+                        Instant::now()
+                    })
+                })
+                .collect();
+            let clients: Vec<_> = self
+                .gateways
+                .iter()
+                .zip(names)
+                .map(|(gateway, run)| scope.spawn(|| self.try_on(gateway, run, key, &is_over)))
+                .collect();
+            let begun = Instant::now();
+            let all = ["kill", "--why", "bench", "--budget-store", &self.store];
+            let asked = home.ask(all.iter().chain(words).copied());
+            let acknowledged = Instant::now();
+            thread::sleep(AFTER);
+            is_over.store(true, Ordering::SeqCst);
+            let served = clients.into_iter().flat_map(|client| client.join().unwrap_or_default());
+            let later = served.filter(|begun| *begun > acknowledged).count();
+            let ended = readers.into_iter().filter_map(|reader| reader.join().ok()).max();
+            (asked.map(|_| (begun, acknowledged)), ended, later)
+        });
+        let (begun, acknowledged) = killed?;
+        let before = self.sim.served()?.calls;
+        let probed = self.probe(number, key, names)?;
+        let sent = usize::try_from(self.sim.served()?.calls - before).unwrap_or(usize::MAX);
+        Ok(Killed {
+            cut: ended.unwrap_or(acknowledged).saturating_duration_since(begun),
+            acknowledged: acknowledged - begun,
+            admitted: later + probed.max(sent),
+        })
+    }
+
+    /// A client that calls again and again. Returns when the calls began that a model answered.
+    fn try_on(
+        &self,
+        gateway: &Gateway,
+        run: &str,
+        key: &str,
+        is_over: &AtomicBool,
+    ) -> Vec<Instant> {
+        let mut served = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            let begun = Instant::now();
+            let call = self.call(run, key, (Api::Chat, false, false), "sim/answer");
+            if call.make(&gateway.address).is_ok_and(|answer| answer.is_served()) {
+                served.push(begun);
+            }
+            thread::sleep(BETWEEN);
+        }
+        served
+    }
+
+    /// Calls of every kind once more. Returns how many of them a model answered.
+    fn probe(&self, number: usize, key: &str, names: &[String]) -> Result<usize, String> {
+        let mut served = 0;
+        let kinds = KINDS.iter().cycle().skip(number % KINDS.len() + 3);
+        for ((gateway, run), kind) in self.gateways.iter().zip(names).zip(kinds) {
+            let answer = self.call(run, key, *kind, "sim/answer").make(&gateway.address)?;
+            served += usize::from(answer.status == 200 && answer.reason().is_none());
+        }
+        Ok(served)
+    }
+}
+
+/// Issues the key of a try. Every second one has a budget of its own.
+fn key(home: &Home, file: &str, number: usize) -> Result<String, String> {
+    if number > 0 && number.is_multiple_of(200) {
+        println!("  {number} keys");
+    }
+    let name = format!("k{number}");
+    let budget: &[&str] = if number % 2 == 1 { &["--budget", "1000 steps"] } else { &[] };
+    let words = ["key", "new", &name, "--keys", file];
+    Ok(home.ask(words.iter().chain(budget).copied())?.trim().to_owned())
+}
+
+pub(super) fn measure(
+    place: &Place,
+    server: &RedisServer,
+    is_quick: bool,
+) -> Result<Found, String> {
+    let tries = if is_quick { QUICK_TRIES } else { TRIES };
+    let mut bench = Bench::start(place, server, tries)?;
+    let (mut all, mut said) = (Vec::new(), Instant::now());
+    for number in 0..tries {
+        all.push(bench.kill(number)?);
+        if said.elapsed() > Duration::from_secs(10) {
+            said = Instant::now();
+            println!("  {} of {tries} kills", number + 1);
+        }
+    }
+    let admitted: usize = all.iter().map(|killed| killed.admitted).sum();
+    let times = |of: fn(&Killed) -> Duration| {
+        let mut times: Vec<Duration> = all.iter().map(of).collect();
+        times.sort_unstable();
+        let at = |part| format!("{} ms", quantile(&times, part).as_millis());
+        format!("{} at the median, {} at 99 %, {} at worst", at(500), at(990), at(1_000))
+    };
+    let mut found = Found::row(Row {
+        what: "kill",
+        tried: format!(
+            "{tries} kills of a key, a budget, a run or all on {GATEWAYS} gateways and one Redis, with a call in flight on each: \
+             plain and stream, chat completions, messages and responses, and waiting on a full budget; clients call on \
+             all the time"
+        ),
+        found: format!(
+            "{admitted} calls admitted after the acknowledgement; everything cut after {}; the command took {}; both from \
+             the start of `endstop kill`",
+            times(|killed| killed.cut),
+            times(|killed| killed.acknowledged),
+        ),
+    });
+    found.must(admitted == 0, "a call was admitted after a kill was acknowledged");
+    Ok(found)
+}
