@@ -46,21 +46,24 @@ Examples:
   endstop agent --runs
   endstop agent --resume last --approve=5.00
 
-The answer goes to standard output, everything else to standard error. All limits apply together:
-those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
-limits apply too, unless --policy or --stop replaces them. The first Ctrl-C stops the run after
-the calls in flight, the second aborts them, the third ends the process. --resume continues a
-run that was stopped so, or whose limit was raised, with its counters.
+The answer goes to standard output, everything else to standard error. All
+limits apply together: those of --policy or --stop, and those of --steps, --usd
+and --timeout. With --resume the stored limits apply too, unless --policy or
+--stop replaces them. The first Ctrl-C stops the run after the calls in flight,
+the second aborts them, the third ends the process. --resume continues a run
+that was stopped so, or whose limit was raised, with its counters.
 
-A cost limit needs a price. Under the default limits a model without one continues, with a
-warning; under others its call stops the run, unless --unpriced says otherwise.
+A cost limit needs a price. Under the default limits a model without one
+continues, with a warning; under others its call stops the run, unless
+--unpriced says otherwise.
 
-Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
-tools forever, `scripted:fail` refuses. `@MODEL` after one of them sets its price to that of MODEL.
-`replay:FILE` repeats the responses of a recorded run.
+Offline models: `scripted` says one sentence, `scripted:slow` takes its time,
+`scripted:loop` calls tools forever, `scripted:fail` refuses. `@MODEL` after one
+of them sets its price to that of MODEL. `replay:FILE` repeats the responses of
+a recorded run.
 
-Exit codes: 0 completed, 124 stopped or paused by a rule, 130 interrupted or killed, 1 failed,
-2 invalid arguments or unusable input.";
+Exit codes: 0 completed, 124 stopped or paused by a rule, 130 interrupted or
+killed, 1 failed, 2 invalid arguments or unusable input.";
 
 /// Arguments of `endstop agent`.
 #[derive(Debug, clap::Args)]

@@ -23,8 +23,9 @@ Examples:
   endstop budget adjust me +1.50 --why 'spent on another machine'
   endstop budget adjust me -1.50 --why 'refunded by the provider'
 
-Budgets are defined as [budget.NAME] tables in ~/.config/endstop/config.toml and in policy files, and by \
-`--budget '$5 per day'` of run, serve and agent, which is the budget `me`.";
+Budgets are defined as [budget.NAME] tables in ~/.config/endstop/config.toml and
+in policy files, and by `--budget '$5 per day'` of run, serve and agent, which
+is the budget `me`.";
 
 /// Arguments of `endstop budget`.
 #[derive(Debug, clap::Args)]

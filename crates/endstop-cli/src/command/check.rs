@@ -22,8 +22,8 @@ Examples:
   endstop check --stop 'steps >= 25 or cost >= $2.00'
   endstop check --stop 'MaxIters(25) | MaxUsd(2.00)' --json
 
-Exit code 1: the policy leaves a run unbounded, or money is its only bound and calls without a price
-count nothing.";
+Exit code 1: the policy leaves a run unbounded, or money is its only bound and
+calls without a price count nothing.";
 
 /// Arguments of `endstop check`.
 #[derive(Debug, clap::Args)]

@@ -16,10 +16,11 @@ Examples:
   endstop config
   ENDSTOP_USD=2 endstop config --json
 
-A key of the file is an option: `usd = 2` at the top applies to every command with --usd, and under `[run]` to \
-`endstop run` alone. Variables have the same names in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes \
-precedence over variables, and variables over the file. ENDSTOP_CONFIG names another file; if it is empty, no file is \
-read.";
+A key of the file is an option: `usd = 2` at the top applies to every command
+with --usd, and under `[run]` to `endstop run` alone. Variables have the same
+names in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes
+precedence over variables, and variables over the file. ENDSTOP_CONFIG names
+another file; if it is empty, no file is read.";
 
 /// Arguments of `endstop config`.
 #[derive(Debug, clap::Args)]

@@ -26,8 +26,9 @@ Examples:
   endstop ps --json
   endstop ps --server http://127.0.0.1:8485 --token-env ENDSTOP_CONTROL_TOKEN
 
-It lists the runs of all `endstop run` and `endstop serve` processes of this user. A paused run shows why it waits. \
-`endstop approve`, `resume`, `cancel` and `kill` take a run's name or its beginning.";
+It lists the runs of all `endstop run` and `endstop serve` processes of this
+user. A paused run shows why it waits. `endstop approve`, `resume`, `cancel` and
+`kill` take a run's name or its beginning.";
 
 const RESUME_HELP: &str = "\
 Examples:
@@ -35,9 +36,11 @@ Examples:
   endstop resume nightly-17 --steps +10 --why \"nearly done\"
   endstop resume nightly-17 --usd +1
 
-It ends the pause of `endstop pause`. With --usd or --steps it raises limits of the run first, whether it is paused or not; \
-a run that such a limit stopped continues. A stop rule can be raised by what its overrides grant (`overrides` and `grant` \
-in the policy; `endstop check` prints the sum). A cost limit is hard unless the policy says `hard = false`.";
+It ends the pause of `endstop pause`. With --usd or --steps it raises limits of
+the run first, whether it is paused or not; a run that such a limit stopped
+continues. A stop rule can be raised by what its overrides grant (`overrides`
+and `grant` in the policy; `endstop check` prints the sum). A cost limit is hard
+unless the policy says `hard = false`.";
 
 fn more_usd(text: &str) -> Result<Money, String> {
     usd(text.strip_prefix('+').unwrap_or(text))

@@ -22,10 +22,11 @@ Examples:
   endstop convert ~/.claude/projects --to atif --out trajectories
   endstop convert results.json --to endstop | jq 'select(.event == \"reply\")'
 
-Endstop converts any transcript that `endstop replay` reads. With --out, each run gets one file,
-named after it. Otherwise the runs go to standard output: one run for `atif`, and any number for
-`endstop`, whose lines begin with a header for each run. Events do not contain the messages of the
-user, so user steps have an empty message.";
+Endstop converts any transcript that `endstop replay` reads. With --out, each
+run gets one file, named after it. Otherwise the runs go to standard output: one
+run for `atif`, and any number for `endstop`, whose lines begin with a header
+for each run. Events do not contain the messages of the user, so user steps have
+an empty message.";
 
 /// Arguments of `endstop convert`.
 #[derive(Debug, clap::Args)]

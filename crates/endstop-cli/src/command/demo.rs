@@ -22,8 +22,9 @@ Examples:
   endstop demo --usd 20
   endstop demo --json
 
-Both acts run the same program under `endstop run`, without a key or a network. The model is a
-script that asks for another search forever, at the prices of a real model.";
+Both acts run the same program under `endstop run`, without a key or a network.
+The model is a script that asks for another search forever, at the prices of a
+real model.";
 
 /// Arguments of `endstop demo`.
 #[derive(Debug, clap::Args)]

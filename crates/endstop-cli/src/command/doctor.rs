@@ -25,8 +25,9 @@ Examples:
   endstop doctor -- npx @google/gemini-cli -p \"fix the bug\"
   endstop doctor --json -- claude
 
-It starts nothing. Exit codes: 0 if `endstop run` will limit the command, 1 if it will not, or if
-Endstop does not know the program, 127 if the command was not found.";
+It starts nothing. Exit codes: 0 if `endstop run` will limit the command, 1 if
+it will not, or if Endstop does not know the program, 127 if the command was not
+found.";
 
 /// The version of the JSON form.
 const JSON_VERSION: u32 = 1;

@@ -23,8 +23,8 @@ Examples:
   endstop explain run.traj.json --policy policy.toml --json
   endstop explain results.json --policy policy.toml --run 3/0
 
-Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is unknown, with the observed value
-and the remaining margin.";
+Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is unknown, with
+the observed value and the remaining margin.";
 
 /// Arguments of `endstop explain`.
 #[derive(Debug, clap::Args)]

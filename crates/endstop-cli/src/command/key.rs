@@ -27,8 +27,9 @@ Examples:
   endstop key revoke alice
   endstop serve --usd 2 --keys
 
-A client of `endstop serve --keys` sends its key as its API key, and the gateway puts the upstream's own in its place. The key is \
-printed once; the file has its hash. A change holds at the next call, without a restart of the gateway.";
+A client of `endstop serve --keys` sends its key as its API key, and the gateway
+puts the upstream's own in its place. The key is printed once; the file has its
+hash. A change holds at the next call, without a restart of the gateway.";
 
 /// Arguments of `endstop key`.
 #[derive(Debug, clap::Args)]

@@ -19,10 +19,12 @@ Examples:
   endstop prune --older-than 90d
   endstop prune --older-than 30d --dry-run
 
-It removes stored runs of `endstop agent` that have ended and were saved before that. Runs that are paused, or whose process \
-died, stay: they can continue. `[prune]` with `older-than = \"90d\"` in the configuration file is the default. Budgets need no \
-pruning: their file keeps counters of current windows. A directory of `serve --keep` is not touched, because a run whose \
-file is removed has its full budget again.";
+It removes stored runs of `endstop agent` that have ended and were saved before
+that. Runs that are paused, or whose process died, stay: they can continue.
+`[prune]` with `older-than = \"90d\"` in the configuration file is the default.
+Budgets need no pruning: their file keeps counters of current windows. A
+directory of `serve --keep` is not touched, because a run whose file is removed
+has its full budget again.";
 
 /// Arguments of `endstop prune`.
 #[derive(Debug, clap::Args)]

@@ -43,8 +43,9 @@ Examples:
   endstop replay --drift baseline.json --tolerance 10% new-runs/
   endstop replay --formats
 
-A stopped run is charged up to its stop. A rule on something that a format does not record is not
-testable on its runs: it stops none of them. Pause rules are approved, and counted.";
+A stopped run is charged up to its stop. A rule on something that a format does
+not record is not testable on its runs: it stops none of them. Pause rules are
+approved, and counted.";
 
 /// Arguments of `endstop replay`.
 #[derive(Debug, clap::Args)]

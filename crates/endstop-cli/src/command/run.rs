@@ -63,24 +63,29 @@ Examples:
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
-Endstop starts a gateway on loopback and sets OPENAI_BASE_URL, ANTHROPIC_BASE_URL and similar variables \
-to its address. The gateway forwards calls to the addresses that these variables had before. All model \
-calls, those of sub-agents too, count in one run. The default limits are 100 steps and $5.00.
+Endstop starts a gateway on loopback and sets OPENAI_BASE_URL,
+ANTHROPIC_BASE_URL and similar variables to its address. The gateway forwards
+calls to the addresses that these variables had before. All model calls, those
+of sub-agents too, count in one run. The default limits are 100 steps and $5.00.
 
-The gateway is also the command's HTTPS_PROXY. It refuses and reports connections that bypass it to a \
-model provider, and Endstop ends a command that makes no other calls (--allow-direct, --no-guard). It \
-tunnels connections to all other hosts. With --intercept the gateway answers connections to model \
-providers itself, with a certificate made for this run, and limits the calls in them.
+The gateway is also the command's HTTPS_PROXY. It refuses and reports
+connections that bypass it to a model provider, and Endstop ends a command that
+makes no other calls (--allow-direct, --no-guard). It tunnels connections to all
+other hosts. With --intercept the gateway answers connections to model providers
+itself, with a certificate made for this run, and limits the calls in them.
 
-At a limit, model calls get a stop response, which costs nothing. The command has --grace to exit. Then \
-the command and its descendants get SIGTERM, and SIGKILL 5 seconds later. A pause rule keeps calls waiting until \
-`endstop approve`, at most for --pause-limit.
+At a limit, model calls get a stop response, which costs nothing. The command
+has --grace to exit. Then the command and its descendants get SIGTERM, and
+SIGKILL 5 seconds later. A pause rule keeps calls waiting until `endstop
+approve`, at most for --pause-limit.
 
-Exit codes: 124 if a limit stopped the run, or a pause was not approved, for any exit code of the command \
-(--preserve-status keeps that code). 125 if endstop failed, invalid arguments included, or if the \
-command was ended because its calls bypassed the gateway, or made no call under --require-calls. 126 if \
-the command cannot be executed, 127 if it was not found. Otherwise the command's own code, or 128+N if \
-signal N ended it (after SIGINT and SIGQUIT endstop ends itself in the same way).";
+Exit codes: 124 if a limit stopped the run, or a pause was not approved, for any
+exit code of the command (--preserve-status keeps that code). 125 if endstop
+failed, invalid arguments included, or if the command was ended because its
+calls bypassed the gateway, or made no call under --require-calls. 126 if the
+command cannot be executed, 127 if it was not found. Otherwise the command's own
+code, or 128+N if signal N ended it (after SIGINT and SIGQUIT endstop ends
+itself in the same way).";
 
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]

@@ -41,15 +41,18 @@ Examples:
   endstop serve --usd 2 --control 127.0.0.1:8485 --control-token-env ENDSTOP_TOKEN
   endstop serve --usd 2 --total-usd 100 --keep runs/
 
-The limits apply to each run, and --total-usd to all runs together. A client names its run in its base \
-URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), in the header x-endstop-run, or by a key \
-of --keys. The address goes to standard output; warnings, pauses and the end of each run go to standard \
+The limits apply to each run, and --total-usd to all runs together. A client
+names its run in its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent:
+/r/RUN/NAME/v1), in the header x-endstop-run, or by a key of --keys. The address
+goes to standard output; warnings, pauses and the end of each run go to standard
 error. With --json all of it goes to standard output, as JSON lines.
 
-The control API has a unix socket that only you can open; its path is printed at the start:
+The control API has a unix socket that only you can open; its path is printed at
+the start:
   curl --unix-socket PATH http://endstop/endstop/v1/runs
---control ADDR serves it at an address too, which requires the token of --control-token-env as \
-Authorization: Bearer. The address of clients does not serve it.
+--control ADDR serves it at an address too, which requires the token of
+--control-token-env as Authorization: Bearer. The address of clients does not
+serve it.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
@@ -58,14 +61,16 @@ Authorization: Bearer. The address of clients does not serve it.
   POST /endstop/v1/runs/RUN/signal   set an external signal (JSON: name)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
-  POST /endstop/v1/kill              stop every run, and refuse further calls (JSON: message)
+  POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)
 
-With --keep, a run that is named again after this process has ended, even by kill -9, continues with \
-its counters, and --total-usd counts the spend of all stored runs. A call that was aborted is charged its \
-worst case. Without --keep, every run starts over with the process. `endstop replay DIR` reads the \
+With --keep, a run that is named again after this process has ended, even by
+kill -9, continues with its counters, and --total-usd counts the spend of all
+stored runs. A call that was aborted is charged its worst case. Without --keep,
+every run starts over with the process. `endstop replay DIR` reads the
 directory.
 
-Ctrl-C lets calls in flight finish for at most 5 seconds; a second one ends the process.";
+Ctrl-C lets calls in flight finish for at most 5 seconds; a second one ends the
+process.";
 
 /// Arguments of `endstop serve`.
 #[derive(Debug, clap::Args)]

@@ -15,9 +15,11 @@ Examples:
   endstop sim --script loop:3 --listen 127.0.0.1:9000
   endstop serve --upstream http://127.0.0.1:9000
 
-It serves OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, \
-and calls the tools in the request. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, \
-long. A request may choose another one by its model's name, `sim/SCRIPT`. GET /sim/stats returns the calls and their tokens.";
+It serves OpenAI chat completions and responses, Anthropic messages and Gemini,
+as JSON and as streams, and calls the tools in the request. Scripts: loop,
+loop:N, answer, delegate, slow, fail, cut, repeat, long. A request may choose
+another one by its model's name, `sim/SCRIPT`. GET /sim/stats returns the calls
+and their tokens.";
 
 /// Arguments of `endstop sim`.
 #[derive(Debug, clap::Args)]

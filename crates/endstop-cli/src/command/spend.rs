@@ -30,8 +30,9 @@ Examples:
   endstop spend --by project --since 2026-01-01 --json
   endstop spend --by tool ~/.claude/projects
 
-It reads the transcripts of the known tools on this machine, or the given paths. A call that a resumed session copied \
-from an earlier one counts once. Days begin at midnight UTC, or in the time zone of --timezone.";
+It reads the transcripts of the known tools on this machine, or the given paths.
+A call that a resumed session copied from an earlier one counts once. Days begin
+at midnight UTC, or in the time zone of --timezone.";
 
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]

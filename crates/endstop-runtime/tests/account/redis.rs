@@ -314,6 +314,31 @@ fn a_reservation_learns_of_a_kill_before_the_next_look() {
 }
 
 #[test]
+fn a_process_confirms_a_kill_that_its_reservation_learned_of() {
+    let Some(server) = RedisServer::start() else { return };
+    let (by, store, me) = (open(&server), open(&server), account("me", &["$100 per day"]));
+    store.reserve(&[&me], cents(1), &terms("first")).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let kill = StoreKill { target: KillTarget::Run("r".to_owned()), why: "test".to_owned() };
+    let receipt = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Reservations come so often that they learn of every kill before the store's thread looks.
+            for number in 0.. {
+                if is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                    break;
+                }
+                store.reserve(&[&me], cents(1), &terms(&format!("{number}"))).unwrap();
+                store.settle(&format!("{number}"), cents(0)).unwrap();
+            }
+        });
+        let receipt = by.kill(&kill);
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        receipt.unwrap()
+    });
+    assert_eq!((receipt.confirmed, receipt.silent), (1, 0));
+}
+
+#[test]
 fn a_process_that_is_cut_off_admits_nothing_once_a_kill_is_acknowledged() {
     let Some(server) = RedisServer::start() else { return };
     // Entered by hand: a process that has died, or cannot reach the server.

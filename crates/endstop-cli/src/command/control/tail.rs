@@ -16,8 +16,9 @@ Examples:
   endstop tail nightly-17
   endstop tail nightly-17 --json
 
-It prints a line when the run has begun another step, spends, warns, pauses or resumes, and ends with the run or its \
-process. A run that has completed can continue with the next message of its user, so it is followed further.";
+It prints a line when the run has begun another step, spends, warns, pauses or
+resumes, and ends with the run or its process. A run that has completed can
+continue with the next message of its user, so it is followed further.";
 
 /// Arguments of `endstop tail`.
 #[derive(Debug, clap::Args)]

@@ -138,7 +138,6 @@ fn errors_have_a_place_a_cause_and_help() {
             "\"auto\", \"drain\", \"close\"",
         ),
         ("[accounting]\nunknown = 1", "unknown", "`unknown` is not a key", "on_unknown_usage"),
-        ("[stop]\nusd = 5", "5", "a rule is a condition", "cost >= $2.00"),
         ("name = 5\n[stop]\na = \"steps >= 1\"", "5", "string", ""),
         ("[stop\na = 5", "", "", ""),
         (
@@ -159,6 +158,13 @@ fn errors_have_a_place_a_cause_and_help() {
             );
         }
     }
+}
+
+#[test]
+fn an_amount_in_place_of_a_condition_gets_an_example() {
+    let error = Policy::from_toml("[stop]\nusd = 5").unwrap_err();
+    assert!(error.message.contains("a rule is a condition"), "{error:?}");
+    assert!(error.help.as_deref().unwrap_or_default().contains("cost >= $2.00"), "{error:?}");
 }
 
 #[test]

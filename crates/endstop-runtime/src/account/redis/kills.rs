@@ -122,6 +122,11 @@ impl Kills {
         }
     }
 
+    /// The epoch that is obeyed, whatever it killed.
+    pub(super) fn epoch(&self) -> u64 {
+        self.state().obeyed
+    }
+
     /// The epoch of the store, as it was after a moment. Whether it is obeyed.
     pub(super) fn heard(&self, asked: Instant, epoch: u64) -> bool {
         let mut state = self.state();

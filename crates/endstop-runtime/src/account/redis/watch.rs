@@ -22,6 +22,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
 fn run(of: &Weak<Shared>) {
     let mut kept = None;
     let (mut looked, mut told, mut sent) = (Instant::now(), Instant::now(), Instant::now());
+    let mut told_epoch = None;
     loop {
         thread::sleep(STORE_POLL);
         let Some(shared) = of.upgrade() else { return };
@@ -30,11 +31,18 @@ fn run(of: &Weak<Shared>) {
             continue;
         }
         looked = Instant::now();
-        let Some(obeys) = look(&shared, &mut kept) else { continue };
-        if shared.is_member() && (!obeys || told.elapsed() >= STORE_TELL) {
+        if look(&shared, &mut kept).is_none() {
+            continue;
+        }
+        // A reservation may have learned of a kill before this.
+        let epoch = shared.kills.epoch();
+        let is_news = told_epoch != Some(epoch);
+        if shared.is_member() && (is_news || told.elapsed() >= STORE_TELL) {
             told = Instant::now();
-            // A kill waits for the lease then.
-            let _ = shared.tell_obeyed();
+            // Without it a kill waits for the lease.
+            if shared.tell_obeyed().is_ok() {
+                told_epoch = Some(epoch);
+            }
         }
         if was_away || sent.elapsed() >= STORE_RETRY {
             sent = Instant::now();
@@ -43,8 +51,8 @@ fn run(of: &Weak<Shared>) {
     }
 }
 
-/// Asks for the epoch, and learns of kills. `None` if there is no answer; whether no kill is new.
-fn look(shared: &Shared, kept: &mut Option<Connection>) -> Option<bool> {
+/// Asks for the epoch, and learns of kills. `None` if there is no answer.
+fn look(shared: &Shared, kept: &mut Option<Connection>) -> Option<()> {
     let asked = Instant::now();
     let command = shared.command("hello", Request::default());
     let value = match shared.connections.look(kept, &command) {
@@ -57,9 +65,8 @@ fn look(shared: &Shared, kept: &mut Option<Connection>) -> Option<bool> {
     };
     let hello = shared.reply("hello", value).ok()?;
     shared.set_time(hello.number(0));
-    let obeys = shared.kills.heard(asked, hello.number(1));
-    if !obeys {
+    if !shared.kills.heard(asked, hello.number(1)) {
         shared.learn_kills().ok()?;
     }
-    Some(obeys)
+    Some(())
 }
