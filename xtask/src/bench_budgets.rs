@@ -1,6 +1,6 @@
 //! `cargo xtask bench budgets`: shows that budgets hold over processes, gateways and kills, and prints what they cost.
 //!
-//! Each row starts all that it needs on loopback and ends it. A row fails the command if a budget is passed, a call is
+//! Each row starts everything that it needs on loopback, and ends it. A row fails the command if a budget is passed, a call is
 //! admitted after a kill, or the books differ from what was served. Times are printed, and fail nothing.
 
 mod burst;
@@ -47,7 +47,7 @@ struct Options {
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
-        let mut words = words.iter();
+        let mut words = words.iter().peekable();
         while let Some(&word) = words.next() {
             match word {
                 "--quick" => options.is_quick = true,
@@ -57,7 +57,11 @@ impl Options {
                     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
                     options.binary = Some(path);
                 }
-                "--only" => options.only.extend(words.by_ref().map(|&part| part.to_owned())),
+                "--only" => {
+                    while let Some(&part) = words.next_if(|part| !part.starts_with("--")) {
+                        options.only.push(part.to_owned());
+                    }
+                }
                 other => {
                     return Err(format!(
                         "`{other}` is unknown; there are --quick, --write, --binary FILE and --only PART.."
@@ -87,11 +91,11 @@ struct Row {
     found: String,
 }
 
-/// What a part has found.
+/// The rows of a part, and its failures.
 #[derive(Debug, Default)]
 struct Found {
     rows: Vec<Row>,
-    /// What must not be.
+    /// The failures, each as a sentence.
     broken: Vec<String>,
 }
 
@@ -190,7 +194,7 @@ fn built(root: &Path, before: Option<&PathBuf>) -> Result<(PathBuf, PathBuf), St
         .current_dir(root)
         .status();
     if !status.is_ok_and(|status| status.success()) {
-        return Err("what is measured does not build".to_owned());
+        return Err("`endstop` or its example does not build".to_owned());
     }
     let directory = root.join("target/release");
     Ok((directory.join("endstop"), examples(&directory)))

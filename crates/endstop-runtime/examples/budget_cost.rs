@@ -23,7 +23,7 @@ use endstop_runtime::store::RunId;
 #[path = "../../../tests/support/redis.rs"]
 mod server;
 
-/// Calls of each measurement, if no other number is asked for.
+/// Calls of each measurement, unless the first argument says another number.
 const CALLS: usize = 5_000;
 /// As many before, which are not counted.
 const WARM: usize = 200;

@@ -11,7 +11,7 @@ use super::{Found, Row};
 
 pub(super) const CALLS: usize = 100;
 pub(super) const MODEL: &str = "gpt-4o";
-/// What a call asks for: about ten cents.
+/// The most that a call may answer: about ten cents.
 pub(super) const CAP: u64 = 8_000;
 pub(super) const CHOICES: u64 = 2;
 pub(super) const DOLLAR: u64 = 1_000_000_000_000;

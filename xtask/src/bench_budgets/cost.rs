@@ -15,7 +15,7 @@ struct Store {
     /// Its name in what the example prints.
     name: &'static str,
     shown: &'static str,
-    /// What the least that a request takes is called there, and in the table.
+    /// The floors of a request: their names in that output, and in the table.
     floors: &'static [(&'static str, &'static str)],
     /// The median that is wanted, in µs.
     aim: Option<u64>,

@@ -20,7 +20,7 @@ const MODEL: &str = "gpt-4o";
 const CAP: u64 = 100;
 /// Fewer than a run has calls, so that runs stop by their policy too.
 const STEPS: &str = "16";
-/// What there is, in cents for a hundred calls: less than they cost.
+/// The budget in cents for a hundred calls: less than they cost.
 const CENTS_PER_HUNDRED: u64 = 8;
 
 /// How much is done.
@@ -35,7 +35,7 @@ struct Size {
 const LONG: Size = Size { calls: 10_000, runs: 500, kills: 40, restarts: 5 };
 const QUICK: Size = Size { calls: 1_000, runs: 50, kills: 6, restarts: 1 };
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Served,
@@ -47,7 +47,7 @@ enum End {
     Other(u16),
 }
 
-/// What clients and the one who kills share.
+/// The state that the clients share with the thread that kills.
 struct Fleet {
     size: Size,
     addresses: RwLock<Vec<String>>,
@@ -139,7 +139,7 @@ fn end_of(answer: &Answer) -> End {
     }
 }
 
-/// All that runs here.
+/// The processes of this row.
 struct Bench {
     homes: Vec<Home>,
     sim: Sim,
@@ -241,7 +241,7 @@ impl Bench {
     }
 }
 
-/// What differs between a run as its gateway shows it and its replay under the same limit of steps.
+/// The difference between a run as its gateway shows it and its replay under the same step limit, if there is one.
 fn difference(told: &Value, replayed: &Value) -> Option<String> {
     let report = told.get("report")?;
     let steps = (report.pointer("/totals/steps"), replayed.get("steps"));
@@ -308,7 +308,7 @@ pub(super) fn measure(
     });
     disturbed?;
     let took = begun.elapsed();
-    // What gateways spooled is sent within a second of the last restart.
+    // Gateways send their spooled settlements within a second of the last restart.
     thread::sleep(Duration::from_secs(3));
     report(&mut bench, &fleet, cents, took)
 }

@@ -57,7 +57,7 @@ impl Call<'_> {
         body
     }
 
-    /// Sends it. What comes is read by [`read`].
+    /// Sends it. [`read`] reads the answer.
     pub(super) fn begin(&self, address: &str) -> Result<TcpStream, String> {
         send(address, "POST", &self.path(), self.key, &self.body().to_string())
     }
@@ -68,14 +68,14 @@ impl Call<'_> {
     }
 }
 
-/// What came back.
+/// An answer, or the part of it that was received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     /// 0 if there was none.
     pub(super) status: u16,
     head: String,
     pub(super) body: String,
-    /// Whether it came to its end.
+    /// Whether nothing of it is missing.
     pub(super) is_whole: bool,
 }
 

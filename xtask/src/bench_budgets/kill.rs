@@ -37,7 +37,7 @@ const KINDS: [(Api, bool, bool); 8] = [
     (Api::Messages, true, true),
 ];
 
-/// What is killed.
+/// The target of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Key,
@@ -117,7 +117,7 @@ impl Bench {
         let target = match number {
             _ if number % EACH_ALL == EACH_ALL - 1 => Target::All,
             _ if number.is_multiple_of(3) => Target::Run,
-            // This key has a budget of its own.
+            // This key has its own budget.
             _ if number % 4 == 1 => Target::Budget,
             _ => Target::Key,
         };
@@ -145,12 +145,12 @@ impl Bench {
         let last = Instant::now() + PATIENCE;
         for (gateway, run) in self.gateways.iter().zip(names) {
             loop {
-                let told = gateway.run(run)?;
-                if told.get("calls_in_flight").is_some_and(|count| *count == 1) {
+                let shown = gateway.run(run)?;
+                if shown.get("calls_in_flight").is_some_and(|count| *count == 1) {
                     break;
                 }
                 if Instant::now() > last {
-                    return Err(format!("a call of {run} is not in flight: {told}"));
+                    return Err(format!("a call of {run} is not in flight: {shown}"));
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -246,7 +246,7 @@ impl Bench {
     }
 }
 
-/// Issues the key of a try. Every second one has a budget of its own.
+/// Issues the key of a try. Every second one has its own budget.
 fn key(home: &Home, file: &str, number: usize) -> Result<String, String> {
     if number > 0 && number.is_multiple_of(200) {
         println!("  {number} keys");

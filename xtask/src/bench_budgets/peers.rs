@@ -75,7 +75,7 @@ impl Drop for Group {
     }
 }
 
-/// Its budgets of keys and users need a database. Those of providers do not, if it is one process.
+/// Its budgets of keys and users need a database. Its budgets of providers do not, if it is one process.
 fn litellm(root: &Path, home: &Home, sim: &Sim, _: Prices) -> Result<String, String> {
     let directory = root.join("target/bench-gateway");
     fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
@@ -136,7 +136,7 @@ fn litellm(root: &Path, home: &Home, sim: &Sim, _: Prices) -> Result<String, Str
 
 fn pydantic(root: &Path, home: &Home, sim: &Sim, prices: Prices) -> Result<String, String> {
     let python = python(root, PYDANTIC)?;
-    // What a dollar buys of such calls.
+    // The tokens of such calls that a dollar buys.
     let probe = home.sim("long")?;
     burst::call("", "x").make(&probe.address)?;
     let one = probe.served()?;

@@ -1,4 +1,5 @@
-//! What the measurements start: homes of users, scripted models and gateways. All of it ends with the value that holds it.
+//! The processes of the measurements, scripted models and gateways, and the homes of their users. Each ends with the value that
+//! holds it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -141,7 +142,7 @@ impl Home {
     }
 }
 
-/// What a budget has counted, in pico-dollars.
+/// The amounts of a budget, in pico-dollars.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) spent: u64,
@@ -171,7 +172,7 @@ impl Process {
         if line.is_empty() {
             return Err("it ended immediately".to_owned());
         }
-        // It prints more, and nobody reads that.
+        // It prints more, which is dropped.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         Ok((process, line))
     }
@@ -191,7 +192,7 @@ pub(super) struct Sim {
     pub(super) address: String,
 }
 
-/// What a scripted model has answered.
+/// The calls and tokens that a scripted model has answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Served {
     pub(super) calls: u64,
@@ -213,7 +214,7 @@ impl Sim {
 }
 
 impl Served {
-    /// What it costs at these prices.
+    /// Its cost at these prices.
     pub(super) const fn cost(self, prices: Prices) -> u64 {
         self.input * prices.input + self.output * prices.output
     }
@@ -232,7 +233,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Those of a model, as `endstop price` knows them for a short call: a long one can have others.
+    /// The prices of a model, as `endstop price` knows them for a short call: a long one can have others.
     pub(super) fn of(home: &Home, model: &str) -> Result<Self, String> {
         let thousand = ["--input", "1000", "--output", "1000"];
         let words = ["price", model, "--json"].into_iter().chain(thousand);

@@ -10,7 +10,7 @@ use super::place::{Home, Place, Prices, Sim, dollars, picos};
 use super::{Found, Row};
 
 const PROCESSES: usize = 16;
-/// What each process wants.
+/// The calls that each process wants.
 const CALLS: &str = "125";
 /// Iterations of the demo's agent, which are more than the budget has.
 const ITERATIONS: &str = "40";

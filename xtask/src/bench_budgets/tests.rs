@@ -7,6 +7,8 @@ fn options_are_read_and_wrong_ones_are_named() {
     let options = Options::parse(&["--quick", "--only", "kill", "burst"]).unwrap();
     assert!(options.is_quick && options.has("kill") && !options.has("cost"));
     assert!(Options::parse(&[]).unwrap().has("cost"));
+    let options = Options::parse(&["--only", "kill", "--quick"]).unwrap();
+    assert!(options.is_quick && options.has("kill"), "options may follow the parts");
     for (words, said) in [
         (&["--fast"][..], "`--fast` is unknown"),
         (&["--only", "kills"], "no part `kills`"),

@@ -113,9 +113,7 @@ fn tests(root: &Path) -> Plan {
             "cargo test -p endstop --features models,sqlite,transcripts --no-fail-fast --test model_* --test agent",
         ]
     };
-    let path = redis_server::path_variable(root);
-    let environment: Vec<String> = path.map_or_else(Vec::new, |path| vec!["env".to_owned(), path]);
-    Plan::Run(lines.iter().map(|line| [environment.clone(), words(line)].concat()).collect())
+    Plan::Run(lines.iter().map(|line| with_redis(root, line)).collect())
 }
 
 fn doc_tests(_: &Path) -> Plan {
@@ -159,8 +157,8 @@ fn long_models(_: &Path) -> Plan {
 }
 
 /// Budgets over processes, gateways and kills. It reports what it skips.
-fn budgets(_: &Path) -> Plan {
-    one("cargo xtask bench budgets")
+fn budgets(root: &Path) -> Plan {
+    Plan::Run(vec![with_redis(root, "cargo xtask bench budgets")])
 }
 
 /// It reports what it skips.
@@ -302,6 +300,13 @@ fn mutants(root: &Path) -> Plan {
 fn git_diff(root: &Path, base: &str) -> Vec<u8> {
     let output = Command::new("git").arg("-C").arg(root).args(["diff", base]).output();
     output.map(|output| output.stdout).unwrap_or_default()
+}
+
+/// The words of a line that finds the server of [`redis`] on its `PATH`.
+fn with_redis(root: &Path, line: &str) -> Vec<String> {
+    let path = redis_server::path_variable(root);
+    let environment = path.map_or_else(Vec::new, |path| vec!["env".to_owned(), path]);
+    [environment, words(line)].concat()
 }
 
 fn one(line: &str) -> Plan {

@@ -176,7 +176,7 @@ fn check_windows(pair: &Pair, all: &[Account], holds: &[Known]) -> Result<(), Te
 }
 
 /// Tries as many schedules, or a multiple of that if the variable asks for it.
-#[expect(clippy::print_stderr, reason = "the table of what was shown has the number")]
+#[expect(clippy::print_stderr, reason = "the table of `cargo xtask bench budgets` has the number")]
 fn run(name: &str, cases: u32, open: impl Fn(&Clock) -> Pair) {
     let times = std::env::var("ENDSTOP_SCHEDULES").ok().and_then(|times| times.parse().ok());
     let cases = cases * times.unwrap_or(1);
