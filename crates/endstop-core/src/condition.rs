@@ -67,7 +67,7 @@ pub enum Condition {
 pub struct Comparison {
     /// The gauge that it compares.
     pub gauge: Gauge,
-    /// How it is compared.
+    /// The comparison operator.
     pub op: CompareOp,
     /// The amount: a count, pico-dollars, milliseconds, or epoch milliseconds for `now`.
     pub value: u64,

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use endstop_core::units::{Millis, WallTime};
 use tokio::time::Instant;
 
-/// Where wall time comes from.
+/// The source of wall time.
 pub type WallClock = Arc<dyn Fn() -> WallTime + Send + Sync>;
 
 /// The clock of one run in one process.

@@ -99,7 +99,7 @@ pub struct Budget(Arc<Node>);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSnapshot {
-    /// Which node of its tree; the root is 0.
+    /// The number of its node in the tree; the root is 0.
     pub budget: u32,
     /// Its own limits; those of its ancestors bind as well.
     pub limits: Limits,
@@ -242,7 +242,7 @@ impl Budget {
         self.0.locked().is_overflowed()
     }
 
-    /// Which node of its tree this is. The root is 0, and no number is given twice (up to `u32::MAX`, which
+    /// Returns the number of this node in its tree. The root is 0, and no number is given twice (up to `u32::MAX`, which
     /// later nodes share).
     #[must_use]
     pub fn id(&self) -> u32 {

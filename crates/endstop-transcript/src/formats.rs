@@ -589,7 +589,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Where a tool keeps its transcripts.
+/// The place where a tool keeps its transcripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The environment variable that names the tool's directories, separated by commas.

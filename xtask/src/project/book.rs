@@ -54,8 +54,12 @@ runnable = false
 const CSS: &str = "\
 :root { --content-max-width: 88rem; }
 .content main { font-size: 1.6rem; line-height: 1.55; }
-.content td, .content th { vertical-align: top; text-align: left; }
+.content td, .content th { vertical-align: top; text-align: left; padding: 3px 10px; }
 .content img { max-width: 100%; }
+@media (max-width: 620px) {
+  .content td, .content th { padding: 3px 6px; }
+  .content main { font-size: 1.5rem; }
+}
 ";
 
 /// Builds the site and checks its links. With `--no-api` the documentation of the crates is left out.

@@ -101,7 +101,7 @@ enum Places {
 /// Opens the file of one run.
 type Open = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
 
-/// When a buffering writer passes on its data.
+/// The moment at which a buffering writer passes on its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flush {
     /// After every line.

@@ -19,7 +19,7 @@ use endstop_core::units::{Millis, Money};
 
 use super::{Observation, Observer};
 
-/// Where a policy would have stopped a run.
+/// The place at which a policy would have stopped a run.
 ///
 /// See the example of [`DryRunObserver`].
 #[derive(Clone, Debug, PartialEq)]
