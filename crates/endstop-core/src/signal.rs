@@ -433,7 +433,7 @@ impl ExecutionContinuation {
         self.stop_signals.has_any() && !self.is_continuation_requested
     }
 
-    /// `Stop Signals: <signals>; Continuation Requested: Yes|No`, or
+    /// Returns `Stop Signals: <signals>; Continuation Requested: Yes|No`, or
     /// `No Stop Signals; Continuation Requested: No`.
     #[must_use]
     pub fn explain(&self) -> String {

@@ -54,7 +54,7 @@ pub enum PlanReset {
 }
 
 impl PlanReset {
-    /// In milliseconds since 1970-01-01T00:00Z, for a report at `now`.
+    /// Returns the time in milliseconds since 1970-01-01T00:00Z, for a report at `now`.
     #[must_use]
     pub const fn at(self, now: u64) -> u64 {
         match self {

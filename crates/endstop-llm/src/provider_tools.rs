@@ -264,7 +264,7 @@ impl ProviderTools {
         self.tools.is_empty()
     }
 
-    /// Without the tools whose name is admitted without a bound.
+    /// Returns the tools without those whose name is admitted without a bound.
     #[must_use]
     pub fn without(&self, is_admitted: impl Fn(&str) -> bool) -> Self {
         let mut bounded = self.clone();

@@ -49,7 +49,7 @@ pub enum Urgency {
     Now,
 }
 
-/// One place in a tree of cancellations. Clones are the same place.
+/// One node of a tree of cancellations. Clones share the node.
 ///
 /// ```
 /// use endstop_runtime::cancel::{CancelToken, Urgency};
@@ -73,7 +73,7 @@ impl CancelToken {
         Self { handle: crate::sync::Arc::new(Handle::root()) }
     }
 
-    /// A token below this one. Below a cancelled token it is cancelled from the start, for the same reason.
+    /// Returns a child of this token. A child of a cancelled token is cancelled from the start, for the same reason.
     #[must_use]
     pub fn child(&self) -> Self {
         Self { handle: crate::sync::Arc::new(self.handle.child()) }

@@ -548,7 +548,7 @@ impl Format {
         (self.shadowed_by?)(path)
     }
 
-    /// How the names of files end that the tool keeps next to its transcripts and that hold no run; with a slash, whole names.
+    /// Returns the ends of names of files next to the transcripts that hold no run; with a slash, whole names.
     #[must_use]
     pub const fn beside(&self) -> &'static [&'static str] {
         self.beside

@@ -238,7 +238,7 @@ impl Report {
         }
     }
 
-    /// The same report with the uncertainty of its money.
+    /// Returns the same report with the uncertainty of its money.
     #[must_use]
     pub fn with_uncertainty(
         mut self,
@@ -251,7 +251,7 @@ impl Report {
         self
     }
 
-    /// One JSON object.
+    /// Returns one JSON object.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts and numbers alone cannot fail to be written.
@@ -296,7 +296,7 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
 }
 
 impl Spend {
-    /// `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
+    /// Returns `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> Option<String> {
         let uncertainty = CostUncertainty {

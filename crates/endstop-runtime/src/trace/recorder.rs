@@ -222,7 +222,7 @@ impl TraceRecorder {
         self
     }
 
-    /// Whether writers append to the trace that a resumed run has already: then it gets no second header,
+    /// Sets whether writers append to the trace that a resumed run has already: then it gets no second header,
     /// and the whole replays as one run.
     #[must_use]
     pub const fn continues(mut self, yes: bool) -> Self {

@@ -334,7 +334,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
+    /// Sets whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
     /// parallel; they do unless this says otherwise. A response that such a cap cuts off is requested once more, with
     /// the whole remaining budget.
     pub const fn fair_shares(mut self, are_taken: bool) -> Self {

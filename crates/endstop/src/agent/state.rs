@@ -356,7 +356,7 @@ impl AgentState {
         self
     }
 
-    /// A separate run with the same conversation: all counters begin again, under all limits of the policy. It names
+    /// Returns a separate run with the same conversation: all counters begin again, under all limits of the policy. It names
     /// this one as `previous`, unless this one has not begun. A shared budget continues.
     ///
     /// ```
