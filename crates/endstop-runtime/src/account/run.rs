@@ -79,7 +79,7 @@ pub(crate) enum AccountBlock {
 pub struct AccountWait {
     /// The refusal, for people.
     pub refused: Box<AccountRefused>,
-    /// The time at which the window resets; `None` if calls in flight are in the way.
+    /// When the window resets; `None` if calls in flight are in the way.
     pub until: Option<WallTime>,
 }
 
