@@ -126,7 +126,7 @@ fn what_cannot_be_read_or_written_is_an_error() {
         ),
         (&["convert", "absent", "--to", "atif"], "warning: absent: cannot be read: "),
         (&["convert", "nothing", "--to", "csv"], "error: invalid value `csv` for `--to <FORMAT>`"),
-        (&["convert", "--to", "atif"], "error: the following required arguments were not provided"),
+        (&["convert", "--to", "atif"], "error: missing argument `<PATH>...`"),
     ] {
         let output = endstop(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
