@@ -7,6 +7,8 @@ mod open_work;
 mod recorder;
 mod recording;
 mod replay;
+mod run_directory;
+mod run_log;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::TraceFile;
@@ -16,5 +18,7 @@ pub use recorder::{
 };
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
+pub use run_directory::DirectoryRunLog;
+pub use run_log::{AppendError, OpenRun, RunLines, RunLog, RunLogError, SharedRunLog};
 
 pub use crate::store::sealed_file::{TraceFileError, TraceLineError};

@@ -28,15 +28,17 @@ mod address;
 mod connections;
 mod kills;
 mod persistence;
+mod runs;
 mod spool;
 mod watch;
 mod wire;
 
 pub use kills::{KillReceipt, KillTarget, StoreKill};
 pub use persistence::StorePersistence;
+pub use runs::RedisRunLog;
 
 /// The functions, with `LIBRARY` for the name of the library.
-const LIBRARY: &str = include_str!("redis/library.lua");
+const LIBRARY: &str = concat!(include_str!("redis/library.lua"), include_str!("redis/runs.lua"));
 /// The last format of the keys that is known.
 const FORMAT: u64 = 1;
 
@@ -159,7 +161,21 @@ impl Shared {
         request: Request<'_>,
         can_repeat: bool,
     ) -> Result<Reply, BudgetStoreError> {
-        let command = self.command(function, request);
+        self.call_with(function, request, can_repeat, &[])
+    }
+
+    /// Like [`Shared::call`], with more behind the request.
+    fn call_with(
+        &self,
+        function: &'static str,
+        request: Request<'_>,
+        can_repeat: bool,
+        more: &[&[u8]],
+    ) -> Result<Reply, BudgetStoreError> {
+        let mut command = self.command(function, request);
+        for text in more {
+            command.arg(*text);
+        }
         let mut answer = self.connections.call(&command, can_repeat);
         if matches!(&answer, Err(CallError::Server(error)) if is_missing_function(error)) {
             self.load()?;

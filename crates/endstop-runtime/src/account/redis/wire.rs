@@ -45,6 +45,16 @@ pub(super) struct Request<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<String>,
     pub(super) ends: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) name: &'r str,
+    /// How long the lines of a run are there after the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) count: Option<u64>,
+    /// Runs with their epochs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) runs: Vec<(&'r str, u64)>,
     pub(super) limits: Vec<Limit<'r>>,
 }
 
