@@ -242,7 +242,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     }
 }
 
-/// Says why a stored run cannot be used here now.
+/// The answer about a stored run that cannot be used here now.
 fn not_found_here(why: &NoRun) -> Response<Body> {
     let (status, error) = match why {
         NoRun::Held { .. } => (StatusCode::CONFLICT, format!("{why}: ask there")),

@@ -130,10 +130,10 @@ pub(crate) const MAX_RESPONSE_ID: usize = 512;
 pub(crate) const TAIL_MESSAGES: usize = 4;
 /// Bytes of events that wait for the next write: streamed text.
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
-/// How often the gateway looks for runs of a shared log that no call uses any more, and for those that others wait for.
+/// The interval in which the gateway looks for runs of a shared log that no call uses now, and for those that others wait for.
 pub(crate) const REST_INTERVAL: Duration = Duration::from_millis(20);
-/// How soon a call that waits for a run of another gateway asks again at first, and how soon at most: much more often than the
-/// log forgets it.
+/// The first and the longest interval in which a call asks again for a run that another gateway has: much shorter than the time
+/// after which the log forgets it.
 pub(crate) const TAKE_RECHECK: [Duration; 2] =
     [Duration::from_millis(10), Duration::from_millis(100)];
 /// How long a command of the control API waits for a run that another gateway has.

@@ -195,7 +195,7 @@ pub(crate) const RUN_LEASE: Duration = Duration::from_secs(5);
 /// How long the lines of a run are in a shared store after the last one: longer than people come back to a run.
 #[cfg(feature = "redis")]
 pub(crate) const RUN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Lines of a run that are read at once: some hundred kilobytes.
+/// Lines of a run that are read at once: about 150 kilobytes.
 #[cfg(feature = "redis")]
 pub(crate) const LINES_READ: u64 = 1_000;
 /// How often a kill looks whether all have confirmed it.

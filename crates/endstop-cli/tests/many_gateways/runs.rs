@@ -24,7 +24,7 @@ fn lines(server: &RedisServer, run: &str) -> Vec<String> {
     answer.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect()
 }
 
-/// What the log of a run says by itself, under a limit.
+/// The replay of a run's log under a limit.
 fn replayed(test: &str, server: &RedisServer, run: &str, limit: &str) -> Value {
     let machine = Machine::new(test, 99);
     let file = machine.0.join("run.jsonl");
@@ -146,7 +146,7 @@ fn a_gateway_that_died_or_was_suspended_with_a_run_admits_nothing_of_it_by_what_
     let sleeps = lines(&server, "sleeps");
     let is_step = |line: &&String| line.contains("\"step_begin\"") && !line.contains("refused");
     assert_eq!(sleeps.iter().filter(is_step).count(), 3, "{sleeps:?}");
-    // 2,000 tokens of output that nobody has confirmed.
+    // 2,000 tokens of output, unconfirmed.
     let spend = &other.run("dies")["report"]["spend"];
     assert!(picos(&spend["usd"]) >= 20_000_000_000, "{spend}");
     assert!(spend.to_string().contains("unconfirmed"), "{spend}");

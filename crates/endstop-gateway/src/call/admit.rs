@@ -142,7 +142,7 @@ pub(super) async fn admit(
     let config = context.config();
     let stopped = |signal: &StopSignal| {
         if matches!(run.log_now(), Err(NotLogged::Moved)) || run.has_moved() {
-            // It may go on where it is served now.
+            // The gateway that serves it now may admit the call.
             return NotAdmitted::Moved;
         }
         let answer = respond::stop(run, dialect, Some(request), signal, config.stop_with);

@@ -472,7 +472,7 @@ impl RunEntry {
         self.log.as_ref().is_none_or(|log| log.is_here(for_call))
     }
 
-    /// Whether another gateway has taken the run: nothing of this copy counts any more.
+    /// Whether another gateway has taken the run: nothing of this copy counts.
     pub(crate) fn has_moved(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.has_moved())
     }

@@ -129,7 +129,7 @@ enum Serving {
     Here,
     /// This one, until its calls in flight have ended: another gateway waits for the run.
     Wanted,
-    /// None, or another one meanwhile.
+    /// None, or another one since then.
     Resting,
     /// Another one: nothing of this copy counts from here on.
     Elsewhere,

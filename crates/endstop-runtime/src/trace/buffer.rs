@@ -137,7 +137,7 @@ impl TraceBuffer {
         Ok(())
     }
 
-    /// Gives the lines so far to the end of a stored run, and forgets them once they are there. At most `room` bytes of memory
+    /// Appends the lines so far to a stored run, and forgets them once that is done. At most `room` bytes of memory
     /// stay reserved for the next ones. Lines wait while a store is away, up to a bound.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub struct Replayed {
     spent: Amounts,
     is_estimate: bool,
     added: Vec<Event<'static>>,
-    /// Whether nobody had ended its pause.
+    /// Whether its pause had not ended.
     was_paused: bool,
     /// The time since the last event that counts.
     later: Millis,
@@ -239,7 +239,7 @@ impl Replayed {
         &self.added
     }
 
-    /// The run continues so long after its last event, in which nobody ran it and its clocks did not stand still: all of it
+    /// The run continues so long after its last event, in which no process ran it and its clocks did not stand still: all of it
     /// counts, as in the process that has the run in memory. Of a run that is paused nothing counts.
     #[must_use]
     pub fn after_pause_of(self, later: Millis) -> Self {

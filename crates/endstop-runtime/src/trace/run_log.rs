@@ -52,7 +52,7 @@ pub trait RunLog: fmt::Debug + Send + Sync {
     /// Reads a run and serves it from here on. Nothing is written to its lines yet.
     ///
     /// # Errors
-    /// [`RunLogError::Held`] while another process serves the run: that one is told. Any other error means that the run
+    /// [`RunLogError::Held`] while another process serves the run: that one is notified. Any other error means that the run
     /// cannot be read, so its spend is not known.
     fn open(&self, id: &RunId, program: &Arc<Program>) -> Result<OpenRun, RunLogError>;
 
@@ -125,7 +125,7 @@ pub trait RunLines: fmt::Debug + Send {
     /// them. Any other error is permanent.
     fn append(&mut self, lines: &[u8]) -> Result<(), AppendError>;
 
-    /// Gives back what can be opened again at the next append.
+    /// Closes what can be opened again at the next append.
     fn close(&mut self) {}
 
     /// Serves the run again after [`RunLines::rest`], as it was.

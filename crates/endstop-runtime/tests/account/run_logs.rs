@@ -1,4 +1,4 @@
-//! Logs of runs: one contract for a directory and for Redis, and what a log that processes share promises besides.
+//! Logs of runs: one contract for a directory and for Redis, and the further promises of a log that processes share.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn steps(open: &OpenRun) -> u64 {
     open.replayed.as_ref().map_or(0, |replayed| replayed.run().step_count())
 }
 
-/// What every log of runs does.
+/// The promises of every log of runs.
 pub(super) fn contract(log: &dyn RunLog) {
     let (id, other, program) = (RunId::new(), RunId::new(), program());
     assert!(!log.has(&id).unwrap());

@@ -75,7 +75,7 @@ impl Registry {
         }
     }
 
-    /// Serves runs for longer. Those that another gateway has taken are given up.
+    /// Serves runs for longer. Leaves those that another gateway has taken.
     fn renew(&self, shared: &dyn SharedRunLog, runs: &[Arc<RunEntry>]) {
         let epochs: HashMap<&RunId, (&Arc<RunEntry>, u64)> = runs
             .iter()

@@ -25,8 +25,8 @@ use crate::trace::{
 
 /// Runs in a Redis or Valkey that many processes share, with the budgets of [`RedisBudgetStore`]. Each process has one log.
 ///
-/// A process that serves a run hands it over as soon as no call of it is in flight. One that dies is waited for as long as its
-/// lease; its calls in flight then count in full. Lines are deleted some time after the last one was appended.
+/// A process that serves a run hands it over as soon as no call of it is in flight. Others wait for one
+/// that has died as long as its lease; its calls in flight then count in full. Lines are deleted some time after the last one was appended.
 ///
 /// ```no_run
 /// use endstop_runtime::account::RedisBudgetStore;
