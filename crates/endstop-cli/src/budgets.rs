@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use endstop::account::{
     Account, AccountLimit, AccountSet, BudgetStore, BudgetStoreError, DEFAULT_ACCOUNT, KillTarget,
-    RedisBudgetStore, RedisRunLog, RunAccounts, SqliteBudgetStore, StorePersistence,
+    RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::policy::{BudgetTable, Policy};
 use endstop::core::units::Money;
 use endstop::ledger::Dimension;
+use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
 
 use crate::defaults::{DRAWN_VARIABLE, file_of};

@@ -48,9 +48,9 @@ mod window;
 pub use limit::{AccountLimit, LimitError, Window};
 pub use memory::MemoryBudgetStore;
 #[cfg(feature = "redis")]
-pub use redis::{
-    KillReceipt, KillTarget, RedisBudgetStore, RedisRunLog, StoreKill, StorePersistence,
-};
+pub use redis::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill, StorePersistence};
+#[cfg(feature = "redis")]
+pub(crate) use redis::{Reply as RedisReply, Request as RedisRequest, Shared as RedisServer};
 pub use refused::AccountRefused;
 pub(crate) use run::{AccountBlock, AccountHold};
 pub use run::{AccountWait, RunAccounts};

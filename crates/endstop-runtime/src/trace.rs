@@ -9,6 +9,8 @@ mod recording;
 mod replay;
 mod run_directory;
 mod run_log;
+#[cfg(feature = "redis")]
+mod run_redis;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::TraceFile;
@@ -20,5 +22,7 @@ pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
 pub use run_directory::DirectoryRunLog;
 pub use run_log::{AppendError, OpenRun, RunLines, RunLog, RunLogError, SharedRunLog};
+#[cfg(feature = "redis")]
+pub use run_redis::RedisRunLog;
 
 pub use crate::store::sealed_file::{TraceFileError, TraceLineError};

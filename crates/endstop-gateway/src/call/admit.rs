@@ -138,16 +138,8 @@ pub(super) async fn admit(
     parsed: &ParsedCall,
     takes_share: bool,
 ) -> Result<AdmittedCall, NotAdmitted> {
-    let (dialect, request) = (parsed.dialect(), parsed.request());
-    let config = context.config();
-    let stopped = |signal: &StopSignal| {
-        if matches!(run.log_now(), Err(NotLogged::Moved)) || run.has_moved() {
-            // The gateway that serves it now may admit the call.
-            return NotAdmitted::Moved;
-        }
-        let answer = respond::stop(run, dialect, Some(request), signal, config.stop_with);
-        Box::new(answer).into()
-    };
+    let (dialect, config) = (parsed.dialect(), context.config());
+    let stopped = |signal: &StopSignal| stopped(context, run, parsed, signal);
     run.handle().checkpoint();
     if let Some(signal) = run.stop() {
         run.notify();
@@ -163,16 +155,7 @@ pub(super) async fn admit(
     loop {
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
-            // The call is logged before it is sent: its spend must survive a crash.
-            Ok(admitted) => match run.log_now() {
-                Ok(()) => return Ok(admitted),
-                Err(why) => {
-                    let signal = admitted.not_logged(run);
-                    let NotLogged::Away(why) = why else { return Err(stopped(&signal)) };
-                    let answer = respond::no_run(dialect, run.id(), &NoRun::Away(why));
-                    return Err(Box::new(answer).into());
-                }
-            },
+            Ok(admitted) => return logged(admitted, context, run, parsed),
             Err((kept, blocked)) => {
                 permit = kept;
                 blocked
@@ -209,6 +192,35 @@ pub(super) async fn admit(
             }
         }
     }
+}
+
+/// Logs an admitted call before it is sent: its spend must survive a crash.
+fn logged(
+    admitted: AdmittedCall,
+    context: &CallContext,
+    run: &RunEntry,
+    parsed: &ParsedCall,
+) -> Result<AdmittedCall, NotAdmitted> {
+    let Err(why) = run.log_now() else { return Ok(admitted) };
+    let signal = admitted.not_logged(run);
+    let NotLogged::Away(why) = why else { return Err(stopped(context, run, parsed, &signal)) };
+    let answer = respond::no_run(parsed.dialect(), run.id(), &NoRun::Away(why));
+    Err(Box::new(answer).into())
+}
+
+/// The stop response to a call.
+fn stopped(
+    context: &CallContext,
+    run: &RunEntry,
+    parsed: &ParsedCall,
+    signal: &StopSignal,
+) -> NotAdmitted {
+    if matches!(run.log_now(), Err(NotLogged::Moved)) || run.has_moved() {
+        // The gateway that serves it now may admit the call.
+        return NotAdmitted::Moved;
+    }
+    let (dialect, with) = (parsed.dialect(), context.config().stop_with);
+    Box::new(respond::stop(run, dialect, Some(parsed.request()), signal, with)).into()
 }
 
 /// The conversation of a call, or the response that the call gets instead.

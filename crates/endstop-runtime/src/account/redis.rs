@@ -13,7 +13,6 @@ use self::address::{Address, why};
 use self::connections::{CallError, Connections};
 use self::kills::Kills;
 use self::spool::{Settlement, Spool};
-use self::wire::{Reply, Request};
 use super::counters::check_id;
 use super::refused::AccountRefused;
 use super::spec::Account;
@@ -28,14 +27,13 @@ mod address;
 mod connections;
 mod kills;
 mod persistence;
-mod runs;
 mod spool;
 mod watch;
 mod wire;
 
 pub use kills::{KillReceipt, KillTarget, StoreKill};
 pub use persistence::StorePersistence;
-pub use runs::RedisRunLog;
+pub(crate) use wire::{Reply, Request};
 
 /// The functions, with `LIBRARY` for the name of the library.
 const LIBRARY: &str = concat!(include_str!("redis/library.lua"), include_str!("redis/runs.lua"));
@@ -63,10 +61,11 @@ pub struct RedisBudgetStore {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+/// A server, the connections to it, and what this process knows of it.
+pub(crate) struct Shared {
     connections: Connections,
     /// The address without the password.
-    server: String,
+    pub(crate) server: String,
     prefix: String,
     /// The name of the library, which changes with its code.
     functions: String,
@@ -137,6 +136,11 @@ impl RedisBudgetStore {
         Ok(self)
     }
 
+    /// The server and the connections to it.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Returns the address, without the user and the password.
     #[must_use]
     pub fn server(&self) -> &str {
@@ -155,7 +159,7 @@ impl fmt::Debug for RedisBudgetStore {
 impl Shared {
     /// Calls a function of the library, which is loaded if the server does not have it. `can_repeat` says whether it may
     /// happen twice.
-    fn call(
+    pub(crate) fn call(
         &self,
         function: &'static str,
         request: Request<'_>,
@@ -165,7 +169,7 @@ impl Shared {
     }
 
     /// Like [`Shared::call`], with more behind the request.
-    fn call_with(
+    pub(crate) fn call_with(
         &self,
         function: &'static str,
         request: Request<'_>,
@@ -183,6 +187,11 @@ impl Shared {
         }
         let value = answer.map_err(|error| self.failed(function, error))?;
         self.reply(function, value)
+    }
+
+    /// Why the server is away, as far as is known without asking it.
+    pub(crate) fn away(&self) -> Option<String> {
+        self.connections.away()
     }
 
     fn command(&self, function: &str, mut request: Request<'_>) -> Cmd {

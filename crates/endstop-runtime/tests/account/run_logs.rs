@@ -91,8 +91,8 @@ mod shared {
 
     use endstop_runtime::RunEnvironment;
     use endstop_runtime::RunHandle;
-    use endstop_runtime::account::{RedisBudgetStore, RedisRunLog};
-    use endstop_runtime::trace::AppendError;
+    use endstop_runtime::account::RedisBudgetStore;
+    use endstop_runtime::trace::{AppendError, RedisRunLog};
 
     use super::super::server::RedisServer;
     use super::*;

@@ -12,16 +12,13 @@ use std::time::Duration;
 use endstop_core::Program;
 use endstop_core::units::Millis;
 
-use super::super::store::BudgetStoreError;
-use super::wire::{Reply, Request};
-use super::{RedisBudgetStore, Shared};
+use super::replay::{Replay, Replayed};
+use super::run_log::{AppendError, OpenRun, RunLines, RunLog, RunLogError, SharedRunLog};
+use crate::account::{BudgetStoreError, RedisBudgetStore, RedisReply, RedisRequest, RedisServer};
 use crate::clock::millis;
 use crate::limits::{LINES_READ, RUN_LEASE, RUN_RETENTION};
 use crate::store::sealed_file::{TraceFileError, TraceLineError, check_header};
 use crate::store::{LineChain, RunId};
-use crate::trace::{
-    AppendError, OpenRun, Replay, Replayed, RunLines, RunLog, RunLogError, SharedRunLog,
-};
 
 /// Runs in a Redis or Valkey that many processes share, with the budgets of [`RedisBudgetStore`]. Each process has one log.
 ///
@@ -45,7 +42,7 @@ pub struct RedisRunLog {
 /// This process in the store.
 #[derive(Clone)]
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<RedisServer>,
     process: String,
     name: String,
     lease: Duration,
@@ -63,7 +60,7 @@ impl RedisBudgetStore {
     #[must_use]
     pub fn run_log(&self, name: &str) -> RedisRunLog {
         let server = Server {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared(),
             process: RunId::new().to_string(),
             name: name.to_owned(),
             lease: RUN_LEASE,
@@ -88,9 +85,9 @@ impl RedisRunLog {
         self
     }
 
-    fn written(&self, id: &RunId) -> Result<Reply, RunLogError> {
+    fn written(&self, id: &RunId) -> Result<RedisReply, RunLogError> {
         let (id, owner) = (id.as_str(), self.server.process.as_str());
-        let request = Request { id, owner, ..Request::default() };
+        let request = RedisRequest { id, owner, ..RedisRequest::default() };
         Ok(self.server.shared.call("written", request, true)?)
     }
 
@@ -105,7 +102,7 @@ impl RedisRunLog {
         while lines.chain.lines() < written {
             let from = lines.chain.lines();
             let page = lines.request(Some(from));
-            let page = Request { count: Some(LINES_READ), ..page };
+            let page = RedisRequest { count: Some(LINES_READ), ..page };
             let reply = self.server.shared.call("lines", page, true)?;
             let texts = lines.answered(reply)?.texts(0);
             if texts.is_empty() {
@@ -142,7 +139,7 @@ impl RunLog for RedisRunLog {
 
     fn ids(&self, most: usize) -> Result<Vec<RunId>, RunLogError> {
         let count = Some(u64::try_from(most).unwrap_or(u64::MAX).min(u64::from(u32::MAX)));
-        let request = Request { count, keep: self.server.keep(), ..Request::default() };
+        let request = RedisRequest { count, keep: self.server.keep(), ..RedisRequest::default() };
         let reply = self.server.shared.call("runs", request, true)?;
         Ok(parsed(reply))
     }
@@ -154,7 +151,7 @@ impl RunLog for RedisRunLog {
 
 impl SharedRunLog for RedisRunLog {
     fn away(&self) -> Option<String> {
-        self.server.shared.connections.away()
+        self.server.shared.away()
     }
 
     fn lease(&self) -> Duration {
@@ -167,12 +164,12 @@ impl SharedRunLog for RedisRunLog {
 
     fn renew(&self, runs: &[(RunId, u64)]) -> Result<Vec<RunId>, RunLogError> {
         let runs = runs.iter().map(|(id, epoch)| (id.as_str(), *epoch)).collect();
-        let request = Request { runs, ttl: self.server.ttl(), ..Request::default() };
+        let request = RedisRequest { runs, ttl: self.server.ttl(), ..RedisRequest::default() };
         Ok(parsed(self.server.shared.call("renew", request, true)?))
     }
 
     fn wanted(&self) -> Result<Vec<RunId>, RunLogError> {
-        let request = Request { owner: &self.server.process, ..Request::default() };
+        let request = RedisRequest { owner: &self.server.process, ..RedisRequest::default() };
         Ok(parsed(self.server.shared.call("wanted", request, true)?))
     }
 }
@@ -187,7 +184,7 @@ impl Server {
     }
 }
 
-fn parsed(reply: Reply) -> Vec<RunId> {
+fn parsed(reply: RedisReply) -> Vec<RunId> {
     reply.texts(0).iter().filter_map(|text| RunId::parse(text).ok()).collect()
 }
 
@@ -201,8 +198,8 @@ struct StoredLines {
 }
 
 impl StoredLines {
-    fn request(&self, after: Option<u64>) -> Request<'_> {
-        Request {
+    fn request(&self, after: Option<u64>) -> RedisRequest<'_> {
+        RedisRequest {
             id: self.id.as_str(),
             owner: &self.server.process,
             name: &self.server.name,
@@ -210,18 +207,18 @@ impl StoredLines {
             ttl: self.server.ttl(),
             keep: self.server.keep(),
             after,
-            ..Request::default()
+            ..RedisRequest::default()
         }
     }
 
-    fn ask_for(&self, epoch: Option<u64>) -> Result<Reply, RunLogError> {
+    fn ask_for(&self, epoch: Option<u64>) -> Result<RedisReply, RunLogError> {
         let reply =
-            self.server.shared.call("take", Request { epoch, ..self.request(None) }, true)?;
+            self.server.shared.call("take", RedisRequest { epoch, ..self.request(None) }, true)?;
         self.answered(reply)
     }
 
     /// The reply, if it is not a refusal.
-    fn answered(&self, reply: Reply) -> Result<Reply, RunLogError> {
+    fn answered(&self, reply: RedisReply) -> Result<RedisReply, RunLogError> {
         match reply.word.as_str() {
             "OK" => Ok(reply),
             "MOVED" => Err(RunLogError::Moved),
