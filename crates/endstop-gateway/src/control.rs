@@ -36,9 +36,9 @@ pub(crate) use servers::ControlServers;
 pub use servers::RunControl;
 
 /// Who acts, if a command does not say.
-const SOMEONE: &str = "the control interface";
+const SOMEONE: &str = "the control API";
 /// The message of a cancellation without one.
-const NO_MESSAGE: &str = "cancelled by the control interface";
+const NO_MESSAGE: &str = "cancelled by the control API";
 
 /// The path that shows whether a listener takes connections. It shows and changes nothing.
 const HEALTH_PATH: &str = "/endstop/health";
@@ -194,7 +194,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     };
     let sent = bearer(&head.headers).unwrap_or_default();
     if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
-        let why = "the control interface needs its token: Authorization: Bearer";
+        let why = "the control API needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
     }
     if is_kill {

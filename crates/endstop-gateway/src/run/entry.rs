@@ -73,10 +73,12 @@ pub(crate) struct RunEntry {
 /// How easily a run can be evicted; see [`RunEntry::eviction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// Nothing was spent in it, and it waits for nothing: it begins again as it was.
+    /// It has used nothing that a limit counts, and no user has set or paused anything: it begins again as it was.
     Untouched,
     /// It ended naturally.
     Ended,
+    /// It has not ended, and its calls so far have failed without a charge: it loses the count of these.
+    Free,
     /// It was stopped, or failed.
     Stopped,
     /// It has not ended.
@@ -550,11 +552,19 @@ impl RunEntry {
         self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
     }
 
-    /// Whether it has used nothing that a limit counts, and no user has set or paused anything.
-    fn is_untouched(&self) -> bool {
+    /// How far a run is that has not ended and does not wait.
+    fn eviction_of_running(&self) -> Eviction {
         let budget = self.handle.budget();
-        let is_unspent = budget.settled() == Amounts::ZERO && budget.held() == Amounts::ZERO;
-        is_unspent && !self.is_controlled.load(Ordering::Relaxed)
+        let settled = budget.settled();
+        if self.is_controlled.load(Ordering::Relaxed) || budget.held() != Amounts::ZERO {
+            Eviction::Running
+        } else if settled == Amounts::ZERO {
+            Eviction::Untouched
+        } else if settled.cost == Money::ZERO && settled.tokens == 0 {
+            Eviction::Free
+        } else {
+            Eviction::Running
+        }
     }
 
     /// How far the run is.
@@ -563,8 +573,8 @@ impl RunEntry {
             // A rule may stop a run at its own end.
             Status::Completed if self.stop().is_none() => Eviction::Ended,
             Status::Completed | Status::Stopped | Status::Failed => Eviction::Stopped,
-            Status::Pending | Status::InProgress if self.is_untouched() => Eviction::Untouched,
-            Status::Pending | Status::InProgress | Status::Paused => Eviction::Running,
+            Status::Pending | Status::InProgress => self.eviction_of_running(),
+            Status::Paused => Eviction::Running,
         }
     }
 }

@@ -549,8 +549,9 @@ struct Room<'c> {
 }
 
 /// Returns the run to evict: the longest idle one of those in which nothing was spent, otherwise of those that ended
-/// naturally, otherwise of those that were stopped, which stay stopped. A run that is named again begins again if it
-/// is not stored, so another one that has not ended is evicted only if it is stored.
+/// naturally, otherwise of those whose calls all failed without a charge, otherwise of those that were stopped, which stay
+/// stopped. A run that is named again begins again if it is not stored, so another one that has not ended is evicted only
+/// if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
         if run.has_log_problem() || room.of.is_some() && run.client() != room.of {
@@ -563,8 +564,9 @@ fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<
         match run.eviction() {
             Eviction::Untouched => Some(0u8),
             Eviction::Ended => Some(1),
-            Eviction::Stopped => (is_stored || room.for_stopped).then_some(2),
-            Eviction::Running => is_stored.then_some(3),
+            Eviction::Free => Some(2),
+            Eviction::Stopped => (is_stored || room.for_stopped).then_some(3),
+            Eviction::Running => is_stored.then_some(4),
         }
     };
     let idle = runs.iter().filter(|(_, run)| run.is_idle());

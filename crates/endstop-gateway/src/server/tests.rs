@@ -165,6 +165,42 @@ async fn a_body_beyond_the_bound_is_refused_and_the_client_gets_to_read_it() {
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
 }
 
+/// How long the server waits for a body of a thousand bytes, of which one comes each `interval`.
+async fn time_for_a_body(interval: Duration) -> Duration {
+    let (mut client, server) = tokio::io::duplex(4 << 10);
+    let (sender, read) = oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let sender = sender.lock().unwrap().take().unwrap();
+        async move {
+            let begin = Instant::now();
+            let body = read_body(request.into_body(), 1_000).await;
+            assert!(matches!(body, Err(TooLargeOrBroken::Broken)), "{body:?}");
+            sender.send(begin.elapsed()).unwrap();
+            Ok::<_, std::convert::Infallible>(Response::new(Body::full(Bytes::new())))
+        }
+    });
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(server), service);
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n";
+    client.write_all(head).await.unwrap();
+    let trickle = tokio::spawn(async move {
+        while client.write_all(b"a").await.is_ok() {
+            tokio::time::sleep(interval).await;
+        }
+    });
+    let time = read.await.unwrap();
+    trickle.abort();
+    connection.abort();
+    time
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_has_half_a_minute_between_its_parts_and_five_minutes_in_all() {
+    assert_eq!(time_for_a_body(Duration::from_secs(20)).await.as_secs(), 300);
+    assert_eq!(time_for_a_body(Duration::from_secs(40)).await.as_secs(), 30);
+}
+
 #[tokio::test]
 async fn a_head_beyond_the_bound_is_refused() {
     let server = echo(Bounds { head: 8 << 10, ..Bounds::default() }).await;

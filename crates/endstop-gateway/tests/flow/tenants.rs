@@ -110,6 +110,38 @@ async fn run_ids_that_cost_nothing_do_not_use_up_the_registry() {
     assert!(kept.contains(&"paid".to_owned()) && kept.contains(&"new".to_owned()), "{kept:?}");
 }
 
+#[tokio::test]
+async fn runs_whose_calls_all_failed_without_a_charge_make_room_for_new_ones() {
+    let upstream = Fake::start(|arrived, n| {
+        if arrived.body.contains("refused") {
+            return answer("401 Unauthorized", r#"{"error":{"message":"no"}}"#);
+        }
+        answer("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))
+    });
+    let upstream = upstream.await;
+    let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
+    config.bounds.runs = 3;
+    let gateway = Gateway::start(config).await.unwrap();
+    let look = Agent::new("Look.").request();
+    let refused = Agent::new("This is refused.").request();
+    assert_eq!(post(&gateway, &format!("/r/paid{CHAT}"), &look).await.status, 200);
+    for number in 0..20 {
+        let got = post(&gateway, &format!("/r/failed-{number}{CHAT}"), &refused).await;
+        assert_eq!(got.status, 401, "{number}: {got:?}");
+    }
+    let kept = || gateway.runs().iter().map(|run| run.info().id.to_string()).collect::<Vec<_>>();
+    assert!(kept().contains(&"paid".to_owned()), "{:?}", kept());
+    // A run that was charged keeps its place.
+    for name in ["new-1", "new-2"] {
+        assert_eq!(post(&gateway, &format!("/r/{name}{CHAT}"), &look).await.status, 200);
+    }
+    for body in [&look, &refused] {
+        assert_eq!(post(&gateway, &format!("/r/new-3{CHAT}"), body).await.status, 503);
+    }
+    assert_eq!(kept().len(), 3);
+}
+
 /// Asks for a tool, so that a run does not end.
 async fn asking() -> Fake {
     Fake::start(|_, n| answer("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
