@@ -50,7 +50,7 @@ pub use memory::MemoryBudgetStore;
 #[cfg(feature = "redis")]
 pub use redis::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill, StorePersistence};
 #[cfg(feature = "redis")]
-pub(crate) use redis::{Reply as RedisReply, Request as RedisRequest, Shared as RedisServer};
+pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;
 pub(crate) use run::{AccountBlock, AccountHold};
 pub use run::{AccountWait, RunAccounts};

@@ -58,11 +58,11 @@ const FORMAT: u64 = 1;
 /// ```
 #[derive(Clone)]
 pub struct RedisBudgetStore {
-    shared: Arc<Shared>,
+    shared: Arc<RedisServer>,
 }
 
 /// A server, the connections to it, and what this process knows of it.
-pub(crate) struct Shared {
+pub(crate) struct RedisServer {
     connections: Connections,
     /// The address without the password.
     pub(crate) server: String,
@@ -100,7 +100,7 @@ impl RedisBudgetStore {
     fn open_at(address: &str, wall: Option<WallClock>) -> Result<Self, BudgetStoreError> {
         let Address { client, shown: server, prefix } = Address::parse(address)?;
         let hash = xxhash_rust::xxh3::xxh3_64(LIBRARY.as_bytes());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RedisServer {
             connections: Connections::new(client),
             server,
             prefix,
@@ -137,7 +137,7 @@ impl RedisBudgetStore {
     }
 
     /// The server and the connections to it.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<RedisServer> {
         Arc::clone(&self.shared)
     }
 
@@ -156,7 +156,7 @@ impl fmt::Debug for RedisBudgetStore {
     }
 }
 
-impl Shared {
+impl RedisServer {
     /// Calls a function of the library, which is loaded if the server does not have it. `can_repeat` says whether it may
     /// happen twice.
     pub(crate) fn call(
@@ -168,7 +168,7 @@ impl Shared {
         self.call_with(function, request, can_repeat, &[])
     }
 
-    /// Like [`Shared::call`], with more behind the request.
+    /// Like [`RedisServer::call`], with more behind the request.
     pub(crate) fn call_with(
         &self,
         function: &'static str,
@@ -315,7 +315,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         self.leave();
     }
