@@ -65,7 +65,7 @@ pub struct Config {
     pub environment: RunEnvironment,
     /// The form of stop responses.
     pub stop_with: StopWith,
-    /// How long a call waits while its run is paused.
+    /// The time that a call waits while its run is paused.
     pub pause: PauseLimit,
     /// The output cap of calls that have none, if money or tokens are limited.
     pub default_output: u64,
@@ -282,7 +282,7 @@ pub enum StopWith {
     Error,
 }
 
-/// How long a call waits while its run is paused; then it gets a stop response.
+/// The time that a call waits while its run is paused; then it gets a stop response.
 ///
 /// ```
 /// use std::time::Duration;
@@ -335,10 +335,10 @@ pub struct Bounds {
     pub runs_per_client: usize,
     /// Conversations of a run at the same time.
     pub conversations: usize,
-    /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
+    /// The longest time from the request to the head of an upstream's response. Then the client gets 504, and the call
     /// is charged the most that is possible. After that, only limits of the run bound the response.
     pub answer_within: Duration,
-    /// How long a call continues without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
+    /// The time that a call continues without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
     /// and charged the most that is possible.
     pub drain_within: Duration,
 }

@@ -114,6 +114,9 @@ pub struct Gateway {
 impl Gateway {
     /// Starts to listen.
     ///
+    /// # Cancel safety
+    /// Dropping the future closes the address. No call is served before it returns.
+    ///
     /// # Errors
     /// Returns an error if it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of
     /// stored runs cannot be used.
@@ -317,8 +320,12 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, closes the tunnels, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
-    /// the end of every run to observers.
+    /// Stops listening, closes the tunnels, waits a few seconds for calls in flight, with or without their clients, cuts
+    /// the rest, and reports the end of every run to observers.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has the effect of dropping the gateway: calls in flight are aborted and settled, and the
+    /// ends that were not reported yet stay unreported.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");

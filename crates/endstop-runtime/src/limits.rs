@@ -13,7 +13,7 @@ pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
 pub(crate) const SHORT_ANSWER_TOKENS: u64 = 500;
 /// Tokens of tool results that are expected before a wrap-up: some pages. They are not known before the tools have run.
 pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
-/// Bytes of output that a token has at least, in an estimate: JSON and code have fewer than text.
+/// The fewest bytes of output per token, for estimates: JSON and code have fewer than text.
 pub const BYTES_PER_TOKEN: u64 = 3;
 /// Output in transit when a stream is closed: the model produces more until the provider learns of it, and the first
 /// tokens arrive together (docs/semantics.md, "Charging when usage is missing").
@@ -94,7 +94,7 @@ pub const MAX_STATE_BYTES: usize = 64 << 20;
 pub const MAX_APPEND_BYTES: usize = 16 << 20;
 /// The most lines that one call reads: some megabytes of usual lines.
 pub const PAGE_LINES: usize = 10_000;
-/// How many bytes of lines end a call; with the last line, at most [`MAX_APPEND_BYTES`] more.
+/// The number of bytes of lines that ends a call; with the last line, at most [`MAX_APPEND_BYTES`] more.
 pub const PAGE_BYTES: usize = 4 << 20;
 /// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
 pub const MAX_RUN_ID_BYTES: usize = 128;

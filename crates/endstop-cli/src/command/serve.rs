@@ -188,7 +188,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     // Before anyone knows the address: a signal without a handler ends the process.
     answer_approvals();
-    tell_addresses(args, &chosen.policy, &open.gateway, out)?;
+    tell_addresses(args, &chosen.policy, &open.gateway, budgets.in_words(), out)?;
     tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
     budgets.leave();
@@ -202,6 +202,7 @@ fn tell_addresses(
     args: &ServeArgs,
     policy: &Policy,
     gateway: &Gateway,
+    budgets: Option<String>,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let (addr, limits) = (gateway.addr(), in_words(policy.rules.iter()));
@@ -211,12 +212,18 @@ fn tell_addresses(
             "event": "listening",
             "address": format!("http://{addr}"),
             "limits": as_conditions(policy.rules.iter()),
+            "total_usd": args.total_usd.map(Money::to_decimal),
             "control_socket": gateway.control_socket(),
             "control_address": gateway.control_addr().map(|addr| format!("http://{addr}")),
         });
         writeln!(out, "{line}")?;
     } else {
-        writeln!(out, "listening on http://{addr}; each run {limits}")?;
+        let total = args
+            .total_usd
+            .map(|total| format!("; all runs together stop at {}", output::money(total)));
+        let total = total.unwrap_or_default();
+        let budgets = budgets.map(|budgets| format!("; budget {budgets}")).unwrap_or_default();
+        writeln!(out, "listening on http://{addr}; each run {limits}{total}{budgets}")?;
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;

@@ -126,7 +126,7 @@ impl RunHandle {
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))
     }
 
-    /// A child run with a separate policy that can only narrow. The driver announces it with
+    /// Begins a child run with a separate policy that can only narrow. The driver announces it with
     /// [`EventKind::ChildBegin`] in advance, and its end with [`EventKind::ChildEnd`].
     #[must_use]
     pub fn child(&self, id: RunId, agent: &str, program: Arc<Program>) -> Self {
@@ -179,14 +179,14 @@ impl RunHandle {
         &self.node.budget
     }
 
-    /// Cancels the run and its descendants.
+    /// Returns the token that cancels the run and its descendants.
     #[must_use]
     pub fn token(&self) -> &CancelToken {
         &self.node.token
     }
 
-    /// Cancelled with [`RunHandle::token`], and when limits of this run are reached: calls in flight depend on it. A
-    /// run that continues after a limit has a new one.
+    /// Returns the token that calls in flight depend on. It is cancelled with [`RunHandle::token`], and when limits of
+    /// this run are reached. A run that continues after a limit has a new one.
     #[must_use]
     pub fn in_flight(&self) -> CancelToken {
         self.node.in_flight()

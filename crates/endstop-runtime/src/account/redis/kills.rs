@@ -42,7 +42,7 @@ pub enum KillTarget {
 pub struct StoreKill {
     /// Its reach.
     pub target: KillTarget,
-    /// Who, and why.
+    /// The person or program that killed, and the reason.
     pub why: String,
 }
 
