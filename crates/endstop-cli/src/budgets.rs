@@ -1,5 +1,7 @@
 //! Budgets over time of the command: their definitions, and the store that all processes of the user share.
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,9 +11,11 @@ use endstop::account::{
     RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
+use endstop::core::expr::Diagnostic;
 use endstop::core::policy::{BudgetTable, Policy};
 use endstop::core::units::Money;
 use endstop::ledger::Dimension;
+use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
 
 use crate::defaults::{DRAWN_VARIABLE, file_of};
@@ -19,6 +23,8 @@ use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
+use crate::policy_source::rendered;
+use place::in_table;
 
 /// The budgets that are defined, and those that runs draw on.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ pub(crate) struct StoreArgs {
     /// Share budgets by this Redis or Valkey
     ///
     /// An address such as `rediss://USER:PASSWORD@HOST:6379/0?namespace=team&ca=FILE`. Processes on all machines with the
-    /// same address share budgets and `endstop kill`. Other users see a command line; the variable
+    /// same address share budgets and `endstop kill`, and those of `endstop serve` their runs. Other users see a command line; the variable
     /// ENDSTOP_BUDGET_STORE hides the password.
     #[arg(long, value_name = "URL")]
     budget_store: Option<String>,
@@ -80,10 +86,11 @@ impl Budgets {
     /// Returns an error if a table cannot be used, or a name is not defined.
     pub(crate) fn of(policy: &Policy, flags: &[String]) -> Result<Self, CliError> {
         let configured = configured()?;
+        let tables: Vec<_> = configured.iter().chain(&policy.budgets).collect();
         let mut accounts = Vec::new();
-        for (name, table) in configured.iter().chain(&policy.budgets) {
+        for &(name, table) in &tables {
             let account = Account::from_table(name, table);
-            accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
+            accounts.push(account.map_err(|error| in_table(&error, &[(name, table)]))?);
         }
         let (named, limits): (Vec<&String>, Vec<&String>) =
             flags.iter().partition(|text| is_name(text));
@@ -91,7 +98,7 @@ impl Budgets {
             let parsed = limits.iter().map(|text| text.parse::<AccountLimit>());
             parsed
                 .collect::<Result<Vec<_>, _>>()
-                .map_err(|error| CliError::new(format!("--budget: {error}")))?;
+                .map_err(|error| CliError::with_advice(&format!("--budget: {error}")))?;
             let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
             // It would limit the calls of those models alone.
             if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
@@ -103,7 +110,7 @@ impl Budgets {
             let account = Account::new(DEFAULT_ACCOUNT, &limits);
             accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
         }
-        let set = AccountSet::new(accounts).map_err(|error| CliError::new(error.to_string()))?;
+        let set = AccountSet::new(accounts).map_err(|error| in_table(&error, &tables))?;
         let mut names: Vec<String> = Vec::new();
         for name in named {
             if set.get(name).is_none() {
@@ -162,6 +169,11 @@ impl Budgets {
             };
             killer.kill(group, &kill.why);
         });
+    }
+
+    /// The runs in the shared store, for a process of this name. `None` without a shared store.
+    pub(crate) fn run_log(&self, name: &str) -> Option<RedisRunLog> {
+        Some(self.remote.as_ref()?.run_log(name))
     }
 
     /// Ends the part of this process in the shared store, so that kills do not wait for it.
@@ -280,14 +292,32 @@ fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
     let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
     let Some(file) = file else { return Ok(BTreeMap::new()) };
     let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
+    let shown = file.display().to_string();
     let failed = |error: toml::de::Error| {
-        CliError::new(format!("`{}`: {}", file.display(), error.message()))
+        let span = error.span().unwrap_or_default();
+        // The message of an unknown key ends with the known ones.
+        let (message, help) = match error.message().split_once(", ") {
+            Some((message, known)) => (message, Some(known.to_owned())),
+            None => (error.message(), None),
+        };
+        rendered(&Diagnostic { message: message.to_owned(), span, help }, &text, &shown)
     };
     let table: toml::Table = toml::from_str(&text).map_err(failed)?;
     // A key that is not a table is a default of the option.
-    let budgets = table.get("budget").filter(|budgets| budgets.is_table());
-    let Some(budgets) = budgets else { return Ok(BTreeMap::new()) };
-    budgets.clone().try_into().map_err(failed)
+    if !table.get("budget").is_some_and(toml::Value::is_table) {
+        return Ok(BTreeMap::new());
+    }
+    let mut tables = toml::from_str::<BudgetTables>(&text).map_err(failed)?.budget;
+    for table in tables.values_mut() {
+        table.origin = Some(shown.clone());
+    }
+    Ok(tables)
+}
+
+/// The budgets of a configuration file; its other tables are read elsewhere.
+#[derive(serde::Deserialize)]
+struct BudgetTables {
+    budget: BTreeMap<String, BudgetTable>,
 }
 
 /// No budget of a name.

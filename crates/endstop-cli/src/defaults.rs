@@ -13,6 +13,7 @@ use std::process;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use endstop::core::expr::did_you_mean;
+use endstop::core::policy::Action;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -305,7 +306,14 @@ fn read_table(
             if path.is_empty() && OTHER_TABLES.contains(&name.as_str()) {
                 continue;
             }
+            let is_of_a_policy = Action::ALL.iter().any(|action| action.name() == name);
             let Some(sub) = command.find_subcommand(&name) else {
+                if path.is_empty() && (is_of_a_policy || name == "rule") {
+                    let error = CliError::new(format!("`[{name}]` is a section of a policy file"));
+                    let error = error
+                        .with_hint("write it into a file, and name the file: `policy = \"FILE\"`");
+                    return Err((Box::new(error), key.span()));
+                }
                 let known = command.get_subcommands().map(Command::get_name);
                 return Err((unknown("command", &name, known), key.span()));
             };

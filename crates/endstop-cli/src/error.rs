@@ -121,6 +121,20 @@ impl CliError {
         Self { message: message.into(), hint: None, code: ExitMeaning::Usage.code(), details: None }
     }
 
+    /// Unusable input, from the text of an error that ends with what to do: `x is not a time: write 10m`.
+    #[must_use]
+    pub fn with_advice(text: &str) -> Self {
+        for (between, begin) in
+            [(": ", "write "), ("; ", "did you mean "), (": ", "add "), ("; ", "add ")]
+        {
+            let end = format!("{between}{begin}");
+            if let Some((message, advice)) = text.split_once(end.as_str()) {
+                return Self::new(message).with_hint(format!("{begin}{advice}"));
+            }
+        }
+        Self::new(text)
+    }
+
     /// The same error, with what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -16,9 +16,13 @@ use crate::error::CliError;
 /// Returns an error if it cannot be read, is no UTF-8, or is longer.
 pub(crate) fn read_text(path: &Path, kind: &str, limit: usize) -> Result<String, CliError> {
     let shown = path.display();
-    let text = File::open(path)
-        .and_then(|file| read_at_most(file, limit))
-        .map_err(|error| CliError::new(format!("cannot read the {kind} `{shown}`: {error}")))?;
+    let text = File::open(path).and_then(|file| read_at_most(file, limit)).map_err(|error| {
+        let failed = CliError::new(format!("cannot read the {kind} `{shown}`: {error}"));
+        match error.kind() {
+            io::ErrorKind::NotFound => failed.with_hint("check the path"),
+            _ => failed,
+        }
+    })?;
     text.ok_or_else(|| {
         let most = size(limit);
         CliError::new(format!("`{shown}` is larger than {most}, the limit of the {kind}"))

@@ -45,19 +45,20 @@ mod limits;
 mod live;
 pub mod output;
 pub mod policy_source;
+mod usage;
 mod webhook;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::command::Command;
 use crate::defaults::Defaults;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::Settings;
+use crate::usage::usage_error;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -166,75 +167,17 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 /// Commands that work with a configuration file that cannot be read.
 const WITHOUT_DEFAULTS: [&str; 6] = ["ps", "show", "cancel", "kill", "pause", "help"];
 
-/// Options of other programs, and their names and example values here.
-const GUESSES: &[(&[&str], &str, &str)] = &[
-    (
-        &["--max-usd", "--max-cost", "--cost", "--max-budget", "--max-budget-usd", "--dollars"],
-        "--usd",
-        "2",
-    ),
-    (
-        &[
-            "--max-steps",
-            "--max-turns",
-            "--max-iterations",
-            "--max-iter",
-            "--recursion-limit",
-            "--turns",
-        ],
-        "--steps",
-        "50",
-    ),
-    (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens", "200k"),
-    (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout", "10m"),
-];
-
-/// The replacement for an unknown option, with the value that the user gave it, or an example.
-fn guessed(error: &clap::Error, args: &[OsString]) -> Option<String> {
-    let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let (_, right, example) =
-        GUESSES.iter().find(|(names, _, _)| names.contains(&option.as_str()))?;
-    let mut words = args.iter().map_while(|word| word.to_str());
-    let word = words.find(|word| word.split('=').next() == Some(option))?;
-    let value = word.split_once('=').map(|(_, value)| value).or_else(|| words.next());
-    let value = value.filter(|value| value.starts_with(|first: char| first.is_ascii_digit()));
-    Some(format!("write `{right} {}`", value.unwrap_or(example)))
-}
-
-/// Quotes input in backticks, as all other messages do. Apostrophes within words stay.
-fn in_backticks(text: &str) -> String {
-    let mut before = ' ';
-    let mut rest = text.chars().peekable();
-    let mut quoted = String::with_capacity(text.len());
-    while let Some(character) = rest.next() {
-        let is_within =
-            before.is_alphabetic() && rest.peek().is_some_and(|next| next.is_alphabetic());
-        quoted.push(if character == '\'' && !is_within { '`' } else { character });
-        before = character;
-    }
-    quoted
-}
-
 /// Prints what the argument parser answers: help and version on standard output, errors on standard error.
 fn usage_answer(answer: &clap::Error, misused: ExitMeaning, args: &[OsString]) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
-        if answer.kind() == ErrorKind::MissingRequiredArgument && first_word(args) == Some("run") {
-            let error = CliError::new("missing command");
-            error.with_hint("put it last: `endstop run --usd 2 -- my-agent`").print();
-            return ExitCode::from(misused.code());
+        match usage_error(answer, &command(), args) {
+            Some(error) => error.print(),
+            // There is nowhere left to report a standard error that cannot be written.
+            None => {
+                let _ = anstream::stderr().write_all(text.as_bytes());
+            }
         }
-        let text = in_backticks(&text);
-        let text = match guessed(answer, args) {
-            // Its own suggestions are of similar letters, not of the same meaning.
-            Some(hint) => format!("{}\nhint: {hint}\n", text.lines().next().unwrap_or_default()),
-            None => text,
-        };
-        // There is nowhere left to report a standard error that cannot be written.
-        let _ = anstream::stderr().write_all(text.as_bytes());
         return ExitCode::from(misused.code());
     }
     let mut out = output::Stdout::new();

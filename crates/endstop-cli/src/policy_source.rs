@@ -61,6 +61,9 @@ pub fn load_text(text: &str, origin: &str) -> Result<Policy, CliError> {
     for rule in &mut policy.rules {
         rule.origin = Some(origin.to_owned());
     }
+    for table in policy.budgets.values_mut() {
+        table.origin = Some(origin.to_owned());
+    }
     Ok(policy)
 }
 
@@ -77,7 +80,7 @@ pub fn load_expression(text: &str) -> Result<Policy, CliError> {
 }
 
 /// The error as the command prints its own: the cause first, then the place, then what to do.
-fn rendered(error: &Diagnostic, text: &str, origin: &str) -> CliError {
+pub(crate) fn rendered(error: &Diagnostic, text: &str, origin: &str) -> CliError {
     let place = Diagnostic { help: None, ..error.clone() }.render(text, origin, true);
     let snippet = place.split_once('\n').map_or("", |(_title, snippet)| snippet);
     let failed = CliError::new(error.message.as_str()).with_details(snippet);

@@ -173,6 +173,41 @@ fn budgets_are_chosen_by_name_and_have_parents() {
 }
 
 #[test]
+fn an_error_in_a_budget_names_its_file_and_line() {
+    let good = "[budget.me]\nlimit = \"$5 per day\"\n";
+    let place = |problem: &str| format!("{good}\n[budget.team]\nlimit = \"$9\"\n{problem}\n");
+    for (problem, message, at, hint) in [
+        ("warn = \"150%\"", "`150%` is not a threshold", ":6:8", "hint: write `80%`"),
+        ("timezone = \"Mars\"", "no time zone `Mars`", ":6:12", "hint: write a name such as"),
+        ("on_full = \"wait\"", "`wait` is not known here", ":6:11", "hint: write `refuse`"),
+        ("parent = \"org\"", "the budget `org`, which is not defined", ":6:10", "parent ="),
+        ("lmit = 5", "unknown field `lmit`", ":6:1", "hint: expected one of"),
+        ("[budget.x]\nlimit = 5", "`limit` is a text", ":7:9", "limit = 5"),
+        ("[budget.y]\nlimit = \"$5 a day\"", "`$5 a day` is not an amount", ":7:9", "hint: write"),
+        ("[budget.\"a b\"]\nlimit = \"$5\"", "a name has 1 to", ":6:9", "a b"),
+    ] {
+        let file = place(problem);
+        let home = Home::new("places", &file);
+        let output = home.command(&["budget"]).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(message) && said.contains(hint), "{problem}: {said}");
+        assert!(said.contains(&format!("config.toml{at}\n")), "{problem}: {said}");
+
+        let home = Home::new("places", "");
+        let policy = home.0.join("policy.toml");
+        std::fs::write(&policy, format!("[stop]\nlong = \"steps >= 5\"\n\n{file}")).unwrap();
+        let policy = policy.to_str().unwrap();
+        let output = home.command(&["run", "--policy", policy, "--", "true"]).output().unwrap();
+        let said = text(&output);
+        let line: usize = at[1..2].parse().unwrap();
+        let at = format!("policy.toml:{}{}", line + 3, &at[2..]);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(&at), "{problem}: {said}");
+    }
+}
+
+#[test]
 fn an_endstop_inside_another_counts_no_call_twice() {
     let config = "[budget.me]\nlimit = \"$9\"\n[budget.inner]\nlimit = \"$9\"\nparent = \"me\"\n";
     let home = Home::new("nested", config);

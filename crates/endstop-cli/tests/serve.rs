@@ -17,7 +17,7 @@ fn pauses_and_warnings_of_a_run_are_told() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let mut serve = Command::new(endstop)
         .args(["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--pause-limit", "100ms"])
-        .args(["--policy", policy.to_str().unwrap()])
+        .args(["--policy", policy.to_str().unwrap(), "--total-usd", "50"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -26,6 +26,7 @@ fn pauses_and_warnings_of_a_run_are_told() {
     let mut out = BufReader::new(serve.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
+    assert!(line.contains("; all runs together stop at $50.00"), "{line}");
     let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
     // It approves in `endstop run`; here it approves nothing, and ends nothing.
     let asked = Command::new("kill").args(["-USR1", &serve.id().to_string()]).status();

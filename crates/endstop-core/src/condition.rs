@@ -67,7 +67,7 @@ pub enum Condition {
 pub struct Comparison {
     /// The gauge that it compares.
     pub gauge: Gauge,
-    /// How it is compared.
+    /// The comparison operator.
     pub op: CompareOp,
     /// The amount: a count, pico-dollars, milliseconds, or epoch milliseconds for `now`.
     pub value: u64,
@@ -114,7 +114,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator that is true if this one is not.
+    /// Returns the operator that is true if this one is not.
     #[must_use]
     pub const fn negated(self) -> Self {
         match self {
@@ -178,31 +178,31 @@ impl Condition {
         if matches!(self, Self::Named(_)) { below } else { below + 1 }
     }
 
-    /// `ever(self)`: has held since the run began.
+    /// Returns `ever(self)`: the condition was met at some time since the run began.
     #[must_use]
     pub fn ever(self) -> Self {
         Self::Temporal(Temporal::Ever(Box::new(self)))
     }
 
-    /// `self then next`: `next` holds now, and `self` held in an earlier step.
+    /// Returns `self then next`: `next` is met now, and `self` was met in an earlier step.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         Self::Temporal(Temporal::Then { first: Box::new(self), next: Box::new(next) })
     }
 
-    /// `self within window`: held at least once in it.
+    /// Returns `self within window`: the condition was met at least once in the window.
     #[must_use]
     pub fn within(self, window: Window) -> Self {
         Self::Temporal(Temporal::Within { of: Box::new(self), window })
     }
 
-    /// `streak(self) >= n`: held in each of the last `n` steps.
+    /// Returns `streak(self) >= n`: the condition was met in each of the last `n` steps.
     #[must_use]
     pub fn streak_at_least(self, n: u64) -> Self {
         Self::Temporal(Temporal::Streak { of: Box::new(self), op: CompareOp::Ge, n })
     }
 
-    /// `count(self) >= n`, over the run or over `window`.
+    /// Returns `count(self) >= n`, over the run or over `window`.
     #[must_use]
     pub fn count_at_least(self, n: u64, window: Option<Window>) -> Self {
         Self::Temporal(Temporal::Count { of: Box::new(self), window, op: CompareOp::Ge, n })

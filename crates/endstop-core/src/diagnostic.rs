@@ -25,7 +25,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The byte range of the text that it is about.
     pub span: Range<usize>,
-    /// What to do about it.
+    /// The remedy, if one is known.
     pub help: Option<String>,
 }
 

@@ -52,7 +52,7 @@ impl Directive {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nothing has begun.
+    /// The run has not begun.
     #[default]
     Pending,
     /// Steps are taken.

@@ -46,7 +46,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Who an event belongs to.
+/// The origin of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The run itself.

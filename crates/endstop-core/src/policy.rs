@@ -120,7 +120,7 @@ pub struct Rule {
     pub id: String,
     /// The effect when it trips.
     pub action: Action,
-    /// When it holds.
+    /// The condition on which it trips.
     pub condition: Condition,
     /// The reason it stops for; from its highest true leaf if absent.
     pub reason: Option<StopReason>,
@@ -128,14 +128,14 @@ pub struct Rule {
     pub message: Option<String>,
     /// Whether it can be overridden, all its parts alike. Where absent, parts with money or tokens cannot.
     pub hard: Option<bool>,
-    /// How often in a row it may be overridden.
+    /// The number of times in a row that it may be overridden.
     pub overrides: u32,
     /// The extra allowance of each override.
     pub grant: Option<Grant>,
     /// Of a pause rule on quotas: the run continues without a person once the window has reset
     /// ([`Run::next_reset`](crate::run::Run::next_reset)).
     pub resumes_at_reset: bool,
-    /// Where it came from, such as a file's path.
+    /// Its origin, such as a file's path.
     pub origin: Option<String>,
 }
 

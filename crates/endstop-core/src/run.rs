@@ -102,7 +102,7 @@ impl Run {
         Self { program, state, probes, notices, judged: false, aside }
     }
 
-    /// A copy that reads as the run does now, and can be saved if the run can. It is for reading only: its probes
+    /// Returns a copy that reads as the run does now, and can be saved if the run can. It is for reading only: its probes
     /// keep their last measurements and record nothing further. O(state), which the policy bounds.
     #[must_use]
     pub fn frozen(&self) -> Self {

@@ -158,7 +158,7 @@ pub struct StopSignal {
     /// Named values that belong to the stop.
     #[serde(default, deserialize_with = "context_or_empty_list")]
     pub context: BTreeMap<String, Value>,
-    /// Who raised it.
+    /// The component that raised it.
     #[serde(default, deserialize_with = "empty_as_none")]
     pub source: Option<String>,
 }
@@ -418,7 +418,7 @@ impl fmt::Display for StopSignals {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionContinuation {
-    /// The signals that stand.
+    /// The current signals.
     #[serde(default)]
     pub stop_signals: StopSignals,
     /// Whether a continuation is requested.
@@ -433,7 +433,7 @@ impl ExecutionContinuation {
         self.stop_signals.has_any() && !self.is_continuation_requested
     }
 
-    /// `Stop Signals: <signals>; Continuation Requested: Yes|No`, or
+    /// Returns `Stop Signals: <signals>; Continuation Requested: Yes|No`, or
     /// `No Stop Signals; Continuation Requested: No`.
     #[must_use]
     pub fn explain(&self) -> String {

@@ -88,7 +88,7 @@ pub struct TripRecord {
 /// A pause from outside: who asked for it, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseRequest {
-    /// Who asked.
+    /// The person or program that asked.
     pub by: String,
     /// Why; empty if that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -113,7 +113,7 @@ pub struct RuleRecord {
     pub trips: bool,
     /// Whether nothing can override it now: a part that is met is hard, or all parts are while none is met.
     pub hard: bool,
-    /// Where it came from.
+    /// Its origin, such as a file's path.
     pub origin: Option<String>,
     /// Its condition.
     pub tree: NodeRecord,
@@ -122,7 +122,7 @@ pub struct RuleRecord {
 /// One condition of a trip record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// As written; `and`, `or`, `not` for those.
+    /// The text, as in the policy; `and`, `or` or `not` for these operators.
     pub text: String,
     /// Whether it is met.
     pub state: Truth,
@@ -133,7 +133,7 @@ pub struct NodeRecord {
     pub projected: Option<String>,
     /// The limit it was compared with.
     pub limit: Option<String>,
-    /// How far it was from tripping, for a limit that had not been reached.
+    /// The distance from tripping, for a limit that had not been reached.
     pub margin: Option<String>,
     /// Its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -156,7 +156,7 @@ pub struct OverrideRecord {
     pub at_ms: u64,
     /// Steps begun by then.
     pub step: u64,
-    /// Who asked.
+    /// The person or program that asked.
     pub by: String,
     /// The rule that was overridden or approved; `None` where raised signals were cleared.
     pub rule: Option<String>,

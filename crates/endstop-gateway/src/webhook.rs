@@ -123,6 +123,9 @@ impl fmt::Debug for Webhook {
 
 impl WebhookTask {
     /// Waits until all messages are taken or lost, for `limit` at most.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the messages that were not taken yet.
     pub async fn end(mut self, limit: Duration) {
         let _ = tokio::time::timeout(limit, self.pending.wait_for(|pending| *pending == 0)).await;
     }

@@ -36,13 +36,13 @@ pub const UNKNOWN_FILE: &str = "unknown_file";
 pub struct ContentKind {
     /// The APIs that document it. It is held alike in all of them, as servers take the content of other APIs too.
     pub apis: &'static [Api],
-    /// How it is recognized.
+    /// Its mark in a request.
     pub mark: ContentMark,
     /// Its hold.
     pub hold: ContentHold,
 }
 
-/// How a kind of content is recognized. A star at the beginning or the end stands for anything.
+/// The mark of a kind of content in a request. A star at the beginning or the end stands for any text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentMark {
     /// By its `type`.
@@ -87,7 +87,7 @@ pub enum ContentHold {
     KeptSpeech,
 }
 
-/// Where an image has its data. Without data it is elsewhere, and counts again in each request.
+/// The place of an image's data. Without data it is elsewhere, and counts again in each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageData {
     /// `source.data`.

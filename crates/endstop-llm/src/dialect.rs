@@ -22,7 +22,7 @@ pub struct WrittenResponse {
     pub body: Vec<u8>,
 }
 
-/// How one API is read and written.
+/// The reader and writer of one API.
 ///
 /// See the example of [the crate](crate), and of [`CallRequest`], [`Edits`], [`CallResponse`] and [`StopText`].
 pub trait Dialect: Send + Sync {

@@ -38,23 +38,23 @@ pub struct PlanWindow {
     pub name: String,
     /// Its used part, in hundredths of a percent.
     pub used: u64,
-    /// When it resets, if the provider says so.
+    /// The time of its reset, if the provider reports it.
     pub resets: Option<PlanReset>,
 }
 
-/// When a window resets.
+/// The time at which a window resets.
 ///
 /// See the example of [`PlanWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanReset {
     /// At this second since 1970-01-01T00:00Z.
     AtSecond(u64),
-    /// So many seconds after the report.
+    /// The number of seconds after the report.
     AfterSeconds(u64),
 }
 
 impl PlanReset {
-    /// In milliseconds since 1970-01-01T00:00Z, for a report at `now`.
+    /// Returns the time in milliseconds since 1970-01-01T00:00Z, for a report at `now`.
     #[must_use]
     pub const fn at(self, now: u64) -> u64 {
         match self {

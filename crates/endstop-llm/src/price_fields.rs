@@ -33,11 +33,11 @@ pub struct PriceField {
     /// The keys that lead to it, with dots between them; brackets stand for each element of a list. Gemini takes each key
     /// in the spelling with underscores too.
     pub path: &'static str,
-    /// How it is held.
+    /// The rule by which its price is reserved.
     pub rule: FieldRule,
 }
 
-/// How a field that changes the price is held.
+/// The rule by which a field that changes the price is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRule {
     /// A whole number: the output of each response. The largest of several such fields counts.
@@ -90,10 +90,10 @@ pub enum FieldRule {
     Free,
 }
 
-/// Which attempts of a request that may fall back to other models are billed.
+/// The billed attempts of a request that may fall back to other models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempts {
-    /// That of the model that answers.
+    /// Only the attempt of the model that answers.
     Last,
     /// Each: the input and the output count once more for each model.
     All,

@@ -22,11 +22,11 @@ pub struct ToolKind {
     /// Its `type`, for Gemini its key, or the member of the request that stands for it. A star at the beginning or
     /// the end stands for anything.
     pub pattern: &'static str,
-    /// Who runs it.
+    /// The place where it runs.
     pub place: ToolPlace,
 }
 
-/// Who runs a tool.
+/// The place where a tool runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolPlace {
     /// The client.
@@ -55,7 +55,7 @@ pub enum ToolReads {
     TwoWindows,
 }
 
-/// How a request limits the runs of a tool.
+/// The field of a request that limits the runs of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunCap {
     /// By `max_uses` of the tool.
@@ -207,7 +207,7 @@ pub struct ProviderTools {
     pub(crate) are_removable: bool,
 }
 
-/// How large a call can be, in tokens, without what its tools read at the provider.
+/// The largest size of a call in tokens, without what its tools read at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSize {
     /// Most input tokens.
@@ -218,15 +218,15 @@ pub struct CallSize {
     pub window: u64,
 }
 
-/// How the tools of the provider are changed in a request before it is sent.
+/// The change to the provider's tools in a request before it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolLimit {
-    /// They stay as they are.
+    /// The tools stay as they are.
     #[default]
     AsSent,
-    /// They may run so often, each or all together, as the API counts; less if the request allows less.
+    /// The most runs, of each tool or of all together, as the API counts them; fewer if the request allows fewer.
     Runs(u64),
-    /// They are removed.
+    /// The tools are removed.
     Remove,
 }
 
@@ -264,7 +264,7 @@ impl ProviderTools {
         self.tools.is_empty()
     }
 
-    /// Without the tools whose name is admitted without a bound.
+    /// Returns the tools without those whose name is admitted without a bound.
     #[must_use]
     pub fn without(&self, is_admitted: impl Fn(&str) -> bool) -> Self {
         let mut bounded = self.clone();

@@ -36,7 +36,7 @@ pub struct CallRequest {
     pub wants_usage: bool,
     /// The client's output cap.
     pub output_cap: Option<u64>,
-    /// How many responses are requested at once (`n`, `candidateCount`); at least 1.
+    /// The number of responses requested at once (`n`, `candidateCount`); at least 1.
     pub choices: u64,
     /// The shape of response that the client demands.
     pub contract: OutputContract,
@@ -200,9 +200,9 @@ pub struct Edits<'e> {
     pub force_usage: bool,
     /// The wrap-up: no tools, and this note.
     pub finish: Option<&'e str>,
-    /// How the wrap-up disables tools.
+    /// The way in which the wrap-up disables tools.
     pub tools_off: ToolsOff,
-    /// How the tools that run at the provider are limited.
+    /// The limit on tools that run at the provider.
     pub provider_tools: ToolLimit,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
@@ -222,13 +222,13 @@ impl Edits<'_> {
     }
 }
 
-/// How a wrap-up keeps the model from calling tools.
+/// The way in which a wrap-up keeps the model from calling tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolsOff {
     /// By the choice of none of them.
     #[default]
     Forbid,
-    /// They are not in the request: for servers that take no such choice.
+    /// The tools are removed from the request, for servers that accept no such choice.
     Remove,
     /// By the note alone: for servers that take no such choice where the conversation needs its tools.
     Ask,

@@ -135,12 +135,12 @@ pub struct SseSplitter {
 }
 
 impl SseSplitter {
-    /// At the start of a stream. `max` is the most bytes of an event.
+    /// Creates a splitter at the start of a stream. `max` is the most bytes of an event.
     pub const fn new(max: usize) -> Self {
         Self { max, rest: Vec::new(), was_given: false, scan: Scan::new() }
     }
 
-    /// The next complete event; takes its bytes from the front of `chunk`. `None` when the chunk is used up; the
+    /// Returns the next complete event; takes its bytes from the front of `chunk`. `None` when the chunk is used up; the
     /// beginning of an incomplete event is kept.
     ///
     /// # Errors

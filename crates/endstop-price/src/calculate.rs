@@ -85,7 +85,7 @@ pub struct Priced {
 pub struct Line {
     /// The counted unit.
     pub unit: Unit,
-    /// How many that are in no other line; milliseconds for durations.
+    /// The number of units that are in no other line; milliseconds for durations.
     pub count: u64,
     /// The rate that applied.
     pub rate: UnitRate,

@@ -156,7 +156,7 @@ pub(crate) struct Model {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// How it was processed, for example `batch`.
+    /// The kind of processing, for example `batch`.
     pub processing: Option<String>,
     /// The service tier that the *response* names.
     pub service_tier: Option<String>,

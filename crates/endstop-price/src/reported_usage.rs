@@ -50,7 +50,7 @@ impl ReportedUsage {
         self.tokens.output > 0 && !self.is_preliminary
     }
 
-    /// The report with these tokens, for one that leaves some out. Its other counts stay.
+    /// Returns the report with these tokens, for one that leaves some out. Its other counts stay.
     #[must_use]
     pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
         let mut told = self.clone();

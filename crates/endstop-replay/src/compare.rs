@@ -149,15 +149,15 @@ pub struct Effect {
     pub steps_saved: u64,
     /// Runs that succeeded.
     pub succeeded: u64,
-    /// Of those, the number that it would have stopped: successes lost. A run of unknown outcome is in neither.
+    /// The number of these that it would have stopped: successes lost. A run of unknown outcome is in neither.
     pub succeeded_stopped: u64,
     /// Runs that failed.
     pub failed: u64,
-    /// Of those, how many it would have stopped: failures cut.
+    /// The number of these that it would have stopped: failures cut.
     pub failed_stopped: u64,
     /// Runs of which it is not known how they ended.
     pub unknown: u64,
-    /// Of those, how many it would have stopped.
+    /// The number of these that it would have stopped.
     pub unknown_stopped: u64,
     /// Runs that lack data of the policy, because their format does not record it or their calls have no price; they
     /// are in none of the counts of outcomes, because the policy was not tested on them.

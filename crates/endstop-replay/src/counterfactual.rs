@@ -10,7 +10,7 @@ use endstop_core::{Event, TripRecord};
 
 use super::needs::Testable;
 
-/// Where a policy would have cut a run.
+/// The place at which a policy would have cut a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopPoint {
     /// The last step that ran or began to.

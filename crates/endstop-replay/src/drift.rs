@@ -95,7 +95,7 @@ pub enum Unit {
     Share,
 }
 
-/// How a number changed.
+/// The change of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -114,7 +114,7 @@ pub enum Change {
 /// One number, then and now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is about.
+    /// The group that it is about.
     pub group: Group,
     /// The kind, model or tool.
     pub name: String,
@@ -126,7 +126,7 @@ pub struct Figure {
     pub before: f64,
     /// Now.
     pub now: f64,
-    /// How it changed.
+    /// The change.
     pub change: Change,
     /// Whether this makes the answer "it drifted": it rose, or a kind or model is new.
     pub is_drift: bool,

@@ -74,7 +74,7 @@ pub use sweep::{Candidate, Sweep, SweepError, candidates};
 pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 pub use wilson::Interval;
 
-/// What to replay with.
+/// The settings of a replay.
 ///
 /// See the example of [the crate](crate).
 #[derive(Debug)]

@@ -129,7 +129,7 @@ pub struct Unpriced {
 }
 
 impl Unpriced {
-    /// Those among these runs.
+    /// Counts the outcomes of these runs.
     #[must_use]
     pub fn of(runs: &[RunReport]) -> Self {
         let mut unpriced = Self::default();
@@ -145,16 +145,16 @@ impl Unpriced {
     }
 }
 
-/// How runs ended, and what the policy would have done to them.
+/// The outcomes of runs, and what the policy would have done to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
     /// Runs that succeeded.
     pub succeeded: u64,
-    /// Of those, how many would have been stopped: successes lost.
+    /// The number of these that would have been stopped: successes lost.
     pub succeeded_stopped: u64,
     /// Runs that failed.
     pub failed: u64,
-    /// Of those, how many would have been stopped.
+    /// The number of these that would have been stopped.
     pub failed_stopped: u64,
     /// Runs of which it is not known.
     pub unknown: u64,
@@ -206,7 +206,7 @@ pub struct Report {
     pub saved: Money,
     /// Runs with calls that have no price.
     pub unpriced: Unpriced,
-    /// How the runs ended.
+    /// The outcomes of the runs.
     pub outcomes: Outcomes,
     /// The usage of the runs, by model, tool and kind of run.
     pub usage: Usage,

@@ -51,7 +51,7 @@ pub struct Suggestion {
     pub knows_outcomes: bool,
     /// The share of successes that may be lost.
     pub lose_at_most: f64,
-    /// How many parts the runs were dealt into.
+    /// The number of parts that the runs were dealt into.
     pub folds: usize,
     /// The rules, and those that were considered and left out.
     pub rules: Vec<SuggestedRule>,
@@ -77,7 +77,7 @@ pub struct SuggestedRule {
     pub id: &'static str,
     /// The condition; `None` if no value of it would do.
     pub condition: Option<String>,
-    /// What it is for.
+    /// Its purpose, for people.
     pub purpose: &'static str,
     /// Formats among the runs that do not record its data, or not truthfully: it is not judged on their runs.
     pub not_told_by: Vec<&'static str>,

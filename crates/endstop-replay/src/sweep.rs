@@ -52,7 +52,7 @@ pub struct Candidate {
 pub struct SweepError {
     /// The error.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 

@@ -52,7 +52,7 @@ pub struct ModelUsage {
 pub struct ToolUsage {
     /// Calls that were made.
     pub calls: u64,
-    /// Of those, how many failed.
+    /// The number of these that failed.
     pub failed: u64,
     /// Bytes of all results: what later requests carry along.
     pub result_bytes: u64,

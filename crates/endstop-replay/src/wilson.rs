@@ -18,9 +18,9 @@ const Z: f64 = 1.959_963_984_540_054;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// How many.
+    /// The number of successes.
     pub count: u64,
-    /// Of how many; never 0.
+    /// The number of trials; never 0.
     pub of: u64,
     /// The lower end, from 0 to 1.
     pub low: f64,

@@ -40,7 +40,7 @@ pub use kill::{
 pub use source::InMemoryCancellationSource;
 use tree::Handle;
 
-/// How hard a cancellation stops what it reaches.
+/// The urgency of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
     /// Nothing new starts; work in flight finishes.
@@ -49,7 +49,7 @@ pub enum Urgency {
     Now,
 }
 
-/// One place in a tree of cancellations. Clones are the same place.
+/// One node of a tree of cancellations. Clones share the node.
 ///
 /// ```
 /// use endstop_runtime::cancel::{CancelToken, Urgency};
@@ -73,7 +73,7 @@ impl CancelToken {
         Self { handle: crate::sync::Arc::new(Handle::root()) }
     }
 
-    /// A token below this one. Below a cancelled token it is cancelled from the start, for the same reason.
+    /// Returns a child of this token. A child of a cancelled token is cancelled from the start, for the same reason.
     #[must_use]
     pub fn child(&self) -> Self {
         Self { handle: crate::sync::Arc::new(self.handle.child()) }
@@ -81,8 +81,8 @@ impl CancelToken {
 
     /// Cancels this token and its descendants. Returns `true` if this token was not cancelled before.
     ///
-    /// The first signal stays [the signal](Self::signal), here and below; later ones are [kept](Self::signals) too, up to
-    /// 64. A later [`Urgency::Now`] makes a graceful cancellation urgent; urgency never falls.
+    /// The first signal stays [the signal](Self::signal) of this token and its descendants; later ones are
+    /// [kept](Self::signals) too, up to 64. A later [`Urgency::Now`] makes a graceful cancellation urgent; urgency never falls.
     pub fn cancel(&self, signal: StopSignal, urgency: Urgency) -> bool {
         self.handle.cancel(Arc::new(signal), urgency)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use endstop_core::units::{Millis, WallTime};
 use tokio::time::Instant;
 
-/// Where wall time comes from.
+/// The source of wall time.
 pub type WallClock = Arc<dyn Fn() -> WallTime + Send + Sync>;
 
 /// The clock of one run in one process.
@@ -57,7 +57,7 @@ impl RunClock {
         Millis(self.before.0.saturating_add(millis(instant.saturating_duration_since(self.origin))))
     }
 
-    /// Wall time: milliseconds since 1970-01-01T00:00Z; zero if the system's clock is before that.
+    /// Returns the wall time: milliseconds since 1970-01-01T00:00Z; zero if the system's clock is before that.
     #[must_use]
     pub fn wall(&self) -> WallTime {
         self.wall.as_ref().map_or_else(system_wall_time, |wall| wall())
@@ -85,7 +85,7 @@ pub fn system_wall_time() -> WallTime {
     WallTime(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis))
 }
 
-/// Whole milliseconds; saturates.
+/// Returns whole milliseconds; saturates.
 #[must_use]
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

@@ -99,7 +99,7 @@ pub struct Budget(Arc<Node>);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSnapshot {
-    /// Which node of its tree; the root is 0.
+    /// The number of its node in the tree; the root is 0.
     pub budget: u32,
     /// Its own limits; those of its ancestors bind as well.
     pub limits: Limits,
@@ -110,7 +110,7 @@ pub struct BudgetSnapshot {
 }
 
 impl BudgetSnapshot {
-    /// Settled and held together. Saturates.
+    /// Returns the settled and held amounts together. Saturates.
     #[must_use]
     pub fn committed(&self) -> Amounts {
         self.settled.saturating_add(&self.held)
@@ -130,7 +130,7 @@ impl Budget {
         Self(Arc::new(Node::root(limits)))
     }
 
-    /// A budget within this one. Its spend counts here as well, and all limits up to the root bind it in addition to
+    /// Returns a budget within this one. Its spend counts here as well, and all limits up to the root bind it in addition to
     /// its own.
     #[must_use]
     pub fn child(&self, limits: Limits) -> Self {
@@ -211,7 +211,7 @@ impl Budget {
         self.0.locked().attempts_at_root(self.0.slot())
     }
 
-    /// Settled and held together.
+    /// Returns the settled and held amounts together.
     #[must_use]
     pub fn committed(&self) -> Amounts {
         self.snapshot().committed()
@@ -230,7 +230,7 @@ impl Budget {
         self.snapshot().overshoot()
     }
 
-    /// One consistent reading.
+    /// Returns one consistent reading.
     #[must_use]
     pub fn snapshot(&self) -> BudgetSnapshot {
         self.0.locked().snapshot(self.0.slot(), self.id())
@@ -242,7 +242,7 @@ impl Budget {
         self.0.locked().is_overflowed()
     }
 
-    /// Which node of its tree this is. The root is 0, and no number is given twice (up to `u32::MAX`, which
+    /// Returns the number of this node in its tree. The root is 0, and no number is given twice (up to `u32::MAX`, which
     /// later nodes share).
     #[must_use]
     pub fn id(&self) -> u32 {

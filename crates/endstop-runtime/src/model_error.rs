@@ -29,7 +29,7 @@ pub struct ModelError {
     pub message: String,
     /// The status code, if there was a response (`http.response.status_code`).
     pub status: Option<u16>,
-    /// How long the provider asks to wait before another attempt (`Retry-After`).
+    /// The time that the provider asks to wait before another attempt (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// Tokens that the provider says it charged for the failed request.
     pub usage: Option<TokenUsage>,

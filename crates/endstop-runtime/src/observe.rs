@@ -75,7 +75,7 @@ pub struct RunInfo {
 /// See the example of [`Observer`].
 #[derive(Clone, Copy)]
 pub struct Observation<'a> {
-    /// Whose event.
+    /// The run that the event belongs to.
     pub info: &'a RunInfo,
     /// The event as the core took it in.
     pub event: &'a Event<'a>,

@@ -34,6 +34,8 @@ pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;
 pub use self::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub(crate) use self::seal::LineChain;
 pub use self::seal::SealError;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
@@ -80,7 +82,7 @@ pub enum Durability {
 pub struct StoredState {
     /// Its number.
     pub version: Version,
-    /// When it was saved, by the wall clock: milliseconds since 1970-01-01T00:00Z.
+    /// The wall time at which it was saved: milliseconds since 1970-01-01T00:00Z.
     pub saved_at: u64,
     /// The text that was saved.
     pub text: String,
@@ -93,7 +95,7 @@ pub struct RunSummary {
     pub id: RunId,
     /// Number of the stored state.
     pub version: Version,
-    /// When it was saved: milliseconds since 1970-01-01T00:00Z.
+    /// The wall time at which it was saved: milliseconds since 1970-01-01T00:00Z.
     pub saved_at: u64,
     /// The text of the key `label` near the beginning of a state that is a JSON object, without control characters
     /// and cut to 200 characters; empty if it is missing.
@@ -212,6 +214,10 @@ fn millis_since_epoch(time: SystemTime) -> u64 {
 
 /// Returns all lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read
 /// page by page and held in memory.
+///
+/// # Cancel safety
+///
+/// It only reads: dropping the future loses nothing.
 ///
 /// # Errors
 ///

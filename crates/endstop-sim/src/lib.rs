@@ -92,7 +92,10 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Starts it on a free port of loopback.
+    /// Starts the server on a free port of loopback.
+    ///
+    /// # Cancel safety
+    /// Dropping the future starts nothing.
     ///
     /// # Errors
     /// Returns the system's error if the address cannot be bound.
@@ -100,7 +103,10 @@ impl Sim {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script).await
     }
 
-    /// Starts it at an address; port 0 takes a free one.
+    /// Starts the server at an address; port 0 takes a free one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future starts nothing.
     ///
     /// # Errors
     /// Returns the system's error if the address cannot be bound.

@@ -59,7 +59,7 @@ pub struct Exported {
     pub id: String,
     /// The file's text; it ends with a line feed.
     pub text: String,
-    /// How many events have no place in it.
+    /// The number of events that the format has no place for.
     pub dropped: u64,
 }
 

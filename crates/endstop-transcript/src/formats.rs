@@ -548,7 +548,7 @@ impl Format {
         (self.shadowed_by?)(path)
     }
 
-    /// How the names of files end that the tool keeps next to its transcripts and that hold no run; with a slash, whole names.
+    /// Returns the ends of names of files next to the transcripts that hold no run; with a slash, whole names.
     #[must_use]
     pub const fn beside(&self) -> &'static [&'static str] {
         self.beside
@@ -589,7 +589,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Where a tool keeps its transcripts.
+/// The place where a tool keeps its transcripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The environment variable that names the tool's directories, separated by commas.

@@ -48,7 +48,7 @@ impl Keys {
 }
 
 impl<'a> Head<'a> {
-    /// Of a file that begins with `bytes` and ends with `tail`; both may be cut anywhere.
+    /// Reads the head of a file that begins with `bytes` and ends with `tail`; both may be cut anywhere.
     #[must_use]
     pub fn new(bytes: &'a [u8], tail: &'a [u8]) -> Self {
         let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);

@@ -256,7 +256,7 @@ const SAMPLES: &[(&str, SampleFile, &[SampleFile])] = &[
     ("openai-chat", ("chat-results.json", include_bytes!("../data/sample/chat-results.json")), &[]),
 ];
 
-/// Ten runs in three formats: agents that reach their end, that search in circles, that run the same
+/// Returns ten runs in three formats: agents that reach their end, that search in circles, that run the same
 /// failing test again and again, and one whose sub-agent does not stop.
 #[must_use]
 pub fn sample() -> Vec<Transcript> {

@@ -57,13 +57,13 @@ impl WarningKind {
 /// Something that could not be read, or not be trusted. One for each kind and file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What it is about.
+    /// The subject.
     pub kind: WarningKind,
     /// The file.
     pub file: String,
     /// The first line it was seen on, from 1; `None` if it is about the whole file.
     pub line: Option<u64>,
-    /// How often.
+    /// The number of times.
     pub count: u64,
     /// The problem at the first occurrence.
     pub message: String,

@@ -446,7 +446,7 @@ impl Iteration {
         self.run.state()
     }
 
-    /// The state as it is, of a run that is not driven further.
+    /// Returns the state as it is, of a run that is not driven further.
     #[must_use]
     pub fn into_state(mut self) -> AgentState {
         self.run.snapshot();

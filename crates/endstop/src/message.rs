@@ -89,7 +89,7 @@ impl Message {
         }
     }
 
-    /// Returns the calls that a reply asks for.
+    /// Returns the tool calls that the message requests; empty unless it is a model response.
     #[must_use]
     pub fn tool_calls(&self) -> &[ToolCall] {
         match self {

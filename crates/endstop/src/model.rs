@@ -109,7 +109,7 @@ pub enum ModelEvent {
     End(ModelEnd),
 }
 
-/// How an answer ended.
+/// The end of a model response.
 ///
 /// See the example of [`Model`].
 #[derive(Clone, Debug, Default, PartialEq)]

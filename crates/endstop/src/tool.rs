@@ -42,15 +42,15 @@ pub use crate::limits::{
 /// See the example of [`Tool`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// The name; 1 to 64 of `[A-Za-z0-9_-]`, as all providers take.
+    /// The name; 1 to 64 of `[A-Za-z0-9_-]`, which all providers accept.
     pub name: String,
-    /// What it does, for the model.
+    /// A description of its work, for the model.
     pub description: String,
     /// The JSON Schema of the arguments object.
     pub parameters: Value,
 }
 
-/// Where a call runs.
+/// The surroundings of a tool call.
 ///
 /// ```
 /// use endstop::tool::ToolContext;

@@ -54,8 +54,12 @@ runnable = false
 const CSS: &str = "\
 :root { --content-max-width: 88rem; }
 .content main { font-size: 1.6rem; line-height: 1.55; }
-.content td, .content th { vertical-align: top; text-align: left; }
+.content td, .content th { vertical-align: top; text-align: left; padding: 3px 10px; }
 .content img { max-width: 100%; }
+@media (max-width: 620px) {
+  .content td, .content th { padding: 3px 6px; }
+  .content main { font-size: 1.5rem; }
+}
 ";
 
 /// Builds the site and checks its links. With `--no-api` the documentation of the crates is left out.
@@ -88,12 +92,14 @@ fn pages(tree: &Tree) -> BTreeMap<&str, &str> {
     tree.ending_in(".md").filter(|(path, _)| is_page(path)).collect()
 }
 
-/// The libraries, sorted.
+/// The libraries by name, so that `endstop` is the first.
 fn crates(tree: &Tree) -> Vec<String> {
     let roots = tree.ending_in("/src/lib.rs").filter_map(|(path, _)| {
         path.strip_prefix("crates/")?.strip_suffix("/src/lib.rs").map(str::to_owned)
     });
-    roots.collect()
+    let mut names: Vec<String> = roots.collect();
+    names.sort();
+    names
 }
 
 /// Writes what mdBook reads.
@@ -117,7 +123,7 @@ fn write_sources(root: &Path, tree: &Tree, crates: Option<&Vec<String>>) -> Resu
     let mut contents = summary::of(&pages)?;
     if let Some(crates) = crates {
         contents.push_str(&format!("- [The libraries]({API_PAGE})\n"));
-        write(&directory.join("src").join(API_PAGE), api_page(crates).as_bytes())?;
+        write(&directory.join("src").join(API_PAGE), api_page(tree, crates).as_bytes())?;
     }
     write(&directory.join("src/SUMMARY.md"), contents.as_bytes())?;
     write(&directory.join("book.css"), CSS.as_bytes())?;
@@ -125,10 +131,14 @@ fn write_sources(root: &Path, tree: &Tree, crates: Option<&Vec<String>>) -> Resu
     write(&directory.join("book.toml"), config.as_bytes())
 }
 
-fn api_page(crates: &[String]) -> String {
+fn api_page(tree: &Tree, crates: &[String]) -> String {
     let mut page = "# The libraries\n\nThe documentation of each crate, for Rust:\n\n".to_owned();
     for name in crates {
-        let _ = writeln!(page, "- [`{name}`]({API}/{}/index.html)", name.replace('-', "_"));
+        let text = tree.texts.get(format!("crates/{name}/src/lib.rs").as_str());
+        let lines = text.map_or("", String::as_str).lines();
+        let words = lines.map_while(|line| line.strip_prefix("//! ")).collect::<Vec<_>>().join(" ");
+        let _ =
+            writeln!(page, "- [`{name}`]({API}/{}/index.html): {words}", name.replace('-', "_"));
     }
     page
 }
@@ -143,16 +153,21 @@ fn repository(tree: &Tree) -> Result<String, String> {
 
 /// Builds the documentation of the crates and copies it into the site.
 fn write_api(root: &Path, site: &Path, crates: &[String]) -> Result<(), String> {
+    // This program is in a directory of the profile, next to the documentation.
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let docs = own.ancestors().nth(2).unwrap_or(root).join("doc");
+    // The crates are documented side by side. Links lead to another crate only if its directory is there already.
+    let _ = fs::remove_dir_all(&docs);
+    for name in crates {
+        fs::create_dir_all(docs.join(name.replace('-', "_"))).map_err(|error| error.to_string())?;
+    }
     let mut cargo = Command::new("cargo");
     cargo.args(["doc", "--quiet", "--no-deps", "--features", "endstop/otel"]).current_dir(root);
     for name in crates {
         cargo.args(["--package", name]);
     }
     command(&mut cargo)?;
-    // This program is in a directory of the profile, next to the documentation.
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = own.ancestors().nth(2).unwrap_or(root);
-    copy(&target.join("doc"), &site.join(API))
+    copy(&docs, &site.join(API))
 }
 
 /// mdBook, installed if this version is missing. A debug build: it is built sooner, and has few pages to make.

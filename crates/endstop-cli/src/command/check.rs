@@ -73,7 +73,7 @@ fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<St
         } else {
             problems.push(
                 "unbounded: no stop rule limits steps, money, tokens or time for certain; add for example \
-                 `steps >= 25`, or say `unbounded = true`"
+                 `steps >= 25`, or write `unbounded = true`"
                     .to_owned(),
             );
         }
@@ -164,7 +164,11 @@ fn to_text(
         let _ = writeln!(text, "\nwarning: {warning}");
     }
     for problem in problems {
-        let _ = writeln!(text, "\nno: {problem}");
+        let error = CliError::with_advice(problem);
+        let _ = writeln!(text, "\nerror: {}", error.message);
+        if let Some(hint) = error.hint {
+            let _ = writeln!(text, "hint: {hint}");
+        }
     }
     text
 }

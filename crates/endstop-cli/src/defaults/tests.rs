@@ -117,6 +117,7 @@ fn wrong_names_and_values_are_errors_with_a_place_and_a_hint() {
     for (file, message, hint) in [
         ("\nstepz = 5\n", ":2: unknown option `stepz`", "did you mean `steps`?"),
         ("[rum]\nsteps = 5\n", ":1: unknown command `rum`", "did you mean `run`?"),
+        ("\n[stop]\nx = 'steps >= 5'\n", ":2: `[stop]` is a section of a policy file", "policy ="),
         ("[run]\ninput = 5\n", ":2: unknown option `input`", "see `endstop --help`"),
         ("[run]\nsteps = \"many\"\n", "`many` is not a value of --steps: write a whole number", ""),
         ("color = \"red\"\n", "possible values: auto, always, never", ""),

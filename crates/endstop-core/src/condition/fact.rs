@@ -46,7 +46,7 @@ pub enum Fact {
 /// One row of the table of facts.
 #[derive(Clone, Copy, Debug)]
 pub struct FactRow {
-    /// As written.
+    /// The name, as in conditions.
     pub name: &'static str,
     /// The arguments, as shown in help; empty if it takes none.
     pub arguments: &'static str,

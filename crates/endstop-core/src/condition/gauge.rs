@@ -23,7 +23,7 @@ pub enum Unit {
     Percent,
 }
 
-/// When a gauge is brought up to date for comparison (docs/semantics.md, section 2).
+/// The moment at which a gauge is brought up to date for comparison (docs/semantics.md, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compared {
     /// A count: inside a step compared only when the next one would begin, between steps at any time.
@@ -44,11 +44,11 @@ pub enum Compared {
 pub struct GaugeRow {
     /// The gauge.
     pub id: GaugeId,
-    /// As written.
+    /// The name, as in conditions.
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// When it is compared.
+    /// The moment of comparison.
     pub compared: Compared,
     /// The reason of a rule that rests on it.
     pub reason: StopReason,

@@ -117,8 +117,14 @@ impl Literal {
             ),
             Unit::WallTime => ("a time", "write for example `\"2026-11-30T12:00Z\"`".to_string()),
             Unit::Count | Unit::Tokens => {
-                let hint = if self.raw.ends_with('m') { "; a million is `M`" } else { "" };
-                ("a whole number", format!("write for example `25` or `200k`{hint}"))
+                let millions = self.raw.strip_suffix('m').filter(|number| {
+                    number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '_'))
+                });
+                let help = match millions {
+                    Some(number) => format!("millions need an uppercase M: write `{number}M`"),
+                    None => "write for example `25` or `200k`".to_string(),
+                };
+                ("a whole number", help)
             }
         };
         Diagnostic::new(
@@ -278,11 +284,22 @@ pub(crate) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnost
     if raw.starts_with('-') {
         return Err(Diagnostic::new("amounts are never negative", span));
     }
+    if raw == "$" && !number_before(text, at).is_empty() {
+        return Err(Diagnostic::new("the dollar sign is written before the amount", span)
+            .with_help(format!("write `${}`", number_before(text, at))));
+    }
     if raw.starts_with('.') || raw == "$" || raw.starts_with("$.") {
         return Err(eaten_by_the_shell(span));
     }
     let value = amount_value(raw).map_err(|problem| problem.into_diagnostic(raw, span))?;
     Ok((Literal { raw: raw.to_string(), value }, length))
+}
+
+/// The number that ends at `at`, as in `2$`.
+fn number_before(text: &str, at: usize) -> &str {
+    let (before, _) = text.split_at(at);
+    let rest = before.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_'));
+    before.strip_prefix(rest).unwrap_or_default()
 }
 
 /// The error for `.00` or nothing where an amount belongs: a shell replaced `$2` by an empty variable.

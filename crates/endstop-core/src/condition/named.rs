@@ -77,9 +77,9 @@ impl Condition {
 pub struct NamedRow {
     /// The name, then the other spellings that are read.
     pub spellings: &'static [&'static str],
-    /// What it stops.
+    /// The behavior that it stops, for people.
     pub stops: &'static str,
-    /// How it is written.
+    /// An example of its use.
     pub example: &'static str,
     /// The reason it trips as.
     pub trips_as: StopReason,

@@ -85,7 +85,7 @@ impl Temporal {
     }
 }
 
-/// How far back an operator looks.
+/// The part of the past that an operator covers.
 ///
 /// See the example of [`Temporal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -319,6 +319,15 @@ impl<'t> Parser<'t> {
     }
 }
 
+/// Words that people write for a gauge, and the gauge.
+const GUESSED_GAUGES: &[(&[&str], &str)] = &[
+    (&["usd", "dollars", "money", "price", "spend", "spent", "budget"], "cost"),
+    (&["turns", "rounds", "iterations", "iters", "loops", "calls", "requests"], "steps"),
+    (&["time", "timeout", "duration", "seconds", "minutes", "hours"], "elapsed"),
+    (&["tools", "tool_uses"], "tool_calls"),
+    (&["agents", "children"], "subagents"),
+];
+
 fn unknown_name(word: &str, span: Range<usize>) -> Diagnostic {
     let operators = ["ever", "streak", "count", "within", "then"];
     let known = GAUGES
@@ -328,7 +337,12 @@ fn unknown_name(word: &str, span: Range<usize>) -> Diagnostic {
         .chain(named::names())
         .chain(operators);
     let error = Diagnostic::new(format!("`{word}` is not known here"), span);
-    match did_you_mean(word, known) {
+    let guessed = GUESSED_GAUGES.iter().find(|(words, _)| words.contains(&word));
+    let suggestion = match guessed {
+        Some((_, gauge)) => Some(format!("did you mean `{gauge}`?")),
+        None => did_you_mean(word, known),
+    };
+    match suggestion {
         Some(suggestion) => error.with_help(suggestion),
         None => error.with_help("write a gauge with its limit (`steps >= 25`), a fact (`called(\"x\")`) or a named condition (`max_steps(25)`)"),
     }

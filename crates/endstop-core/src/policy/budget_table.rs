@@ -45,12 +45,15 @@ pub struct BudgetTable {
     /// The time zone of hours, days, weeks and months, such as "Europe/Berlin"; UTC by default.
     #[serde(default)]
     pub timezone: Option<String>,
+    /// The file that has the table, for errors. Readers of text leave it out.
+    #[serde(skip)]
+    pub origin: Option<String>,
 }
 
 /// A text, or a list of texts.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`limit` is a text such as `$5 per day`, or a list of such texts")]
 enum OneOrMore {
     /// One limit.
     One(String),

@@ -145,7 +145,10 @@ struct GrantText {
 /// "stop", "ignore", or rates for a million tokens.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`on_unpriced` is \"stop\", \"ignore\", or { input = \"$3/M\", output = \"$15/M\" }"
+)]
 enum Unpriced {
     /// "stop" or "ignore".
     Word(String),

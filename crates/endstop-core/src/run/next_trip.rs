@@ -81,12 +81,12 @@ impl Reserved {
     }
 }
 
-/// Where the next rule trips.
+/// The place at which the next rule trips.
 ///
 /// See the example of [`Reserved`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTrip {
-    /// How far from now, in the resource' unit; 0 if it holds already.
+    /// The distance from now, in the unit of the resource; 0 if the rule trips already.
     pub distance: u64,
     /// The rule.
     pub rule: String,

@@ -27,7 +27,7 @@ use crate::units::{Millis, Money, WallTime};
 pub struct WindowReset {
     /// The window, such as `5h`.
     pub window: String,
-    /// When its use begins again at zero.
+    /// The time at which its use begins again at zero.
     pub at: WallTime,
 }
 

@@ -94,7 +94,7 @@ impl UnstoppedRun {
         self.run.into_trip_record()
     }
 
-    /// Pause rules that would have paused the run, by id, in the order of their pauses; each was taken to be approved.
+    /// Returns the pause rules that would have paused the run, by id, in the order of their pauses; each was taken to be approved.
     #[must_use]
     pub fn paused_by(&self) -> &[String] {
         &self.paused_by

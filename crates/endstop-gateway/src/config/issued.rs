@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Key, KeyRuns};
 use crate::secret;
 
-/// How keys begin that `endstop key new` makes. One that is not known here is refused, and reaches no upstream.
+/// The prefix of keys that `endstop key new` makes. An unknown key with it is refused, and reaches no upstream.
 pub const KEY_PREFIX: &str = "endstop_";
 
 /// Returns a new random key, as text: `endstop_` and 64 hexadecimal digits.
@@ -96,7 +96,7 @@ pub struct IssuedKey {
     pub runs: KeyRuns,
     /// The models that it may call: names, in which `*` stands for any text. All, if there are none.
     pub models: Vec<String>,
-    /// When it expires.
+    /// The time at which it expires.
     pub expires: Option<WallTime>,
     /// Whether it was revoked.
     pub is_revoked: bool,
@@ -144,7 +144,7 @@ pub enum KeyChange {
     Unreadable,
 }
 
-/// Where the keys of a gateway come from.
+/// The source of a gateway's keys.
 ///
 /// See the example of [`IssuedKeys`].
 pub trait KeySource: fmt::Debug + Send + Sync {

@@ -121,7 +121,7 @@ pub struct UpstreamKeys {
 }
 
 impl UpstreamKeys {
-    /// From `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, and `GEMINI_API_KEY` or `GOOGLE_API_KEY`. An empty variable counts
+    /// Reads the keys from `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, and `GEMINI_API_KEY` or `GOOGLE_API_KEY`. An empty variable counts
     /// as missing.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let key = |name: &str| get(name).filter(|key| !key.is_empty()).map(Key);

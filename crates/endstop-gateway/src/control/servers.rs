@@ -47,6 +47,9 @@ pub struct RunControl(ControlServers);
 impl RunControl {
     /// Starts to listen.
     ///
+    /// # Cancel safety
+    /// Dropping the future closes the address and the socket.
+    ///
     /// # Errors
     /// Returns an error if it cannot listen, or an address has no token.
     ///
@@ -69,7 +72,10 @@ impl RunControl {
         self.0.addr()
     }
 
-    /// Ends it. Clients that wait for a change of the run get its last state.
+    /// Stops listening. Clients that wait for a change of the run get its last state.
+    ///
+    /// # Cancel safety
+    /// Dropping the future aborts requests in flight.
     pub async fn end(mut self) {
         self.0.end().await;
     }

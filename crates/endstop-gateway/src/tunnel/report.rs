@@ -31,7 +31,7 @@ pub struct TunnelReport {
     pub failed: u64,
     /// Requests for a tunnel that were refused because they lacked the password of [`Gateway::proxy_address`](crate::Gateway::proxy_address).
     pub without_password: u64,
-    /// When the first connection to a model provider was refused.
+    /// The time of the first refused connection to a model provider.
     pub first_refused: Option<Instant>,
     /// When the last ten were refused, or fewer if there were fewer; the latest is last.
     pub last_refused: VecDeque<Instant>,

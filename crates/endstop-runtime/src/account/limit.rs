@@ -64,7 +64,7 @@ pub struct AccountLimit {
 #[non_exhaustive]
 pub enum LimitError {
     /// The amount or its unit.
-    #[error("`{0}` is not an amount: write `$5`, `2M tokens` or `1000 steps`")]
+    #[error("`{0}` is not an amount: write `$5 per day`, `2M tokens per hour` or `1000 steps`")]
     Amount(String),
     /// The amount is too large to be counted.
     #[error("`{0}` is too large")]

@@ -19,9 +19,9 @@ use crate::ledger::Amounts;
 pub struct HoldTerms<'h> {
     /// The id, which no other hold has: 1 to 128 bytes.
     pub id: &'h str,
-    /// Who settles it, for people.
+    /// The process that settles it, for people.
     pub owner: &'h str,
-    /// How long it lasts unless it is extended.
+    /// The time after which it expires unless it is extended.
     pub ttl: Duration,
 }
 
@@ -38,7 +38,7 @@ pub struct Adjustment<'a> {
     pub spent: Amounts,
     /// Counts as given back; a counter does not fall below zero.
     pub returned: Amounts,
-    /// Who corrects.
+    /// The person or program that corrects.
     pub who: &'a str,
     /// Why.
     pub why: &'a str,
@@ -55,9 +55,9 @@ pub struct LimitState {
     pub unconfirmed: u64,
     /// The held amount.
     pub held: u64,
-    /// When the window ends; of a rolling one, when the first part of the spend leaves it. `None` if it does not.
+    /// The end of the window; of a rolling one, the time at which the first part of the spend leaves it. `None` if it never does.
     pub resets_at: Option<WallTime>,
-    /// That time in the time zone of the account, for people.
+    /// The same time in the time zone of the account, for people.
     pub resets_text: Option<String>,
 }
 

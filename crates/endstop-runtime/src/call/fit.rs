@@ -78,7 +78,7 @@ pub(super) fn is_only_held(refused: &Refused) -> bool {
         && refused.settled.saturating_add(refused.asked) <= refused.limit
 }
 
-/// When a call fits.
+/// The answer to whether a call fits, now or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallRoom {
     /// Together with the other calls in flight.

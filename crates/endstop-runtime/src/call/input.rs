@@ -68,13 +68,13 @@ impl InputBound {
         Self { tokens: bytes.saturating_add(unseen), counted: unseen }
     }
 
-    /// The lower of two bounds of one request.
+    /// Returns the lower of two bounds of one request.
     #[must_use]
     pub const fn or_lower(self, other: Self) -> Self {
         if other.tokens < self.tokens { other } else { self }
     }
 
-    /// The bound once this very request was counted, with the margin of that count. A count below the part that was counted
+    /// Returns the bound once this very request was counted, with the margin of that count. A count below the part that was counted
     /// before is not of this request, and one above the bound lowers nothing.
     #[must_use]
     pub const fn with_count(self, count: u64) -> Self {

@@ -111,7 +111,7 @@ pub struct Received {
     /// Whether the provider has stopped producing it because a stream was closed. Otherwise it is produced in full,
     /// even if the client does not read it.
     pub is_stream: bool,
-    /// How many choices are made at the same time; 0 counts as 1.
+    /// The number of responses that are made at the same time; 0 counts as 1.
     pub choices: u64,
 }
 

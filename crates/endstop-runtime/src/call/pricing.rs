@@ -88,7 +88,7 @@ const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
 impl Pricing {
-    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow if no table has
+    /// Returns the pricing of a model's calls; `provider` may be empty. Looks the model up, which is slow if no table has
     /// it: keep what this gives.
     #[must_use]
     pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {

@@ -17,7 +17,7 @@ use crate::ledger::{Amounts, Budget, Hold};
 use crate::observe::Detail;
 use crate::run::{LockedChain, RunHandle, RunNode};
 
-/// Where a tool reports what its call costs. Clones are the same report.
+/// The report of a tool about the cost of its call. Clones share one report.
 ///
 /// See the example of [`OpenToolCall`].
 #[derive(Clone, Debug, Default)]

@@ -51,7 +51,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// None so far.
+    /// Creates a counter without an interrupt so far.
     #[must_use]
     pub const fn new() -> Self {
         Self { last: None }

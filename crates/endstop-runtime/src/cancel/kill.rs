@@ -139,7 +139,7 @@ impl FileKillSwitch {
         Self { path: path.into() }
     }
 
-    /// Where the file is looked for.
+    /// Returns the path at which the file is looked for.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -135,19 +135,19 @@ impl Amounts {
         self.try_with(other, u64::checked_sub)
     }
 
-    /// The sum in each dimension, or `u64::MAX` if it overflows.
+    /// Returns the sum in each dimension, or `u64::MAX` if it overflows.
     #[must_use]
     pub fn saturating_add(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// The difference in each dimension, or 0 where `other` is larger.
+    /// Returns the difference in each dimension, or 0 where `other` is larger.
     #[must_use]
     pub fn saturating_sub(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_sub)
     }
 
-    /// The smaller amount of each dimension.
+    /// Returns the smaller amount of each dimension.
     #[must_use]
     pub fn min(&self, other: &Self) -> Self {
         self.with(other, u64::min)
@@ -205,7 +205,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit in any dimension.
+    /// Returns limits without a limit in any dimension.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self { steps: None, attempts: None, tool_calls: None, tokens: None, cost: None }

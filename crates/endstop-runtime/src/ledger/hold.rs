@@ -93,7 +93,7 @@ impl Hold {
         self
     }
 
-    /// Until when the hold should have ended.
+    /// Returns the time until which the hold should have ended.
     #[must_use]
     pub const fn lease(&self) -> Option<Duration> {
         self.lease

@@ -62,7 +62,7 @@ pub struct Expired {
     pub id: u64,
     /// The amounts it had reserved, which are charged.
     pub amounts: Amounts,
-    /// When it ended.
+    /// The time at which it ended.
     pub until: Millis,
 }
 

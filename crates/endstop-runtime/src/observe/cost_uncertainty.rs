@@ -83,7 +83,7 @@ impl UnconfirmedCause {
         }
     }
 
-    /// `2 calls answered 504`.
+    /// Returns the reasons in words: `2 calls answered 504`.
     #[must_use]
     pub fn of_calls(self, number: u64) -> String {
         let calls = counted(number, "call");
@@ -178,7 +178,7 @@ impl Unconfirmed {
 }
 
 impl CostUncertainty {
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
@@ -201,7 +201,7 @@ impl CostUncertainty {
         self.causes.values().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
+    /// Returns `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
     #[must_use]
     pub fn unconfirmed_text(&self) -> Option<String> {
         let causes: Vec<String> =

@@ -74,7 +74,7 @@ impl<'o> Play<'o> {
         Self { info, run, budget: Budget::root(Limits::unlimited()), observer, at: 0 }
     }
 
-    /// A run that a tool call of this one begins.
+    /// Begins a run by a tool call of this one.
     pub fn child(&self, id: &str, agent: &str, policy: Policy) -> Self {
         let mut child = Self::new(self.observer, id, policy);
         child.info.parent = Some(self.info.id.clone());
@@ -85,7 +85,7 @@ impl<'o> Play<'o> {
         child
     }
 
-    /// Something happens so many milliseconds after what happened before.
+    /// Records an event, this number of milliseconds after the one before.
     pub fn tell(&mut self, after: u64, kind: EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.tell_of(after, kind, detail, Source::Own)
     }

@@ -23,7 +23,7 @@ use crate::store::RunId;
 /// Version of the report's JSON.
 pub const REPORT_VERSION: u32 = 1;
 
-/// How a run ended, or why it is paused.
+/// The end of a run, or the reason why it is paused.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -109,7 +109,7 @@ pub struct Totals {
 pub struct Spend {
     /// Dollars as a decimal.
     pub usd: String,
-    /// How well that is known.
+    /// The certainty of this amount.
     pub is: SpendCertainty,
     /// Calls that have no price.
     pub unpriced_calls: u64,
@@ -119,7 +119,7 @@ pub struct Spend {
     /// or cost can have cost at most.
     #[serde(default, with = "decimal", skip_serializing_if = "Money::is_zero")]
     pub unconfirmed_usd: Money,
-    /// How many calls that part is of.
+    /// The number of calls in that part.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconfirmed_calls: u64,
     /// These calls by cause.
@@ -148,7 +148,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// How well an amount of money is known.
+/// The certainty of an amount of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpendCertainty {
@@ -161,7 +161,7 @@ pub enum SpendCertainty {
     LowerBound,
 }
 
-/// A run that another one began.
+/// A sub-agent's run, as its parent reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubAgent {
     /// The run.
@@ -238,7 +238,7 @@ impl Report {
         }
     }
 
-    /// The same report with the uncertainty of its money.
+    /// Returns the same report with the uncertainty of its money.
     #[must_use]
     pub fn with_uncertainty(
         mut self,
@@ -251,7 +251,7 @@ impl Report {
         self
     }
 
-    /// One JSON object.
+    /// Returns one JSON object.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts and numbers alone cannot fail to be written.
@@ -296,7 +296,7 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
 }
 
 impl Spend {
-    /// `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
+    /// Returns `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> Option<String> {
         let uncertainty = CostUncertainty {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-/// `text` on one line and without anything that a terminal obeys: control characters, and those that change the
+/// Returns `text` on one line and without anything that a terminal obeys: control characters, and those that change the
 /// direction of writing or are invisible, become escapes (`\n`, `\t`, `\u{1b}`).
 #[must_use]
 pub fn clean(text: &str) -> String {
@@ -13,7 +13,7 @@ pub fn clean(text: &str) -> String {
     shown
 }
 
-/// `text` in its own lines, and without anything else that a terminal obeys: line feeds and tabs stay, other control
+/// Returns `text` in its own lines, and without anything else that a terminal obeys: line feeds and tabs stay, other control
 /// characters and those that change the direction of writing become escapes (`\u{1b}`). Joiners stay: scripts and emoji
 /// need them. For what a model said, and for messages of others.
 #[must_use]

@@ -54,7 +54,7 @@ pub struct RunEnvironment {
     pub accounts: Option<RunAccounts>,
     /// Wall time; `None` for the system's.
     pub wall: Option<WallClock>,
-    /// Where the stop of a run reaches at once.
+    /// The runs that the stop of a run reaches at once.
     pub reach: StopReach,
     /// The driver's name, as the source of the stop signals that it does not take from elsewhere.
     pub driver: Option<&'static str>,
@@ -68,7 +68,7 @@ impl fmt::Debug for RunEnvironment {
     }
 }
 
-/// Where the stop of a run reaches at once.
+/// The runs that the stop of a run reaches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReach {
     /// Each run of a tree has its own driver. A stop reaches the descendants immediately, and a shared budget that

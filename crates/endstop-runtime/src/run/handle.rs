@@ -95,13 +95,23 @@ impl RunHandle {
         carried: Carried,
         environment: RunEnvironment,
     ) -> Self {
+        Self::root_later(info, run, carried, (environment, Millis(0)))
+    }
+
+    /// Like [`RunHandle::root_of`], some time after the last event of the run.
+    pub(crate) fn root_later(
+        info: RunInfo,
+        run: Run,
+        carried: Carried,
+        (environment, later): (RunEnvironment, Millis),
+    ) -> Self {
         let limits = limits_of(run.program());
         let budget = match &environment.budget {
             Some(shared) => shared.child(limits),
             None => Budget::root(limits),
         };
         let token = environment.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let clock = RunClock::start(run.at(), environment.wall);
+        let clock = RunClock::start(Millis(run.at().0.saturating_add(later.0)), environment.wall);
         let tree = Arc::new(Tree {
             observers: environment.observers,
             kill: environment.kill,
@@ -116,7 +126,7 @@ impl RunHandle {
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))
     }
 
-    /// A child run with a separate policy that can only narrow. The driver announces it with
+    /// Begins a child run with a separate policy that can only narrow. The driver announces it with
     /// [`EventKind::ChildBegin`] in advance, and its end with [`EventKind::ChildEnd`].
     #[must_use]
     pub fn child(&self, id: RunId, agent: &str, program: Arc<Program>) -> Self {
@@ -169,14 +179,14 @@ impl RunHandle {
         &self.node.budget
     }
 
-    /// Cancels the run and its descendants.
+    /// Returns the token that cancels the run and its descendants.
     #[must_use]
     pub fn token(&self) -> &CancelToken {
         &self.node.token
     }
 
-    /// Cancelled with [`RunHandle::token`], and when limits of this run are reached: calls in flight depend on it. A
-    /// run that continues after a limit has a new one.
+    /// Returns the token that calls in flight depend on. It is cancelled with [`RunHandle::token`], and when limits of
+    /// this run are reached. A run that continues after a limit has a new one.
     #[must_use]
     pub fn in_flight(&self) -> CancelToken {
         self.node.in_flight()

@@ -63,7 +63,7 @@ impl RunHandle {
         is_resumed
     }
 
-    /// Who paused the run from outside, or the ancestor whose pause it shares.
+    /// Returns the request that paused the run from outside, or paused an ancestor.
     #[must_use]
     pub fn pause_request(&self) -> Option<PauseRequest> {
         let mut chain = self.node().chain();

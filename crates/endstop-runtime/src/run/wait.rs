@@ -64,8 +64,8 @@ pub enum CancelOn {
     Any,
 }
 
-/// For how long a count has not changed, such as that of the calls that were settled: a wait for others ends by it if none
-/// of them makes progress.
+/// A watch for progress: the time since a count last changed, such as the number of settled calls. A wait for other calls
+/// gives up if none of them makes progress.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,7 +87,7 @@ pub struct Standstill {
 }
 
 impl Standstill {
-    /// Returns for how long the count has been this one. The time starts with the first call that has it.
+    /// Returns the time for which the count has been `count`, from the first call with this value.
     pub fn since(&mut self, count: u64) -> Duration {
         match self.count {
             Some((since, known)) if known == count => since.elapsed(),

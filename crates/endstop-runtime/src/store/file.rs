@@ -96,7 +96,7 @@ impl FileStore {
         Ok(Self { path, locks, durability: Durability::Process })
     }
 
-    /// The store with [`Durability::Power`]: it waits for the disk before it acknowledges anything.
+    /// Returns the store with [`Durability::Power`]: it waits for the disk before it acknowledges anything.
     #[must_use]
     pub fn surviving_power_loss(self) -> Self {
         Self { durability: Durability::Power, ..self }

@@ -101,7 +101,7 @@ enum Places {
 /// Opens the file of one run.
 type Open = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
 
-/// When a buffering writer passes on its data.
+/// The moment at which a buffering writer passes on its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flush {
     /// After every line.
@@ -222,7 +222,7 @@ impl TraceRecorder {
         self
     }
 
-    /// Whether writers append to the trace that a resumed run has already: then it gets no second header,
+    /// Sets whether writers append to the trace that a resumed run has already: then it gets no second header,
     /// and the whole replays as one run.
     #[must_use]
     pub const fn continues(mut self, yes: bool) -> Self {

@@ -31,7 +31,7 @@ use endstop_runtime::store::Store;
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";
 /// Tool calls of one reply that run at the same time, unless the builder says otherwise.
 pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
-/// How often the kill switch is checked while a run waits, unless the builder sets another interval.
+/// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
 pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an agent cannot be built.
@@ -334,7 +334,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
+    /// Sets whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
     /// parallel; they do unless this says otherwise. A response that such a cap cuts off is requested once more, with
     /// the whole remaining budget.
     pub const fn fair_shares(mut self, are_taken: bool) -> Self {

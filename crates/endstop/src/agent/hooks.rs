@@ -13,7 +13,7 @@ use super::state::AgentState;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::tool::ToolError;
 
-/// When a hook runs.
+/// The moment at which a hook runs.
 ///
 /// See the example of [`HookContext`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub enum Trigger {
     AfterToolUse,
     /// After a step has ended.
     AfterStep,
-    /// When the run is about to stop; a continuation may be requested.
+    /// Before the run stops; a continuation may be requested.
     OnStop,
     /// After everything, whatever happened.
     AfterExecution,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::model::ModelError;
 
-/// How a step asks again after a failed request.
+/// The retries of a step after failed requests.
 ///
 /// ```
 /// use std::time::Duration;

@@ -77,7 +77,7 @@ pub struct ExecutionState {
     /// The step that a pause interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_step: Option<OpenStep>,
-    /// Who continues once the open step is over.
+    /// The agent that continues after the open step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff: Option<Handoff>,
     /// Tokens settled by class, descendants included.
@@ -96,7 +96,7 @@ pub struct ExecutionState {
     pub at_ms: u64,
     /// Events that the decision core has processed: lines of the run's trace.
     pub events: u64,
-    /// How large a provider said that the conversation was: the messages, and their tokens.
+    /// The size of the conversation as a provider reported it: the number of messages, and their tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<(usize, u64)>,
     /// Messages whose users the decision core knows of.
@@ -156,7 +156,7 @@ impl ExecutionState {
     }
 }
 
-/// One model call and the tool calls that it asked for.
+/// One model call and the tool calls that it requested.
 ///
 /// ```
 /// # use endstop::agent::AgentLoop;
@@ -176,16 +176,16 @@ impl ExecutionState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// From 1.
+    /// The number of the step, from 1.
     pub number: u64,
     /// The agent.
     pub agent: String,
     /// The model that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// When it began, in milliseconds since the run began.
+    /// Its start, in milliseconds since the run began.
     pub at_ms: u64,
-    /// How long it took, model and tools included, in milliseconds.
+    /// Its duration in milliseconds, model and tools included.
     pub took_ms: u64,
     /// Requests sent.
     pub attempts: u32,
@@ -226,7 +226,7 @@ pub struct ToolExecution {
     pub tool: String,
     /// The outcome.
     pub outcome: ToolOutcome,
-    /// How long it ran, in milliseconds.
+    /// Its duration in milliseconds.
     pub took_ms: u64,
     /// The place of the answer in [`AgentState::messages`].
     pub answer: usize,
@@ -356,7 +356,7 @@ impl AgentState {
         self
     }
 
-    /// A separate run with the same conversation: all counters begin again, under all limits of the policy. It names
+    /// Returns a separate run with the same conversation: all counters begin again, under all limits of the policy. It names
     /// this one as `previous`, unless this one has not begun. A shared budget continues.
     ///
     /// ```

@@ -25,7 +25,7 @@ pub struct KnownProvider {
     pub base_url: Option<&'static str>,
     /// The provider, as prices and [`ProviderApi`] name it.
     pub provider: &'static str,
-    /// What it is.
+    /// A description, for people.
     pub about: &'static str,
 }
 

@@ -23,7 +23,7 @@ pub struct OpenOptions {
     pub key: Option<Secret>,
     /// The base URL, instead of the provider's own or the one in the environment.
     pub base_url: Option<String>,
-    /// How long to wait.
+    /// The timeouts of requests.
     pub timeouts: Timeouts,
     /// The most output tokens of a reply if the request sets no cap.
     pub max_output_tokens: Option<u64>,

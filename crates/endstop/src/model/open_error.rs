@@ -7,7 +7,7 @@ use super::PROVIDERS;
 /// Why no model was opened.
 #[derive(Debug, Error)]
 pub enum OpenModelError {
-    /// Nothing names a model.
+    /// No model was named.
     #[error("`{name}` names no model; write `provider/model`, `scripted` or `replay:FILE`")]
     NoModel {
         /// The given name.

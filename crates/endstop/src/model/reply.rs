@@ -235,7 +235,7 @@ impl Reply {
         self
     }
 
-    /// Never ends after what it said.
+    /// Makes the reply never end after its text.
     #[must_use]
     pub fn stall(mut self) -> Self {
         self.ending = Ending::Stall;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a provider may be silent.
+/// The longest silence of a provider.
 ///
 /// ```
 /// use std::time::Duration;

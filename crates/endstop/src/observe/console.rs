@@ -113,14 +113,14 @@ impl ConsoleObserver {
         Self { screen, options, seen: Mutex::default() }
     }
 
-    /// Whether kinds are colored.
+    /// Sets whether kinds are colored.
     #[must_use]
     pub const fn use_colors(mut self, yes: bool) -> Self {
         self.options.use_colors = yes;
         self
     }
 
-    /// Whether lines begin with the time of the event: wall time, or the offset from the run's start. On by default.
+    /// Sets whether lines begin with the time of the event: wall time, or the offset from the run's start. On by default.
     #[must_use]
     pub const fn show_timestamps(mut self, yes: bool) -> Self {
         self.options.show_timestamps = yes;
@@ -134,28 +134,28 @@ impl ConsoleObserver {
         self
     }
 
-    /// Whether lines show the run, by the end of its id. On by default.
+    /// Sets whether lines show the run, by the end of its id. On by default.
     #[must_use]
     pub const fn show_run_ids(mut self, yes: bool) -> Self {
         self.options.show_run_ids = yes;
         self
     }
 
-    /// Whether to print the decision after each step and at every stop, and the reason.
+    /// Sets whether to print the decision after each step and at every stop, and the reason.
     #[must_use]
     pub const fn show_continuation(mut self, yes: bool) -> Self {
         self.options.show_continuation = yes;
         self
     }
 
-    /// Whether to print the arguments of tool calls. On by default.
+    /// Sets whether to print the arguments of tool calls. On by default.
     #[must_use]
     pub const fn show_tool_args(mut self, yes: bool) -> Self {
         self.options.show_tool_args = yes;
         self
     }
 
-    /// Whether to print the beginning of what the model said.
+    /// Sets whether to print the beginning of what the model said.
     #[must_use]
     pub const fn show_text(mut self, yes: bool) -> Self {
         self.options.show_text = yes;

@@ -19,7 +19,7 @@ use endstop_core::units::{Millis, Money};
 
 use super::{Observation, Observer};
 
-/// Where a policy would have stopped a run.
+/// The place at which a policy would have stopped a run.
 ///
 /// See the example of [`DryRunObserver`].
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +95,7 @@ impl DryRunObserver {
         self.lock().first.clone()
     }
 
-    /// Pause rules that would have paused the run before that, by id; the dry run takes them as approved.
+    /// Returns the pause rules that would have paused the run before that, by id; the dry run takes them as approved.
     #[must_use]
     pub fn paused_by(&self) -> Vec<String> {
         self.lock().unstopped.paused_by().to_vec()

@@ -94,7 +94,7 @@ impl OtelObserver {
         Self { tracer, metrics, exports_content: false, live: Mutex::default() }
     }
 
-    /// Whether to export what the model said, and the arguments and results of tool calls. They may hold
+    /// Sets whether to export what the model said, and the arguments and results of tool calls. They may hold
     /// anything that a run has read.
     #[must_use]
     pub const fn export_content(mut self, yes: bool) -> Self {

@@ -47,23 +47,23 @@ pub struct StatusView {
     pub standing: Option<Standing>,
     /// Steps begun, descendants included.
     pub steps: u64,
-    /// How many there may be.
+    /// The limit, if there is one.
     pub steps_limit: Option<u64>,
     /// The run's own steps and their limit, if the limit applies to them.
     pub own_steps: Option<(u64, u64)>,
     /// Tokens settled.
     pub tokens: u64,
-    /// How many there may be.
+    /// The limit, if there is one.
     pub tokens_limit: Option<u64>,
-    /// As `own_steps`.
+    /// Like `own_steps`.
     pub own_tokens: Option<(u64, u64)>,
     /// Money settled.
     pub cost: Money,
     /// Whether some call had no price: then `cost` is the least.
     pub is_cost_unknown: bool,
-    /// How much there may be.
+    /// The limit, if there is one.
     pub cost_limit: Option<Money>,
-    /// As `own_steps`.
+    /// Like `own_steps`.
     pub own_cost: Option<(Money, Money)>,
     /// Tokens held for calls in flight.
     pub held_tokens: u64,
@@ -115,7 +115,7 @@ pub struct NextUp {
 /// The distance to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
-    /// So many percent of its limit are used, rounded down.
+    /// The used percentage of its limit, rounded down.
     Percent(u64),
     /// It trips after this time if nothing else happens.
     After(Duration),

@@ -45,7 +45,8 @@ pub(super) fn of(pages: &BTreeMap<&str, &str>) -> Result<String, String> {
     guides.extend(more);
     let (background, project): (Vec<String>, Vec<String>) =
         rest.into_iter().partition(|path| path.starts_with(DOCS));
-    let mut text = format!("# Summary\n\n[{}]({FRONT})\n", title(pages, FRONT)?);
+    // The title of the first page is that of the book.
+    let mut text = format!("# Summary\n\n[Introduction]({FRONT})\n");
     if pages.contains_key(INSTALL) {
         let _ = writeln!(text, "[{}]({INSTALL})", title(pages, INSTALL)?);
     }

@@ -48,7 +48,9 @@ impl Parser<'_> {
                     Diagnostic::new(format!("`{word}` is not an amount"), span)
                         .with_help(format!("write for example `{}`", example(&operand)))
                 }
-                _ => eaten_by_the_shell(span),
+                _ if is_money(&operand) => eaten_by_the_shell(span),
+                _ => Diagnostic::new("an amount is missing here", span)
+                    .with_help(format!("write for example `{}`", example(&operand))),
             });
         };
         self.at += 1;
@@ -68,6 +70,10 @@ impl IntoSpanIfEmpty for Diagnostic {
         }
         self
     }
+}
+
+fn is_money(operand: &Operand) -> bool {
+    matches!(operand, Operand::Gauge(gauge) if gauge.row().unit == Unit::Money)
 }
 
 const fn example(operand: &Operand) -> &'static str {

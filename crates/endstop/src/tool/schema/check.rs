@@ -17,7 +17,7 @@ use crate::limits::MAX_FORM_PROBLEMS;
 /// Something of a value that does not fit.
 #[derive(Debug)]
 pub(super) struct Problem<'a> {
-    /// Where, as a JSON pointer.
+    /// The place, as a JSON pointer.
     pub place: String,
     /// The value there.
     pub found: &'a Value,

@@ -16,7 +16,7 @@ fn pages_come_in_the_order_of_readme_and_none_is_left_out() {
         ("docs/run.md", "# Run\n"),
         ("docs/x.md", "# X\n"),
     ]);
-    let expected = "# Summary\n\n[Endstop](README.md)\n[Install](docs/install.md)\n\n\
+    let expected = "# Summary\n\n[Introduction](README.md)\n[Install](docs/install.md)\n\n\
                     # Guides\n\n- [Guide b](docs/guide/b.md)\n- [Guide `a`](docs/guide/a.md)\n- [Guide c](docs/guide/c.md)\n\n\
                     # Reference\n\n- [Run](docs/run.md)\n\n# Background\n\n- [X](docs/x.md)\n\n\
                     # Project\n\n- [Security](SECURITY.md)\n";
