@@ -12,7 +12,9 @@ mod command_line;
 mod continue_cli;
 mod copilot;
 mod gemini;
+mod grok;
 mod host;
+mod kimi;
 mod llm;
 mod opencode;
 mod pi;
@@ -128,6 +130,24 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         adapt: copilot::adapt,
     },
     AgentProgram {
+        name: "dcode",
+        commands: &["dcode", "deepagents-code"],
+        packages: &["deepagents-code"],
+        keys: MANY_KEYS,
+        scripted_keys: 3,
+        models: &[],
+        adapt: by_variables,
+    },
+    AgentProgram {
+        name: "fast-agent",
+        commands: &["fast-agent"],
+        packages: &["fast-agent-mcp"],
+        keys: MANY_KEYS,
+        scripted_keys: 3,
+        models: &[],
+        adapt: by_variables,
+    },
+    AgentProgram {
         name: "gemini",
         commands: &["gemini"],
         packages: &["@google/gemini-cli"],
@@ -137,6 +157,15 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         adapt: gemini::adapt,
     },
     AgentProgram {
+        name: "grok",
+        commands: &["grok"],
+        packages: &["@vibe-kit/grok-cli"],
+        keys: &["GROK_API_KEY"],
+        scripted_keys: 1,
+        models: &["GROK_MODEL"],
+        adapt: grok::adapt,
+    },
+    AgentProgram {
         name: "interpreter",
         commands: &["interpreter"],
         packages: &["open-interpreter"],
@@ -144,6 +173,15 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         scripted_keys: 3,
         models: &[],
         adapt: by_variables,
+    },
+    AgentProgram {
+        name: "kimi",
+        commands: &["kimi"],
+        packages: &["@moonshot-ai/kimi-code"],
+        keys: &["KIMI_MODEL_API_KEY"],
+        scripted_keys: 1,
+        models: &["KIMI_MODEL_NAME"],
+        adapt: kimi::adapt,
     },
     AgentProgram {
         name: "llm",

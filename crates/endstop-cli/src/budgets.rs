@@ -15,6 +15,7 @@ use endstop::core::expr::Diagnostic;
 use endstop::core::policy::{BudgetTable, Policy};
 use endstop::core::units::Money;
 use endstop::ledger::Dimension;
+use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
 
 use crate::defaults::{DRAWN_VARIABLE, file_of};
@@ -43,7 +44,7 @@ pub(crate) struct StoreArgs {
     /// Share budgets by this Redis or Valkey
     ///
     /// An address such as `rediss://USER:PASSWORD@HOST:6379/0?namespace=team&ca=FILE`. Processes on all machines with the
-    /// same address share budgets and `endstop kill`. Other users see a command line; the variable
+    /// same address share budgets and `endstop kill`, and those of `endstop serve` their runs. Other users see a command line; the variable
     /// ENDSTOP_BUDGET_STORE hides the password.
     #[arg(long, value_name = "URL")]
     budget_store: Option<String>,
@@ -168,6 +169,11 @@ impl Budgets {
             };
             killer.kill(group, &kill.why);
         });
+    }
+
+    /// The runs in the shared store, for a process of this name. `None` without a shared store.
+    pub(crate) fn run_log(&self, name: &str) -> Option<RedisRunLog> {
+        Some(self.remote.as_ref()?.run_log(name))
     }
 
     /// Ends the part of this process in the shared store, so that kills do not wait for it.

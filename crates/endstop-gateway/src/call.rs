@@ -48,6 +48,7 @@ use crate::run::Registry;
 use crate::server::PeerInfo;
 use crate::tunnel::InterceptedHost;
 use crate::upstream::HttpClient;
+use admit::NotAdmitted;
 use context::CallContext;
 pub(crate) use drain::Drains;
 use parse::ParsedCall;
@@ -209,7 +210,8 @@ impl CallService {
             };
             let admitted = match admit::admit(context, &run, &parsed, takes_share).await {
                 Ok(admitted) => admitted,
-                Err(refused) => return (*refused, model),
+                Err(NotAdmitted::Answered(answer)) => return (*answer, model),
+                Err(NotAdmitted::Moved) => continue,
             };
             match outliving::send(context, admitted, &parsed).await {
                 Ok(response) => return (response, model),

@@ -15,6 +15,7 @@ use endstop_price::PriceTable;
 use endstop_runtime::RunEnvironment;
 use endstop_runtime::cancel::{KillSwitch, MemoryKillSwitch};
 use endstop_runtime::store::RunId;
+use endstop_runtime::trace::RunLog;
 use http::Uri;
 use thiserror::Error;
 
@@ -83,18 +84,15 @@ pub struct Config {
     pub control: Control,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
-    /// The directory of stored runs, each in a separate file (`<run>.jsonl`, an Endstop trace). A run that was
-    /// evicted, or whose gateway has died, continues from its file when it is named again. One process uses a
-    /// directory at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the
-    /// process.
+    /// Where runs are stored. With `None`, no run survives the process.
     ///
-    /// The gateway logs each call before sending it, and logs its cost before the client can send another. The log
-    /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
-    /// written, its run stops. If one cannot be read, calls of its run are refused (500).
+    /// A run that was evicted, or whose gateway has died, continues from its lines when it is named again. The gateway logs
+    /// each call before sending it, and logs its cost before the client can send another. A call that a crash cut is charged its
+    /// worst case. If the lines of a run cannot be written, it stops. If they cannot be read, its calls are refused (500).
     ///
-    /// With a shared budget in [`Config::environment`] the gateway reads all files at the start and charges the budget with
-    /// their spend: it has to be a new budget.
-    pub stored_runs: Option<PathBuf>,
+    /// With a shared budget in [`Config::environment`] and a directory, the gateway reads all files at the start and charges the
+    /// budget with their spend: it has to be a new budget.
+    pub stored_runs: Option<StoredRuns>,
     /// Whether clients can use the gateway as their proxy for HTTPS (`CONNECT`). Only on a loopback address; on others it
     /// is off.
     pub tunnels: Tunnels,
@@ -245,6 +243,31 @@ pub enum Tunnels {
     /// made for it ([`Gateway::authority`](crate::Gateway::authority)); the requests in them are read, limited, and sent to
     /// the host that the client named, or to the scripted model if that is the upstream. All other hosts are tunneled.
     Intercepted,
+}
+
+/// Where the runs of a gateway are stored.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use endstop_gateway::StoredRuns;
+///
+/// assert!(matches!(StoredRuns::from(PathBuf::from("kept")), StoredRuns::Directory(_)));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum StoredRuns {
+    /// In a directory, each in a separate file (`<run>.jsonl`, an Endstop trace). It survives `kill -9`, but not a loss of
+    /// power. One process uses a directory at a time, as long as the gateway or one of its runs is in memory.
+    Directory(PathBuf),
+    /// In a log, which other gateways may share: then each serves any call of any run. A call waits while another gateway has
+    /// calls of its run in flight, as long as calls wait for a paused run ([`Config::pause`]).
+    Log(Arc<dyn RunLog>),
+}
+
+impl From<PathBuf> for StoredRuns {
+    fn from(directory: PathBuf) -> Self {
+        Self::Directory(directory)
+    }
 }
 
 /// The form of stop responses.

@@ -28,7 +28,7 @@ use crate::config::Key;
 use crate::limits::{MAX_COMMAND, MAX_WAIT, WAIT_RECHECK};
 use crate::origin::{self, ForeignRequest};
 use crate::route::bearer;
-use crate::run::{OpenLogError, Registry, RunEntry, RunGroup};
+use crate::run::{NoRun, OpenLogError, Registry, RunEntry, RunGroup};
 use crate::secret::is_same;
 use crate::server::read_body;
 pub use listen::ControlError;
@@ -226,10 +226,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         Ok(None) => {
             return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such run" }));
         }
-        Err(why) => {
-            let error = format!("the run is stored, and cannot be read now: {why}");
-            return reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }));
-        }
+        Err(why) => return not_found_here(&why),
     };
     match (&head.method, act) {
         (&Method::GET, None) => reply(StatusCode::OK, &one(&run)),
@@ -243,6 +240,19 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         }
         _ => not_allowed(),
     }
+}
+
+/// The answer about a stored run that cannot be used here now.
+fn not_found_here(why: &NoRun) -> Response<Body> {
+    let (status, error) = match why {
+        NoRun::Held { .. } => (StatusCode::CONFLICT, format!("{why}: ask there")),
+        NoRun::Away(_) => (StatusCode::SERVICE_UNAVAILABLE, why.to_string()),
+        _ => {
+            let error = format!("the run is stored, and cannot be read now: {why}");
+            (StatusCode::INTERNAL_SERVER_ERROR, error)
+        }
+    };
+    reply(status, &json!({ "error": error }))
 }
 
 /// Refuses a request that no program of this machine has sent.
@@ -301,7 +311,9 @@ async fn wait(service: &ControlService, run: &RunEntry, query: Option<&str>) -> 
     loop {
         let events = run.handle().look_at_all(|_, carried| carried.events);
         let is_closing = service.stop.is_cancelled();
-        if seen != Some(events) || is_closing || Instant::now() >= until {
+        // Another gateway that waits for the run does not wait for this.
+        let is_due = is_closing || run.is_wanted() || Instant::now() >= until;
+        if seen != Some(events) || is_due {
             let value = json!({ "events": events, "is_closing": is_closing, "run": one(run) });
             return reply(StatusCode::OK, &value);
         }

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::{Config, Tunnels};
+use crate::config::{Config, StoredRuns, Tunnels};
 use crate::control::{self, ControlError, ControlServers};
 use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry, RunKiller, RunOrigin};
@@ -137,10 +137,14 @@ impl Gateway {
         let of_control = MemoryKillSwitch::new();
         let config = config.with_kill_switch(of_control.clone());
         let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
-            let directory = config.stored_runs.clone().unwrap_or_default();
+            let directory = match &config.stored_runs {
+                Some(StoredRuns::Directory(directory)) => directory.clone(),
+                _ => PathBuf::from("the log that gateways share"),
+            };
             StartError::Store { directory, why: why.to_string() }
         })?;
         let registry = Arc::new(registry);
+        registry.keep_shared();
         let is_local = addr.ip().is_loopback();
         let mode = if is_local { config.tunnels } else { Tunnels::Off };
         let stop = CancelToken::new();
@@ -234,7 +238,7 @@ impl Gateway {
     }
 
     /// Begins a run before its first request, or reads a stored one to continue it. Returns `None` if there are too
-    /// many runs, or the file cannot be read.
+    /// many runs, its lines cannot be read, or another gateway serves it.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
         let entry = self.registry.get_or_begin(id, RunOrigin::default()).ok();
@@ -334,9 +338,11 @@ impl Gateway {
         }
         self.tunnels.end().await;
         self.drains.end(SHUTDOWN_GRACE).await;
+        self.registry.forget_moved();
         for entry in self.registry.all() {
             entry.report_end();
         }
+        self.registry.rest_all();
         self.control.end().await;
     }
 }

@@ -69,7 +69,7 @@ mod gateway;
 
 pub use config::{
     Bounds, Config, Control, IssuedKey, IssuedKeys, KEY_PREFIX, Key, KeyChange, KeyHash, KeyRuns,
-    KeySource, PauseLimit, Runs, StopWith, Tunnels, Unnamed, UpstreamKeys, Upstreams,
+    KeySource, PauseLimit, Runs, StopWith, StoredRuns, Tunnels, Unnamed, UpstreamKeys, Upstreams,
     UpstreamsError, new_key,
 };
 pub use control::{ControlError, RunControl};

@@ -128,11 +128,16 @@ pub(crate) const MAX_RESPONSE_ID: usize = 512;
 /// Last messages of a request by which a conversation is recognized after its history was rewritten: more of them
 /// would match histories that share only an old part.
 pub(crate) const TAIL_MESSAGES: usize = 4;
-/// Log files that stay open at the same time: a quarter of the descriptors that a process usually may have. Others are
-/// opened for each write.
-pub(crate) const MAX_OPEN_LOGS: usize = 256;
 /// Bytes of events that wait for the next write: streamed text.
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
+/// The interval in which the gateway looks for runs of a shared log that no call uses now, and for those that others wait for.
+pub(crate) const REST_INTERVAL: Duration = Duration::from_millis(20);
+/// The first and the longest interval in which a call asks again for a run that another gateway has: much shorter than the time
+/// after which the log forgets it.
+pub(crate) const TAKE_RECHECK: [Duration; 2] =
+    [Duration::from_millis(10), Duration::from_millis(100)];
+/// How long a command of the control API waits for a run that another gateway has.
+pub(crate) const MAX_CONTROL_TAKE: Duration = Duration::from_secs(2);
 /// Stored runs that the control API lists besides those in memory: some megabytes.
 pub(crate) const MAX_LISTED: usize = 50_000;
 /// Runs in memory of one client: a quarter of all, so that one client leaves most of them to others.

@@ -30,4 +30,4 @@ pub(crate) use permit::{AcquireError, ConversationPermit};
 pub(crate) use prices::Prices;
 pub(crate) use registry::{NoRun, Registry};
 pub use registry::{RunGroup, RunKiller};
-pub(crate) use run_log::OpenLogError;
+pub(crate) use run_log::{NotLogged, OpenLogError};

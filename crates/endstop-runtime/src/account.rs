@@ -49,6 +49,8 @@ pub use limit::{AccountLimit, LimitError, Window};
 pub use memory::MemoryBudgetStore;
 #[cfg(feature = "redis")]
 pub use redis::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill, StorePersistence};
+#[cfg(feature = "redis")]
+pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;
 pub(crate) use run::{AccountBlock, AccountHold};
 pub use run::{AccountWait, RunAccounts};

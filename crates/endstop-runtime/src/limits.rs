@@ -60,6 +60,12 @@ pub(crate) const MAX_CHILDREN: usize = 256;
 /// Runs that a reporter counts at the same time, in some megabytes; it forgets the oldest of those that never ended.
 pub(crate) const MAX_COUNTED_RUNS: usize = 4_096;
 
+/// Log files of stored runs that stay open at the same time: a quarter of the descriptors that a process usually may have.
+/// Others are opened for each write.
+pub(crate) const MAX_OPEN_LOGS: usize = 256;
+/// Bytes of lines of one run that wait for a store that is away: those of many calls in flight.
+pub(crate) const MAX_WAITING_LINES: usize = 4 << 20;
+
 /// Traces that are open at the same time: half of the descriptors that a process usually may have.
 pub(crate) const MAX_OPEN_TRACES: usize = 512;
 /// Paused runs that a recorder remembers, so that they get no second header when they continue: far more than people
@@ -182,6 +188,16 @@ pub(crate) const STORE_LEASE: Duration = Duration::from_secs(3);
 /// How often a process reports that it lives; one that has not for four times as long is gone.
 #[cfg(feature = "redis")]
 pub(crate) const STORE_TELL: Duration = Duration::from_secs(5);
+/// How long a run waits for the process that serves it when that dies: several heartbeats, so that a slow answer of the store or
+/// a busy machine takes no run away.
+#[cfg(feature = "redis")]
+pub(crate) const RUN_LEASE: Duration = Duration::from_secs(5);
+/// How long the lines of a run are in a shared store after the last one: longer than people come back to a run.
+#[cfg(feature = "redis")]
+pub(crate) const RUN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Lines of a run that are read at once: about 150 kilobytes.
+#[cfg(feature = "redis")]
+pub(crate) const LINES_READ: u64 = 1_000;
 /// How often a kill looks whether all have confirmed it.
 #[cfg(feature = "redis")]
 pub(crate) const KILL_RECHECK: Duration = Duration::from_millis(50);

@@ -34,6 +34,8 @@ pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;
 pub use self::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub(crate) use self::seal::LineChain;
 pub use self::seal::SealError;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;

@@ -7,6 +7,10 @@ mod open_work;
 mod recorder;
 mod recording;
 mod replay;
+mod run_directory;
+mod run_log;
+#[cfg(feature = "redis")]
+mod run_redis;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::TraceFile;
@@ -16,5 +20,9 @@ pub use recorder::{
 };
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
+pub use run_directory::DirectoryRunLog;
+pub use run_log::{AppendError, OpenRun, RunLines, RunLog, RunLogError, SharedRunLog};
+#[cfg(feature = "redis")]
+pub use run_redis::RedisRunLog;
 
 pub use crate::store::sealed_file::{TraceFileError, TraceLineError};

@@ -1,4 +1,5 @@
-//! Stores of accounts: one contract for all, generated schedules, and what `kill -9` leaves.
+//! Stores of accounts: one contract for all, generated schedules, and what `kill -9` leaves. And logs of runs, which share a
+//! server with them.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,6 +16,8 @@ mod kill;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;
+#[path = "account/run_logs.rs"]
+mod run_logs;
 #[path = "account/schedule.rs"]
 mod schedule;
 #[cfg(feature = "redis")]

@@ -97,6 +97,9 @@ impl Bench {
         self.gateways.clear();
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         for home in &self.homes {
+            // Otherwise only one of them has calls of a run in flight at a time.
+            let keep = home.path.join("runs").display().to_string();
+            let words = [words.as_slice(), &["--keep", &keep]].concat();
             self.gateways.push(home.serve(&self.store, &words)?);
         }
         Ok(())

@@ -115,10 +115,21 @@ fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
 }
 
 fn pip(directory: &Path, file: &Path) -> Result<(), String> {
-    succeed("python3", Command::new("python3").args(["-m", "venv"]).arg(directory))?;
+    let text = fs::read_to_string(file).map_err(|error| failed(file, &error))?;
+    let version = text.lines().next().and_then(python_version);
+    let name = version.map_or_else(|| "python3".to_owned(), |version| format!("python{version}"));
+    let mut python = Command::new(&name);
+    // Where pyenv has several versions, its commands ask for one.
+    python.envs(version.map(|version| ("PYENV_VERSION", version)));
+    succeed(&name, python.args(["-m", "venv"]).arg(directory))?;
     let mut pip = Command::new(directory.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     succeed("pip", pip.arg(file))
+}
+
+/// The version of Python that the first line of a file asks for.
+fn python_version(line: &str) -> Option<&str> {
+    line.strip_prefix("# Python ").map(str::trim)
 }
 
 fn npm(directory: &Path, file: &Path) -> Result<(), String> {

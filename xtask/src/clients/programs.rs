@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::doctor::Diagnosis;
@@ -36,6 +36,8 @@ pub(super) struct Program {
     stops: u64,
     /// Whether the text of the stop is in its output.
     shows_reason: bool,
+    /// Whether it reads the task from its standard input, not from its arguments.
+    reads_input: bool,
     /// Whether it also opens connections to its provider for other things than model calls. They are refused.
     calls_home: bool,
     /// Whether it is run for each change.
@@ -83,6 +85,7 @@ const PROGRAM: Program = Program {
     variables: &[],
     stops: 1,
     shows_reason: true,
+    reads_input: false,
     calls_home: false,
     is_in_ci: false,
 };
@@ -143,6 +146,66 @@ const LLM_GEMINI: Program = Program {
     api: "gemini",
     variables: &[("LLM_GEMINI_KEY", "endstop-sim")],
     ..LLM
+};
+
+const GROK: Program = Program {
+    name: "grok",
+    group: "grok",
+    package: "@vibe-kit/grok-cli",
+    command: &["grok", "--prompt"],
+    way: Way::Adapter,
+    ..PROGRAM
+};
+const KIMI: Program = Program {
+    name: "kimi",
+    group: "kimi",
+    package: "@moonshot-ai/kimi-code",
+    command: &["kimi", "--prompt"],
+    way: Way::Adapter,
+    variables: &[("KIMI_DISABLE_TELEMETRY", "1"), ("KIMI_CODE_NO_AUTO_UPDATE", "1")],
+    ..PROGRAM
+};
+const OPENHANDS: Program = Program {
+    name: "openhands",
+    group: "openhands",
+    package: "openhands",
+    directory: VENV,
+    command: &["openhands", "--headless", "--override-with-envs", "--task"],
+    variables: &[("LLM_MODEL", "openai/gpt-4o")],
+    ..PROGRAM
+};
+const FAST_AGENT: Program = Program {
+    name: "fast-agent",
+    group: "fast-agent",
+    package: "fast-agent-mcp",
+    directory: VENV,
+    command: &["fast-agent", "go", "--shell", "--model", "openai.gpt-4o", "--message"],
+    ..PROGRAM
+};
+const DCODE: Program = Program {
+    name: "dcode",
+    group: "dcode",
+    package: "deepagents-code",
+    directory: VENV,
+    command: &["dcode", "--no-mcp", "--model", "openai:gpt-4o", "--non-interactive"],
+    ..PROGRAM
+};
+const INTERPRETER: Program = Program {
+    name: "interpreter",
+    group: "interpreter",
+    package: "open-interpreter",
+    directory: VENV,
+    command: &[
+        "interpreter",
+        "--stdin",
+        "--plain",
+        "--auto_run",
+        "--disable_telemetry",
+        "--model",
+        "gpt-4o",
+    ],
+    reads_input: true,
+    ..PROGRAM
 };
 
 /// Every program that can be installed.
@@ -230,6 +293,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..LLM
     },
     LLM_GEMINI,
+    GROK,
+    KIMI,
+    OPENHANDS,
+    FAST_AGENT,
+    DCODE,
+    INTERPRETER,
     Program {
         name: "mini",
         group: "mini",
@@ -251,7 +320,8 @@ const NOT_HAD: &[(&str, &str)] = &[
     ("crush", "not run: its npm package downloads the program by a script"),
     ("goose", "not run: it is not installed from npm or PyPI"),
     ("letta", "not run: one of its packages is missing from npm"),
-    ("openhands", "not run: it needs Python 3.12"),
+    ("nanocoder", "not run: it asks on a terminal whether the directory is trusted"),
+    ("ra-aid", "not run: it imports a module that its packages no longer have"),
 ];
 
 /// How a run of a program ended.
@@ -280,6 +350,21 @@ impl Program {
     pub(super) fn packages(&self) -> String {
         format!("program-{}", self.group)
     }
+
+    /// The task among its arguments.
+    fn task(&self) -> Option<&'static str> {
+        (!self.reads_input).then_some(PROMPT)
+    }
+
+    /// Its standard input: the task, or nothing.
+    fn input(&self, home: &Path) -> Result<Stdio, String> {
+        if !self.reads_input {
+            return Ok(Stdio::null());
+        }
+        let file = home.join("task");
+        let opened = fs::write(&file, format!("{PROMPT}\n")).and_then(|()| fs::File::open(&file));
+        opened.map(Stdio::from).map_err(|error| format!("`{}`: {error}", file.display()))
+    }
 }
 
 /// Installs and runs a program, after doctor was asked what would happen.
@@ -305,7 +390,9 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<Prog
     let started = place.and_then(|place| {
         let commands = Commands { root, endstop, program, place: &place };
         ended.doctor = Diagnosis::of(&mut commands.doctor()?)?;
-        start(commands.run()?, &mut ended)?;
+        let (command, summary) = commands.run()?;
+        let home = summary.parent().unwrap_or(root);
+        start(command, program.input(home)?, &summary, &mut ended)?;
         if program.way == Way::Intercept { is_refused_otherwise(&commands) } else { Ok(()) }
     });
     let fault = started.err().or_else(|| fault(&ended, program.stops));
@@ -360,7 +447,7 @@ impl Commands<'_> {
     fn doctor(&self) -> Result<Command, String> {
         let (mut command, _) = self.endstop()?;
         command.args(["doctor", "--json", "--upstream", "sim", "--"]);
-        command.args(self.program.command).arg(PROMPT);
+        command.args(self.program.command).args(self.program.task());
         Ok(command)
     }
 
@@ -378,7 +465,7 @@ impl Commands<'_> {
         let summary = home.join("summary.json");
         command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
         command.args(flags).arg("--json-file").arg(&summary).arg("--");
-        command.args(self.program.command).arg(PROMPT);
+        command.args(self.program.command).args(self.program.task());
         Ok((command, summary))
     }
 }
@@ -391,13 +478,18 @@ const fn machine() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" }
 }
 
-fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> Result<(), String> {
+fn start(
+    mut command: Command,
+    input: Stdio,
+    summary: &Path,
+    ended: &mut ProgramRun,
+) -> Result<(), String> {
     let begun = Instant::now();
-    let (status, output, errors) = run::finished(&mut command)?;
+    let (status, output, errors) = run::finished_with(&mut command, input)?;
     ended.seconds = begun.elapsed().as_secs();
     ended.code = status.and_then(|status| status.code());
-    ended.counts = Counts::read(&summary);
-    ended.connections = Connections::read(&summary);
+    ended.counts = Counts::read(summary);
+    ended.connections = Connections::read(summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())

@@ -194,11 +194,19 @@ pub(super) fn fault(ended: &Ended, loops: u64) -> Option<String> {
     None
 }
 
-/// The status (none: it had to be ended), the output and the errors of a command.
+/// The status (none: it had to be ended), the output and the errors of a command without input.
 pub(super) fn finished(
     command: &mut Command,
 ) -> Result<(Option<ExitStatus>, String, String), String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finished_with(command, Stdio::null())
+}
+
+/// The status, the output and the errors of a command with this input.
+pub(super) fn finished_with(
+    command: &mut Command,
+    input: Stdio,
+) -> Result<(Option<ExitStatus>, String, String), String> {
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let output = read_aside(child.stdout.take());
     let errors = read_aside(child.stderr.take());

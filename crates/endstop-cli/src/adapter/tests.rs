@@ -348,3 +348,42 @@ fn only_the_keys_that_a_program_reads_are_set_for_the_scripted_model() {
     assert_eq!(keys("opencode", &token), ["ANTHROPIC_API_KEY"]);
     assert_eq!(keys("env OPENAI_API_KEY=x codex", &none), [""; 0]);
 }
+
+#[test]
+fn grok_keeps_its_provider_as_the_upstream() {
+    let key = [("GROK_API_KEY", "k")];
+    let plain = FakeHost::with(&key).real("grok -p go");
+    assert_eq!(plain.variables["GROK_BASE_URL"].value, format!("{BASE}/v1"));
+    assert_eq!(plain.upstreams["OPENAI_BASE_URL"], "https://api.x.ai/v1");
+    assert_eq!((&plain.account, plain.way()), (&Account::Key("GROK_API_KEY"), Way::Adapter));
+    let settings = json!({ "baseURL": "https://corp/v1/", "apiKey": "k" });
+    let own = FakeHost::default().file("/u/.grok/user-settings.json", settings);
+    let own = own.real("grok -m grok-4 -p go");
+    assert_eq!(own.upstreams["OPENAI_BASE_URL"], "https://corp/v1");
+    assert_eq!(own.account, Account::Login("key of user-settings.json"));
+    let variable = FakeHost::with(&[("GROK_BASE_URL", "https://v/v1")]).real("grok -p go");
+    assert_eq!(variable.upstreams["OPENAI_BASE_URL"], "https://v/v1");
+    assert!(where_to(&FakeHost::default().real("grok -u https://x/v1 -p go")).contains("base URL"));
+    assert_eq!(FakeHost::default().adapt("grok -p go", true).account, Account::Scripted);
+}
+
+#[test]
+fn kimi_is_limited_only_with_a_model_by_its_key() {
+    assert!(where_to(&FakeHost::default().real("kimi -p go")).contains("login"));
+    let set = [("KIMI_MODEL_NAME", "kimi-k2"), ("KIMI_MODEL_API_KEY", "k")];
+    let own = FakeHost::with(&set).real("kimi -p go");
+    assert_eq!(own.variables["KIMI_MODEL_BASE_URL"].value, format!("{BASE}/v1"));
+    assert_eq!(own.upstreams["OPENAI_BASE_URL"], "https://api.moonshot.ai/v1");
+    assert_eq!(own.model.as_deref(), Some("kimi-k2"));
+    assert!(where_to(&FakeHost::with(&set).real("kimi --model k -p go")).contains("configuration"));
+    let typed = |kind, base: &[(&'static str, &'static str)]| {
+        let kind = [("KIMI_MODEL_PROVIDER_TYPE", kind)];
+        FakeHost::with(&[&set[..], &kind[..], base].concat()).real("kimi -p go")
+    };
+    assert_eq!(typed("openai", &[]).upstreams["OPENAI_BASE_URL"], "https://api.openai.com/v1");
+    let corp = typed("openai", &[("KIMI_MODEL_BASE_URL", "https://corp/v1/")]);
+    assert_eq!(corp.upstreams["OPENAI_BASE_URL"], "https://corp/v1");
+    assert!(where_to(&typed("anthropic", &[])).contains("`anthropic`"));
+    let sim = FakeHost::default().adapt("kimi -p go", true);
+    assert_eq!(sim.variables["KIMI_MODEL_NAME"].value, "gpt-4o");
+}

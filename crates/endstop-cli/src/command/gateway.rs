@@ -18,7 +18,7 @@ use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
     Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
-    StopWith, Tunnels, UpstreamKeys, Upstreams,
+    StopWith, StoredRuns, Tunnels, UpstreamKeys, Upstreams,
 };
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
@@ -172,7 +172,7 @@ pub(super) struct GatewaySetup {
     /// Turned on by `kill --all` of another machine.
     pub(super) shared_kill: Option<MemoryKillSwitch>,
     pub(super) control: Control,
-    pub(super) stored_runs: Option<PathBuf>,
+    pub(super) stored_runs: Option<StoredRuns>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) tunnels: Tunnels,
     /// Hosts of model providers that are tunneled in any case.

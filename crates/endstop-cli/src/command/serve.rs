@@ -18,7 +18,7 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{Gateway, IssuedKeys, RefusalObserver, Runs, Tunnels, Unnamed};
+use endstop_gateway::{Gateway, IssuedKeys, RefusalObserver, Runs, StoredRuns, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -65,9 +65,10 @@ serve it.
 
 With --keep, a run that is named again after this process has ended, even by
 kill -9, continues with its counters, and --total-usd counts the spend of all
-stored runs. A call that was aborted is charged its worst case. Without --keep,
-every run starts over with the process. `endstop replay DIR` reads the
-directory.
+stored runs. A call that was aborted is charged its worst case. `endstop replay
+DIR` reads the directory. With --budget-store and no --keep, runs are stored in
+Redis, and any gateway with the same address serves any call of them. Without
+both, every run starts over with the process.
 
 Ctrl-C lets calls in flight finish for at most 5 seconds; a second one ends the
 process.";
@@ -165,7 +166,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         epoch: epoch.clone(),
         shared_kill: budgets.kill_switch(),
         control: args.control.open(args.listen)?,
-        stored_runs: args.keep.clone(),
+        stored_runs: stored_runs(args, &budgets),
         refusals,
         tunnels: Tunnels::Off,
         direct_hosts: Vec::new(),
@@ -232,6 +233,15 @@ fn tell_addresses(
     }
     out.flush()?;
     Ok(())
+}
+
+/// Where runs are stored: in a directory, or in the store that gateways share.
+fn stored_runs(args: &ServeArgs, budgets: &Budgets) -> Option<StoredRuns> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.is_empty() { "" } else { &format!(" of {}", clean(host.trim())) };
+    let name = format!("process {}{host} (--listen {})", std::process::id(), args.listen);
+    let shared = || budgets.run_log(&name).map(|log| StoredRuns::Log(Arc::new(log)));
+    args.keep.clone().map(StoredRuns::Directory).or_else(shared)
 }
 
 /// The keys of `--keys`; they are read again when the file changes.

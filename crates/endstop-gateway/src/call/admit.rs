@@ -32,8 +32,8 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep,
-    RequestBound, RunEntry, stop_of,
+    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep, NoRun,
+    NotLogged, RequestBound, RunEntry, stop_of,
 };
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
@@ -58,6 +58,20 @@ enum AdmissionBlocked {
     Uncounted,
     /// Tokens or money are limited, and the call has something of unknown size or price.
     Unbounded(Unbounded),
+}
+
+/// Why a call is not sent.
+pub(super) enum NotAdmitted {
+    /// It has its answer.
+    Answered(Box<Response<Body>>),
+    /// Another gateway has taken the run: it has to be taken again.
+    Moved,
+}
+
+impl From<Box<Response<Body>>> for NotAdmitted {
+    fn from(answer: Box<Response<Body>>) -> Self {
+        Self::Answered(answer)
+    }
 }
 
 /// Something of a call whose cost cannot be bounded.
@@ -123,19 +137,16 @@ pub(super) async fn admit(
     run: &Arc<RunEntry>,
     parsed: &ParsedCall,
     takes_share: bool,
-) -> Result<AdmittedCall, Box<Response<Body>>> {
-    let (dialect, request) = (parsed.dialect(), parsed.request());
-    let config = context.config();
-    let stopped = |signal: &StopSignal| {
-        Box::new(respond::stop(run, dialect, Some(request), signal, config.stop_with))
-    };
+) -> Result<AdmittedCall, NotAdmitted> {
+    let (dialect, config) = (parsed.dialect(), context.config());
+    let stopped = |signal: &StopSignal| stopped(context, run, parsed, signal);
     run.handle().checkpoint();
     if let Some(signal) = run.stop() {
         run.notify();
         return Err(stopped(&signal));
     }
     if let Some(refused) = refuse_unreported(context, run, parsed) {
-        return Err(Box::new(refused));
+        return Err(Box::new(refused).into());
     }
     let mut permit = acquire(context, run, parsed)?;
     let mut admission =
@@ -144,9 +155,7 @@ pub(super) async fn admit(
     loop {
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
-            // The call is logged before it is sent: its spend must survive a crash.
-            Ok(admitted) if run.flush_log() => return Ok(admitted),
-            Ok(admitted) => return Err(stopped(&admitted.not_logged(run))),
+            Ok(admitted) => return logged(admitted, context, run, parsed),
             Err((kept, blocked)) => {
                 permit = kept;
                 blocked
@@ -155,12 +164,12 @@ pub(super) async fn admit(
         match blocked {
             AdmissionBlocked::Stopped(signal) => return Err(stopped(&signal)),
             AdmissionBlocked::Unbounded(Unbounded { name, text }) => {
-                return Err(Box::new(respond::refused(run, dialect, &name, &text)));
+                return Err(Box::new(respond::refused(run, dialect, &name, &text)).into());
             }
             AdmissionBlocked::ByOthers => {
                 let waiting = waiting.get_or_insert_with(|| run.waiting_call());
                 if waiting.stuck_for() >= MAX_DEADLOCK_WAIT.min(config.pause.0) {
-                    return Err(Box::new(respond::deadlocked(run, dialect)));
+                    return Err(Box::new(respond::deadlocked(run, dialect)).into());
                 }
                 // If the run is aborted in the meantime, the next try reports it.
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
@@ -183,6 +192,35 @@ pub(super) async fn admit(
             }
         }
     }
+}
+
+/// Logs an admitted call before it is sent: its spend must survive a crash.
+fn logged(
+    admitted: AdmittedCall,
+    context: &CallContext,
+    run: &RunEntry,
+    parsed: &ParsedCall,
+) -> Result<AdmittedCall, NotAdmitted> {
+    let Err(why) = run.log_now() else { return Ok(admitted) };
+    let signal = admitted.not_logged(run);
+    let NotLogged::Away(why) = why else { return Err(stopped(context, run, parsed, &signal)) };
+    let answer = respond::no_run(parsed.dialect(), run.id(), &NoRun::Away(why));
+    Err(Box::new(answer).into())
+}
+
+/// The stop response to a call.
+fn stopped(
+    context: &CallContext,
+    run: &RunEntry,
+    parsed: &ParsedCall,
+    signal: &StopSignal,
+) -> NotAdmitted {
+    if matches!(run.log_now(), Err(NotLogged::Moved)) || run.has_moved() {
+        // The gateway that serves it now may admit the call.
+        return NotAdmitted::Moved;
+    }
+    let (dialect, with) = (parsed.dialect(), context.config().stop_with);
+    Box::new(respond::stop(run, dialect, Some(parsed.request()), signal, with)).into()
 }
 
 /// The conversation of a call, or the response that the call gets instead.

@@ -16,7 +16,7 @@ use super::respond;
 use super::upstream_response::with_head;
 use crate::body::Body;
 use crate::route::{Endpoint, Route};
-use crate::run::RunEntry;
+use crate::run::{NoRun, RunEntry};
 use crate::server::PeerInfo;
 use crate::upstream::UpstreamBody;
 
@@ -39,6 +39,10 @@ pub(super) async fn pass_through(
     let costs_nothing = head.method == Method::OPTIONS || route.endpoint == Endpoint::Free;
     let stop_with = context.config().stop_with;
     if let Some(signal) = run.stop().filter(|_| !costs_nothing) {
+        if run.has_moved() {
+            let why = NoRun::Held { by: String::new() };
+            return respond::no_run(dialect, &route.run, &why);
+        }
         run.notify();
         return respond::stop(&run, dialect, None, &signal, stop_with);
     }

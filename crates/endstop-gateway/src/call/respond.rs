@@ -8,7 +8,7 @@ use endstop_llm::{
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::store::RunId;
-use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
@@ -120,11 +120,26 @@ pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body>
     error(dialect, StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, message)
 }
 
+/// 503: a client is asked to try again soon.
+fn later(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    let mut answer = overloaded(dialect, message);
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
 /// The error for a call that has no run.
 pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
     match why {
         NoRun::Full => overloaded(dialect, &why.to_string()),
         NoRun::FullOfClient => too_many(dialect, &why.to_string()),
+        NoRun::Held { .. } => {
+            let text = format!("{why}, and has calls of it in flight: try again");
+            refusing(later(dialect, &text), CallRefusal::new("run_elsewhere"))
+        }
+        NoRun::Away(why) => {
+            let answer = later(dialect, "the store of runs is away: try again");
+            refusing(answer, CallRefusal::with_detail("store_away", why.clone()))
+        }
         NoRun::ReadError(why) => {
             let text = format!("the stored run `{id}` cannot be read: {}", why.without_paths());
             let status = StatusCode::INTERNAL_SERVER_ERROR;

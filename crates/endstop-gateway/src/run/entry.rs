@@ -16,7 +16,7 @@ use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
-use endstop_runtime::trace::TraceHole;
+use endstop_runtime::trace::{RunLogError, TraceHole};
 use tokio::sync::futures::Notified;
 
 use super::budget_notes::BudgetNotes;
@@ -27,7 +27,7 @@ use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::quotas::Quotas;
 use super::response_history::ResponseHistory;
-use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
+use super::run_log::{NotLogged, OpenLogError, RunLogWriter, RunLogs};
 use super::unknown_fields::UnknownFields;
 use crate::client::{ClientId, ClientShare};
 use crate::config::Config;
@@ -54,7 +54,7 @@ pub(crate) struct RunEntry {
     quotas: Quotas,
     budget_notes: BudgetNotes,
     /// Where its events are written, if it is stored.
-    log: Option<Arc<RunLogFile>>,
+    log: Option<Arc<RunLogWriter>>,
     is_log_failure_raised: AtomicBool,
     conversations: Conversations,
     traffic: Arc<CallTraffic>,
@@ -90,7 +90,7 @@ impl RunEntry {
     pub(super) fn open(
         id: RunId,
         config: &Config,
-        logs: Option<&RunLogDir>,
+        logs: Option<&RunLogs>,
         origin: RunOrigin<'_>,
     ) -> Result<Self, OpenLogError> {
         let mut info = RunInfo {
@@ -104,12 +104,15 @@ impl RunEntry {
         };
         let program = Arc::clone(&config.program);
         let mut environment = config.environment.clone();
-        let stored = logs.map(|logs| logs.file(&info, &program)).transpose()?;
+        let stored = logs.map(|logs| logs.writer(&info, &program)).transpose()?;
         let (log, replayed) = stored.map_or((None, None), |(log, before)| (Some(log), before));
         let log = log.map(Arc::new);
         if let Some(log) = &log {
             environment.observers.push(Arc::clone(log) as Arc<dyn Observer>);
         }
+        // The gateway that has stopped it has reported that.
+        let is_over = log.as_ref().is_some_and(|log| log.is_shared())
+            && replayed.as_ref().is_some_and(|replayed| replayed.added().is_empty());
         info.is_resumed = replayed.is_some();
         let handle = match replayed {
             Some(replayed) => RunHandle::replayed(info, replayed, environment),
@@ -121,7 +124,8 @@ impl RunEntry {
         if handle.status() == Status::Pending {
             handle.begin();
         }
-        Ok(Self { counters, log, ..Self::of(handle, &config.tell_model) })
+        let is_end_reported = AtomicBool::new(is_over && stop_of(&handle).is_some());
+        Ok(Self { counters, log, is_end_reported, ..Self::of(handle, &config.tell_model) })
     }
 
     /// A run that another driver drives, which reports its end.
@@ -236,15 +240,22 @@ impl RunEntry {
         stop_of(&self.handle).or_else(|| self.log.as_ref()?.problem().map(|why| not_logged(&why)))
     }
 
-    /// Writes the buffered part of a stored run. Returns `false` if that fails. The run has then stopped: a call that
-    /// is not logged must not be sent.
-    pub(crate) fn flush_log(&self) -> bool {
-        let Some(log) = &self.log else { return true };
-        let Err(why) = log.flush() else { return true };
-        if !self.is_log_failure_raised.swap(true, Ordering::AcqRel) {
-            self.handle.raise(&not_logged(&why));
-        }
-        false
+    /// Writes the buffered part of a stored run. A call that is not logged must not be sent: its run has stopped, unless the
+    /// store is away or another gateway serves it.
+    pub(crate) fn log_now(&self) -> Result<(), NotLogged> {
+        let Some(log) = &self.log else { return Ok(()) };
+        log.flush().inspect_err(|why| {
+            if let NotLogged::Lost(why) = why
+                && !self.is_log_failure_raised.swap(true, Ordering::AcqRel)
+            {
+                self.handle.raise(&not_logged(why));
+            }
+        })
+    }
+
+    /// Writes the buffered part of a stored run now, or later if that fails and can be repeated.
+    pub(crate) fn flush_log(&self) {
+        let _ = self.log_now();
     }
 
     /// Lets waiting calls check the run again, and reports its end to observers if nothing is in flight.
@@ -448,14 +459,66 @@ impl RunEntry {
         self.last_used.store(number, Ordering::Relaxed);
     }
 
-    /// Whether the run is stored in a log file.
+    /// Whether the run is stored.
     pub(super) const fn is_stored(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Whether the log of a stored run cannot be written.
+    /// The number of gateways that have taken the run so far, if others can.
+    pub(super) fn shared_epoch(&self) -> Option<u64> {
+        self.log.as_ref().filter(|log| log.is_shared()).map(|log| log.epoch())
+    }
+
+    /// Whether this gateway serves the run; `for_call` also says that no other one waits for it.
+    pub(super) fn is_here(&self, for_call: bool) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_here(for_call))
+    }
+
+    /// Whether another gateway has taken the run: nothing of this copy counts.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_moved())
+    }
+
+    /// Whether another gateway waits for the run.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.is_here(true)
+    }
+
+    /// Serves the run for a call.
+    pub(super) fn hold(&self) -> Result<(), RunLogError> {
+        self.log.as_ref().map_or(Ok(()), |log| log.hold())
+    }
+
+    /// Another gateway has taken the run.
+    pub(super) fn leave(&self) {
+        if let Some(log) = &self.log {
+            log.leave();
+        }
+        self.pause.notify();
+    }
+
+    /// Another gateway waits for the run.
+    pub(super) fn want(&self) {
+        if let Some(log) = &self.log {
+            log.want();
+        }
+    }
+
+    /// Nothing uses the run: see [`RunEntry::rest`].
+    pub(super) fn begin_rest(&self) {
+        if let Some(log) = &self.log {
+            log.begin_rest();
+        }
+    }
+
+    /// Lets other gateways serve the run, unless it is used again. Returns `false` if that cannot be done now.
+    pub(super) fn rest(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.rest())
+    }
+
+    /// Whether the log of a stored run cannot be written, now or ever.
     pub(super) fn has_log_problem(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.problem().is_some())
+        self.log.as_ref().is_some_and(|log| log.is_away() || log.problem().is_some())
     }
 
     /// Writes the log of a stored run. Returns `false` if that fails.

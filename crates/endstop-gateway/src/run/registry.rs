@@ -1,8 +1,11 @@
-//! Every known run: in memory, or stored in a directory.
+//! Every known run: in memory, or stored.
 
-use std::collections::{BTreeSet, HashMap};
+mod keeper;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
@@ -11,19 +14,23 @@ use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::kill_signal;
 use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
+use endstop_runtime::trace::{RunLogError, SharedRunLog};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use super::entry::{Eviction, RunEntry, RunOrigin};
-use super::run_log::{OpenLogError, RunLogDir};
+use super::run_log::{OpenLogError, RunLogs};
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::{Config, KeyTable, Runs, Upstreams};
-use crate::limits::{MAX_KILLED_GROUPS, MAX_LISTED, STOPPED_PER_RUN};
+use crate::limits::{
+    MAX_CONTROL_TAKE, MAX_KILLED_GROUPS, MAX_LISTED, REST_INTERVAL, STOPPED_PER_RUN, TAKE_RECHECK,
+};
 
 /// Every known run.
 #[derive(Debug)]
 pub(crate) struct Registry {
     config: Arc<Config>,
-    logs: Option<RunLogDir>,
+    logs: Option<RunLogs>,
     /// Locked while a run is started or read back, before any other lock: two requests never open the same run twice.
     opening: Mutex<()>,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
@@ -35,6 +42,8 @@ pub(crate) struct Registry {
     shares: Arc<Shares>,
     /// Groups whose runs are killed, each with the reason.
     killed: Mutex<Vec<(RunGroup, String)>>,
+    /// Runs of a shared log that this gateway serves, until they rest.
+    served: Mutex<HashSet<RunId>>,
 }
 
 /// Runs that are killed together.
@@ -113,16 +122,37 @@ pub(crate) enum NoRun {
     /// The client has too many, and none of them can be evicted.
     #[error("too many live runs of this client")]
     FullOfClient,
+    /// Another gateway serves it, or waits for it longer.
+    #[error("{} serves the run", if by.is_empty() { "another gateway" } else { by })]
+    Held {
+        /// Its name, if that is known.
+        by: String,
+    },
+    /// The store that gateways share is away.
+    #[error("the store of runs is away: {0}")]
+    Away(String),
     /// Its log cannot be read. Its spend is unknown, so it does not begin again.
     #[error("{0}")]
     ReadError(OpenLogError),
+}
+
+impl From<OpenLogError> for NoRun {
+    fn from(error: OpenLogError) -> Self {
+        match error {
+            OpenLogError::Log(RunLogError::Held { by }) => Self::Held { by },
+            // Between two steps: the next try finds who.
+            OpenLogError::Log(RunLogError::Moved) => Self::Held { by: String::new() },
+            error if error.is_away() => Self::Away(error.to_string()),
+            error => Self::ReadError(error),
+        }
+    }
 }
 
 impl Registry {
     /// The runs of a gateway that starts. Charges a shared budget with the spend of stored runs.
     pub(crate) async fn open(config: Arc<Config>) -> Result<Self, OpenLogError> {
         let logs = match &config.stored_runs {
-            Some(directory) => Some(RunLogDir::open(directory, config.prices.version()).await?),
+            Some(stored) => Some(RunLogs::open(stored, config.prices.version()).await?),
             None => None,
         };
         let registry = Self {
@@ -134,6 +164,7 @@ impl Registry {
             uses: AtomicU64::new(0),
             shares: Arc::default(),
             killed: Mutex::default(),
+            served: Mutex::default(),
         };
         if registry.logs.is_none() {
             return registry.read_back();
@@ -144,13 +175,16 @@ impl Registry {
 
     fn read_back(self) -> Result<Self, OpenLogError> {
         let config = &self.config;
-        if let (Some(logs), Some(budget)) = (&self.logs, &config.environment.budget) {
+        // The total of one gateway is not that of all that share the log.
+        let own = self.logs.as_ref().filter(|logs| logs.shared().is_none());
+        if let (Some(logs), Some(budget)) = (own, &config.environment.budget) {
             budget.charge(logs.spent(&config.program)?);
         }
         if let Runs::One(id) = &config.runs {
             let entry =
                 RunEntry::open(id.clone(), config, self.logs.as_ref(), RunOrigin::default())?;
             self.runs().insert(id.clone(), Arc::new(entry));
+            self.note_served(id);
         }
         Ok(self)
     }
@@ -179,6 +213,7 @@ impl Registry {
             uses: AtomicU64::new(0),
             shares: Arc::default(),
             killed: Mutex::default(),
+            served: Mutex::default(),
         }
     }
 
@@ -246,43 +281,108 @@ impl Registry {
         let registry = Arc::clone(self);
         let listing = tokio::task::spawn_blocking(move || -> Result<_, OpenLogError> {
             let Some(logs) = &registry.logs else { return Ok((Vec::new(), false)) };
-            let mut kept = BTreeSet::new();
-            for id in logs.ids()? {
-                let id = id?;
-                if registry.get(&id).is_none() {
-                    kept.insert(id);
-                }
-                if kept.len() > MAX_LISTED {
-                    kept.pop_last();
-                    return Ok((kept.into_iter().collect(), true));
-                }
-            }
-            Ok((kept.into_iter().collect(), false))
+            registry.forget_moved();
+            let in_memory = registry.runs().len();
+            let most = MAX_LISTED.saturating_add(in_memory).saturating_add(1);
+            let mut ids = match logs.ids(most) {
+                Err(error) if error.is_away() => return Ok((Vec::new(), true)),
+                ids => ids?,
+            };
+            ids.retain(|id| registry.get(id).is_none());
+            ids.sort_unstable();
+            let is_truncated = ids.len() > MAX_LISTED;
+            ids.truncate(MAX_LISTED);
+            Ok((ids, is_truncated))
         });
         listing.await?
     }
 
-    /// Returns a run that is in memory or stored.
+    /// Returns a run that is in memory or stored, for a command. It asks no other gateway to hand it over.
     pub(crate) async fn find(self: &Arc<Self>, id: &RunId) -> Result<Option<Arc<RunEntry>>, NoRun> {
-        let is_kept = || self.logs.as_ref().is_some_and(|logs| logs.has(id));
-        match self.get(id) {
-            Some(entry) => Ok(Some(entry)),
-            None if is_kept() => self.take(id, RunOrigin::default()).await.map(Some),
-            None => Ok(None),
+        let in_memory = self.get(id);
+        let Some(logs) = &self.logs else { return Ok(in_memory) };
+        if let Some(entry) = in_memory.filter(|entry| entry.is_here(false)) {
+            return Ok(Some(entry));
+        }
+        if logs.shared().is_none() {
+            let is_kept = logs.has(id)?;
+            return match is_kept {
+                true => self.take(id, RunOrigin::default()).await.map(Some),
+                false => Ok(None),
+            };
+        }
+        // One whose call has just ended is about to rest.
+        let until = Instant::now() + REST_INTERVAL * 10;
+        loop {
+            let (registry, asked) = (Arc::clone(self), id.clone());
+            let asking = tokio::task::spawn_blocking(move || registry.is_free(&asked));
+            match asking.await.map_err(OpenLogError::from)? {
+                Ok(true) => break,
+                Ok(false) => return Ok(None),
+                Err(NoRun::Held { .. }) if Instant::now() < until => {
+                    tokio::time::sleep(REST_INTERVAL).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.take_within(id, RunOrigin::default(), MAX_CONTROL_TAKE).await.map(Some)
+    }
+
+    /// Whether a shared log has a run, which no other gateway serves now.
+    fn is_free(&self, id: &RunId) -> Result<bool, NoRun> {
+        let Some(logs) = &self.logs else { return Ok(false) };
+        let served_by = logs.shared().map(|shared| shared.served_by(id)).transpose();
+        match served_by.map_err(OpenLogError::from)?.flatten() {
+            Some(by) => Err(NoRun::Held { by }),
+            None => Ok(logs.has(id)?),
         }
     }
 
-    /// Like [`Registry::get_or_begin`]; reads files outside of the async threads.
+    /// Like [`Registry::get_or_begin`]; reads files outside of the async threads, and waits for a run that another gateway
+    /// serves as long as calls wait.
     pub(crate) async fn take(
         self: &Arc<Self>,
         id: &RunId,
         origin: RunOrigin<'_>,
     ) -> Result<Arc<RunEntry>, NoRun> {
-        if let Some(entry) = self.used(id) {
-            return Ok(entry);
-        }
+        self.take_within(id, origin, self.config.pause.0).await
+    }
+
+    async fn take_within(
+        self: &Arc<Self>,
+        id: &RunId,
+        origin: RunOrigin<'_>,
+        limit: Duration,
+    ) -> Result<Arc<RunEntry>, NoRun> {
         if self.logs.is_none() {
             return self.get_or_begin(id, origin);
+        }
+        let until = Instant::now() + limit;
+        let [mut pause, longest] = TAKE_RECHECK;
+        loop {
+            match self.take_now(id, origin).await {
+                Err(NoRun::Held { .. }) if Instant::now() < until => {
+                    tokio::time::sleep(pause).await;
+                    pause = longest.min(pause * 2);
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    async fn take_now(
+        self: &Arc<Self>,
+        id: &RunId,
+        origin: RunOrigin<'_>,
+    ) -> Result<Arc<RunEntry>, NoRun> {
+        if let Some(away) = self.shared_log().and_then(SharedRunLog::away) {
+            return Err(NoRun::Away(away));
+        }
+        // In its hands it does not begin to rest.
+        if let Some(entry) = self.used(id)
+            && entry.is_here(true)
+        {
+            return Ok(entry);
         }
         let RunOrigin { model, provider, client } = origin;
         let (registry, id) = (Arc::clone(self), id.clone());
@@ -294,27 +394,35 @@ impl Registry {
         opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.into())))
     }
 
+    fn shared_log(&self) -> Option<&dyn SharedRunLog> {
+        self.logs.as_ref()?.shared()
+    }
+
     /// Returns the run of this id. Continues it if it is stored, and begins it if it is new.
     pub(crate) fn get_or_begin(
         &self,
         id: &RunId,
         origin: RunOrigin<'_>,
     ) -> Result<Arc<RunEntry>, NoRun> {
+        if let Some(entry) = self.held(id)? {
+            return Ok(entry);
+        }
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = self.used(id) {
+        if let Some(entry) = self.held(id)? {
             return Ok(entry);
         }
         let share = origin.client.map(|client| self.share(id, client)).transpose()?;
         self.make_room(id)?;
         let logs = self.logs.as_ref();
         let entry = RunEntry::open(id.clone(), &self.config, logs, origin);
-        let entry = Arc::new(entry.map_err(NoRun::ReadError)?.of_client(share));
+        let entry = Arc::new(entry?.of_client(share));
         let stopped = self.stopped().remove(id);
         if let Some(signal) = stopped {
             entry.stop_again(&signal);
         }
         entry.set_last_used(self.count_use());
         self.runs().insert(id.clone(), Arc::clone(&entry));
+        self.note_served(id);
         Ok(entry)
     }
 
@@ -355,6 +463,22 @@ impl Registry {
         self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The run in memory, served here for a call.
+    fn held(&self, id: &RunId) -> Result<Option<Arc<RunEntry>>, NoRun> {
+        let Some(entry) = self.used(id) else { return Ok(None) };
+        match entry.hold() {
+            Ok(()) => {
+                self.note_served(id);
+                Ok(Some(entry))
+            }
+            Err(RunLogError::Moved) => {
+                self.forget(&entry);
+                Ok(None)
+            }
+            Err(error) => Err(OpenLogError::from(error).into()),
+        }
+    }
+
     fn used(&self, id: &RunId) -> Option<Arc<RunEntry>> {
         let entry = self.get(id)?;
         entry.set_last_used(self.count_use());
@@ -382,6 +506,7 @@ impl Registry {
         let forgotten = {
             let keys = self.config.runs.keys();
             let mut runs = self.runs();
+            runs.retain(|_, entry| !(entry.has_moved() && entry.is_idle()));
             let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
             let room = Room {
                 of,

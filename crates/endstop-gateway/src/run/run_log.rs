@@ -1,81 +1,44 @@
-//! Runs that are stored in a directory: their spend survives the end of the process, `kill -9` included.
+//! Runs that are stored: their spend survives the end of the process, `kill -9` included.
 //!
-//! ```text
-//! kept/
-//!   nightly-17.jsonl    the events of a root run, as an Endstop trace
-//!   ~locks/             one process per directory
-//! ```
-//!
-//! The gateway logs each call before sending it, and logs its cost before the client can send another; each is one
-//! `write` to the end of the file. The system has it then, but the disk may not: a loss of power may take the last
-//! events. A run that is named and not in memory continues from its file. [`TraceLog`] only appends lines, each with
-//! a checksum, and replaces nothing but the number of lines in the first. A run whose file was removed begins again,
-//! with a full budget.
+//! The gateway logs each call before sending it, and logs its cost before the client can send another. A run that is named
+//! and not in memory continues from its lines ([`RunLog`]). In a log that gateways share, this one writes a run as long as it
+//! serves it ([`Serving`]).
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Program;
+use endstop_runtime::account::BudgetStoreError;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observation, Observer, RunInfo};
-use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
+use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{
-    Replayed, TraceBuffer, TraceFile, TraceFileError, TraceHole, TraceLog,
+    AppendError, DirectoryRunLog, OpenRun, Replayed, RunLines, RunLog, RunLogError, SharedRunLog,
+    TraceBuffer, TraceHole,
 };
 use thiserror::Error;
 use tokio::task::JoinError;
 
-use crate::limits::{MAX_OPEN_LOGS, MAX_UNWRITTEN};
+use crate::config::StoredRuns;
+use crate::limits::MAX_UNWRITTEN;
 
-/// The ending of a run's file.
-const SUFFIX: &str = ".jsonl";
-/// The directory's lock has a name among the locks of runs.
-const LOCK: &str = "gateway";
+/// Why the lines of a run end here.
+const MOVED: &str = "another gateway serves the run now";
 
-/// The directory of stored runs. It is locked as long as one of its runs is in memory.
+/// Where the runs of the gateway are stored.
 #[derive(Debug)]
-pub(super) struct RunLogDir {
-    directory: PathBuf,
+pub(super) struct RunLogs {
+    log: Arc<dyn RunLog>,
     /// The version of the price table, for the headers.
     prices: String,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    _lock: RunLock,
-    open: AtomicUsize,
 }
 
 /// Why stored runs cannot be read back.
 #[derive(Debug, Error)]
 pub(crate) enum OpenLogError {
-    /// Another process uses the directory.
-    #[error("{} stores its runs there", owner(*pid))]
-    Locked {
-        /// Its number, if that is known.
-        pid: Option<u32>,
-    },
-    /// The directory cannot be used.
-    #[error("{error}{}", cause(error))]
-    Directory {
-        /// The error of the store that holds the lock.
-        error: StoreError,
-    },
-    /// The system does not let a file be read or shortened.
+    /// The log of runs, or a run in it, cannot be used.
     #[error(transparent)]
-    Io(#[from] io::Error),
-    /// A file cannot be read back.
-    #[error("`{}`: {error}; nothing was changed: restore the file, or remove it to begin its run with a full budget", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The problem with it.
-        error: TraceFileError,
-    },
+    Log(#[from] RunLogError),
     /// The spend of all runs is more than can be counted.
     #[error("the spend is too large to count")]
     TooMuchSpent,
@@ -88,170 +51,271 @@ impl OpenLogError {
     /// The problem as a client may see it: where the gateway stores its runs is no concern of theirs.
     pub(crate) fn without_paths(&self) -> String {
         match self {
-            Self::Directory { .. } => "its directory cannot be used".to_owned(),
-            Self::File { error, .. } => error.to_string(),
+            Self::Log(error) => error.without_paths(),
             _ => self.to_string(),
         }
     }
+
+    /// Whether the store that gateways share is away.
+    pub(super) const fn is_away(&self) -> bool {
+        matches!(self, Self::Log(RunLogError::Store(BudgetStoreError::Away { .. })))
+    }
 }
 
-/// The process that uses a directory.
-fn owner(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
-}
-
-/// The cause of a store's error, if it has one.
-fn cause(error: &StoreError) -> String {
-    let cause = std::error::Error::source(error);
-    cause.map_or_else(String::new, |cause| format!(": {cause}"))
-}
-
-impl RunLogDir {
-    /// Locks the directory. Creates it if it is missing.
-    pub(super) async fn open(directory: &Path, prices: &str) -> Result<Self, OpenLogError> {
-        let locked = match FileStore::open(directory) {
-            Err(error) => Err(error),
-            Ok(store) => match RunId::parse(LOCK) {
-                Ok(id) => store.lock(&id).await,
-                Err(error) => unreachable!("the name of the lock is an id: {error}"),
-            },
+impl RunLogs {
+    /// Opens the log. Locks a directory, and creates it if it is missing.
+    pub(super) async fn open(stored: &StoredRuns, prices: &str) -> Result<Self, OpenLogError> {
+        let log: Arc<dyn RunLog> = match stored {
+            StoredRuns::Directory(directory) => Arc::new(DirectoryRunLog::open(directory).await?),
+            StoredRuns::Log(log) => Arc::clone(log),
         };
-        let lock = locked.map_err(|error| match error {
-            StoreError::Locked { pid, .. } => OpenLogError::Locked { pid },
-            error => OpenLogError::Directory { error },
-        })?;
-        let shared = Shared { _lock: lock, open: AtomicUsize::new(0) };
-        let (directory, prices) = (directory.to_owned(), prices.to_owned());
-        Ok(Self { directory, prices, shared: Arc::new(shared) })
+        Ok(Self { log, prices: prices.to_owned() })
     }
 
-    fn path(&self, id: &RunId) -> PathBuf {
-        self.directory.join(format!("{id}{SUFFIX}"))
+    /// How other gateways share the runs, if they do.
+    pub(super) fn shared(&self) -> Option<&dyn SharedRunLog> {
+        self.log.shared()
     }
 
-    /// Whether there is a file of the run.
-    pub(super) fn has(&self, id: &RunId) -> bool {
-        fs::symlink_metadata(self.path(id)).is_ok()
+    /// Whether there are lines of the run.
+    pub(super) fn has(&self, id: &RunId) -> Result<bool, OpenLogError> {
+        Ok(self.log.has(id)?)
     }
 
-    /// Returns the file that a run is written to from here on, and its text so far. Nothing is written yet.
-    pub(super) fn file(
+    /// Returns what writes a run from here on, and the run so far. Nothing is written yet.
+    pub(super) fn writer(
         &self,
         info: &RunInfo,
         program: &Arc<Program>,
-    ) -> Result<(RunLogFile, Option<Replayed>), OpenLogError> {
-        let read = self.read(&info.id, program)?;
+    ) -> Result<(RunLogWriter, Option<Replayed>), OpenLogError> {
+        let OpenRun { replayed, lines } = self.log.open(&info.id, program)?;
         let buffer = TraceBuffer::new();
-        match &read.replayed {
+        match &replayed {
             None => buffer.push_header(info, Some(&self.prices)),
             Some(replayed) => replayed.added().iter().for_each(|event| buffer.push(event)),
         }
-        let (shared, log) = (Arc::clone(&self.shared), Mutex::new(read.log));
-        Ok((RunLogFile { shared, buffer, log }, read.replayed))
+        let writer = RunLogWriter {
+            epoch: lines.epoch(),
+            buffer,
+            lines: Mutex::new(lines),
+            serving: Mutex::new(Serving::Here),
+            is_shared: self.shared().is_some(),
+            is_away: AtomicBool::new(false),
+        };
+        Ok((writer, replayed))
     }
 
-    fn read(&self, id: &RunId, program: &Arc<Program>) -> Result<TraceFile, OpenLogError> {
-        let path = self.path(id);
-        TraceFile::read(&path, id, program).map_err(|error| OpenLogError::File { path, error })
-    }
-
-    /// The stored runs by their files, in no order.
-    pub(super) fn ids(&self) -> io::Result<impl Iterator<Item = io::Result<RunId>>> {
-        let entries = fs::read_dir(&self.directory)?;
-        Ok(entries.filter_map(|entry| match entry {
-            Err(error) => Some(Err(error)),
-            Ok(entry) => {
-                let name = entry.file_name();
-                let stem = name.to_str()?.strip_suffix(SUFFIX)?;
-                RunId::parse(stem).ok().map(Ok)
-            }
-        }))
+    /// The stored runs, at most some.
+    pub(super) fn ids(&self, most: usize) -> Result<Vec<RunId>, OpenLogError> {
+        Ok(self.log.ids(most)?)
     }
 
     /// Returns the spend of all stored runs, as the ledger counts it.
     pub(super) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, OpenLogError> {
         let mut sum = Amounts::ZERO;
-        for id in self.ids()? {
-            let id = id?;
-            let read = self.read(&id, program)?;
-            let spent = read.replayed.map_or(Amounts::ZERO, |replayed| replayed.spent());
+        for id in self.ids(usize::MAX)? {
+            let OpenRun { replayed, .. } = self.log.open(&id, program)?;
+            let spent = replayed.map_or(Amounts::ZERO, |replayed| replayed.spent());
             sum = sum.checked_add(&spent).ok_or(OpenLogError::TooMuchSpent)?;
         }
         Ok(sum)
     }
 }
 
-/// Writes the events of one root run.
-#[derive(Debug)]
-pub(super) struct RunLogFile {
-    shared: Arc<Shared>,
-    /// Events that are not written yet.
-    buffer: TraceBuffer,
-    log: Mutex<TraceLog>,
+/// Which gateway serves a run of a shared log, as far as is known here. Without sharing it is always this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    /// This one.
+    Here,
+    /// This one, until its calls in flight have ended: another gateway waits for the run.
+    Wanted,
+    /// None, or another one since then.
+    Resting,
+    /// Another one: nothing of this copy counts from here on.
+    Elsewhere,
 }
 
-impl RunLogFile {
-    fn log(&self) -> MutexGuard<'_, TraceLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+/// Why something of a run is not logged.
+#[derive(Debug)]
+pub(crate) enum NotLogged {
+    /// The store is away: the lines wait.
+    Away(String),
+    /// Another gateway serves the run.
+    Moved,
+    /// The run can no longer be stored.
+    Lost(TraceHole),
+}
+
+/// Writes the events of one root run.
+#[derive(Debug)]
+pub(super) struct RunLogWriter {
+    epoch: u64,
+    /// Events that are not written yet.
+    buffer: TraceBuffer,
+    /// Locked for as long as the store takes to answer.
+    lines: Mutex<Box<dyn RunLines>>,
+    serving: Mutex<Serving>,
+    is_shared: bool,
+    /// Lines wait for a store that is away.
+    is_away: AtomicBool,
+}
+
+impl RunLogWriter {
+    fn lines(&self) -> MutexGuard<'_, Box<dyn RunLines>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serving(&self) -> MutexGuard<'_, Serving> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether other gateways can serve the run.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// The number of gateways that have taken the run, with this one.
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether this gateway serves the run; `for_call` also says that no other one waits for it.
+    pub(super) fn is_here(&self, for_call: bool) -> bool {
+        match *self.serving() {
+            Serving::Here => true,
+            Serving::Wanted => !for_call,
+            Serving::Resting | Serving::Elsewhere => false,
+        }
+    }
+
+    /// Whether another gateway has taken the run.
+    pub(super) fn has_moved(&self) -> bool {
+        *self.serving() == Serving::Elsewhere
+    }
+
+    /// Serves the run for a call, which has the run in its hands.
+    pub(super) fn hold(&self) -> Result<(), RunLogError> {
+        let mut lines = self.lines();
+        let now = *self.serving();
+        match now {
+            Serving::Here => Ok(()),
+            Serving::Wanted => Err(RunLogError::Held { by: String::new() }),
+            Serving::Elsewhere => Err(RunLogError::Moved),
+            Serving::Resting => match lines.hold() {
+                Ok(()) => {
+                    *self.serving() = Serving::Here;
+                    Ok(())
+                }
+                Err(error) => {
+                    if matches!(error, RunLogError::Moved) {
+                        self.leave();
+                    }
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Another gateway has taken the run.
+    pub(super) fn leave(&self) {
+        *self.serving() = Serving::Elsewhere;
+        self.buffer.break_off(MOVED);
+    }
+
+    /// Another gateway waits for the run: no further call of it begins here.
+    pub(super) fn want(&self) {
+        let mut serving = self.serving();
+        if *serving == Serving::Here {
+            *serving = Serving::Wanted;
+        }
+    }
+
+    /// Nothing uses the run. Further calls hold it first.
+    pub(super) fn begin_rest(&self) {
+        let mut serving = self.serving();
+        if matches!(*serving, Serving::Here | Serving::Wanted) {
+            *serving = Serving::Resting;
+        }
+    }
+
+    /// Lets other gateways serve the run, unless it is used again. Returns `false` if that cannot be done now.
+    pub(super) fn rest(&self) -> bool {
+        let mut lines = self.lines();
+        if *self.serving() != Serving::Resting {
+            return true;
+        }
+        let written = self.write(&mut **lines);
+        let rested = match written {
+            Err(NotLogged::Away(_)) => false,
+            Err(NotLogged::Moved) => return true,
+            Ok(()) | Err(NotLogged::Lost(_)) => match lines.rest() {
+                Ok(()) => true,
+                Err(RunLogError::Moved) => {
+                    self.leave();
+                    true
+                }
+                Err(_) => false,
+            },
+        };
+        if !rested {
+            // Appends are still refused if another gateway takes it.
+            *self.serving() = Serving::Here;
+        }
+        rested
     }
 
     /// Writes the waiting events. Returns why they cannot be written, now or earlier.
-    pub(super) fn flush(&self) -> Result<(), TraceHole> {
-        self.write(&mut self.log())
+    pub(super) fn flush(&self) -> Result<(), NotLogged> {
+        self.write(&mut **self.lines())
     }
 
-    /// Returns why the run can no longer be stored.
+    /// Returns why the run can no longer be stored here.
     pub(super) fn problem(&self) -> Option<TraceHole> {
         self.buffer.hole()
     }
 
-    /// Nothing more is written: the run is evicted, and may continue from its file.
+    /// Whether lines wait for a store that is away.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more is written: the run is evicted, and may continue from its lines.
     pub(super) fn close(&self) {
-        let mut log = self.log();
+        let mut lines = self.lines();
         // The hole, if there is one, keeps its reason.
-        drop(self.write(&mut log));
+        let written = self.write(&mut **lines);
         self.buffer.break_off("the run was evicted from memory");
-        self.shut(&mut log);
+        lines.close();
+        let is_here = self.is_here(false);
+        if self.is_shared && is_here && !matches!(written, Err(NotLogged::Away(_))) {
+            // Otherwise another gateway takes it after the lease.
+            let _ = lines.rest();
+        }
     }
 
-    fn write(&self, log: &mut TraceLog) -> Result<(), TraceHole> {
-        if self.buffer.hole().is_none() && self.buffer.is_empty() {
-            return Ok(());
-        }
-        let was_open = log.is_open();
-        let written = self.buffer.write_to(&mut *log, MAX_UNWRITTEN);
-        match (was_open, log.is_open()) {
-            (false, true) => self.shared.open.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.shared.open.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
-        if written.is_err() || self.shared.open.load(Ordering::Relaxed) > MAX_OPEN_LOGS {
-            self.shut(log);
-        }
-        written
-    }
-
-    fn shut(&self, log: &mut TraceLog) {
-        if log.is_open() {
-            log.close();
-            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    fn write(&self, lines: &mut dyn RunLines) -> Result<(), NotLogged> {
+        let written = self.buffer.append_to(lines, MAX_UNWRITTEN);
+        self.is_away.store(matches!(written, Err(AppendError::Away(_))), Ordering::Relaxed);
+        match written {
+            Ok(()) => Ok(()),
+            Err(AppendError::Away(why)) => Err(NotLogged::Away(why)),
+            Err(AppendError::Moved) => {
+                self.leave();
+                Err(NotLogged::Moved)
+            }
+            Err(AppendError::Refused(_)) if self.has_moved() => Err(NotLogged::Moved),
+            Err(AppendError::Refused(error)) => Err(NotLogged::Lost(self.buffer.break_off(error))),
         }
     }
 }
 
-impl Observer for RunLogFile {
+impl Observer for RunLogWriter {
     fn observe(&self, seen: &Observation<'_>) {
-        let mut log = self.log();
+        let mut lines = self.lines();
         self.buffer.observe(seen);
         if self.buffer.len() > MAX_UNWRITTEN {
             // The next flush reports the hole.
-            drop(self.write(&mut log));
+            drop(self.write(&mut **lines));
         }
-    }
-}
-
-impl Drop for RunLogFile {
-    fn drop(&mut self) {
-        self.shut(&mut self.log());
     }
 }

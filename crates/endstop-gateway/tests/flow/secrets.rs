@@ -87,7 +87,7 @@ async fn an_upstream_that_repeats_keys_tells_them_to_nobody() {
             let upstream = Fake::start(move |arrived, _| echo(&said, arrived, how)).await;
             let stored = directory("secrets");
             let mut config = keyed(&upstream);
-            config.stored_runs = Some(stored.clone());
+            config.stored_runs = Some(stored.clone().into());
             let gateway = Gateway::start(config).await.unwrap();
             let body = Agent::new("Look.").request().to_string();
             for line in [format!("POST {CHAT}?a=b"), "GET /v1/models".to_owned()] {

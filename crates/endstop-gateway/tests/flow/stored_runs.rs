@@ -29,7 +29,7 @@ pub(crate) fn directory(test: &str) -> PathBuf {
 pub(crate) fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
     let mut config = config(policy, upstream);
     config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Default::default() };
-    config.stored_runs = Some(keep.to_owned());
+    config.stored_runs = Some(keep.to_owned().into());
     config
 }
 

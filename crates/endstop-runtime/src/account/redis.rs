@@ -13,7 +13,6 @@ use self::address::{Address, why};
 use self::connections::{CallError, Connections};
 use self::kills::Kills;
 use self::spool::{Settlement, Spool};
-use self::wire::{Reply, Request};
 use super::counters::check_id;
 use super::refused::AccountRefused;
 use super::spec::Account;
@@ -34,9 +33,10 @@ mod wire;
 
 pub use kills::{KillReceipt, KillTarget, StoreKill};
 pub use persistence::StorePersistence;
+pub(crate) use wire::{Reply, Request};
 
 /// The functions, with `LIBRARY` for the name of the library.
-const LIBRARY: &str = include_str!("redis/library.lua");
+const LIBRARY: &str = concat!(include_str!("redis/library.lua"), include_str!("redis/runs.lua"));
 /// The last format of the keys that is known.
 const FORMAT: u64 = 1;
 
@@ -58,13 +58,14 @@ const FORMAT: u64 = 1;
 /// ```
 #[derive(Clone)]
 pub struct RedisBudgetStore {
-    shared: Arc<Shared>,
+    shared: Arc<RedisServer>,
 }
 
-struct Shared {
+/// A server, the connections to it, and what this process knows of it.
+pub(crate) struct RedisServer {
     connections: Connections,
     /// The address without the password.
-    server: String,
+    pub(crate) server: String,
     prefix: String,
     /// The name of the library, which changes with its code.
     functions: String,
@@ -99,7 +100,7 @@ impl RedisBudgetStore {
     fn open_at(address: &str, wall: Option<WallClock>) -> Result<Self, BudgetStoreError> {
         let Address { client, shown: server, prefix } = Address::parse(address)?;
         let hash = xxhash_rust::xxh3::xxh3_64(LIBRARY.as_bytes());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RedisServer {
             connections: Connections::new(client),
             server,
             prefix,
@@ -135,6 +136,11 @@ impl RedisBudgetStore {
         Ok(self)
     }
 
+    /// The server and the connections to it.
+    pub(crate) fn shared(&self) -> Arc<RedisServer> {
+        Arc::clone(&self.shared)
+    }
+
     /// Returns the address, without the user and the password.
     #[must_use]
     pub fn server(&self) -> &str {
@@ -150,16 +156,30 @@ impl fmt::Debug for RedisBudgetStore {
     }
 }
 
-impl Shared {
+impl RedisServer {
     /// Calls a function of the library, which is loaded if the server does not have it. `can_repeat` says whether it may
     /// happen twice.
-    fn call(
+    pub(crate) fn call(
         &self,
         function: &'static str,
         request: Request<'_>,
         can_repeat: bool,
     ) -> Result<Reply, BudgetStoreError> {
-        let command = self.command(function, request);
+        self.call_with(function, request, can_repeat, &[])
+    }
+
+    /// Like [`RedisServer::call`], with more behind the request.
+    pub(crate) fn call_with(
+        &self,
+        function: &'static str,
+        request: Request<'_>,
+        can_repeat: bool,
+        more: &[&[u8]],
+    ) -> Result<Reply, BudgetStoreError> {
+        let mut command = self.command(function, request);
+        for text in more {
+            command.arg(*text);
+        }
         let mut answer = self.connections.call(&command, can_repeat);
         if matches!(&answer, Err(CallError::Server(error)) if is_missing_function(error)) {
             self.load()?;
@@ -167,6 +187,11 @@ impl Shared {
         }
         let value = answer.map_err(|error| self.failed(function, error))?;
         self.reply(function, value)
+    }
+
+    /// Why the server is away, as far as is known without asking it.
+    pub(crate) fn away(&self) -> Option<String> {
+        self.connections.away()
     }
 
     fn command(&self, function: &str, mut request: Request<'_>) -> Cmd {
@@ -290,7 +315,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         self.leave();
     }

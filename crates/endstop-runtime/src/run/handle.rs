@@ -95,13 +95,23 @@ impl RunHandle {
         carried: Carried,
         environment: RunEnvironment,
     ) -> Self {
+        Self::root_later(info, run, carried, (environment, Millis(0)))
+    }
+
+    /// Like [`RunHandle::root_of`], some time after the last event of the run.
+    pub(crate) fn root_later(
+        info: RunInfo,
+        run: Run,
+        carried: Carried,
+        (environment, later): (RunEnvironment, Millis),
+    ) -> Self {
         let limits = limits_of(run.program());
         let budget = match &environment.budget {
             Some(shared) => shared.child(limits),
             None => Budget::root(limits),
         };
         let token = environment.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let clock = RunClock::start(run.at(), environment.wall);
+        let clock = RunClock::start(Millis(run.at().0.saturating_add(later.0)), environment.wall);
         let tree = Arc::new(Tree {
             observers: environment.observers,
             kill: environment.kill,

@@ -274,6 +274,18 @@ fn last_line_end(mut file: &File, length: u64) -> io::Result<(u64, Vec<u8>)> {
     Ok((end, tail))
 }
 
+/// Checks that a line is the header of a run's trace.
+pub(crate) fn check_header(line: &[u8], id: &RunId) -> Result<(), TraceLineError> {
+    let header: Header<'_> = serde_json::from_slice(line)?;
+    if header.endstop_trace != VERSION {
+        return Err(TraceLineError::Version(header.endstop_trace));
+    }
+    if header.run != id.as_str() {
+        return Err(TraceLineError::OtherRun);
+    }
+    Ok(())
+}
+
 /// The header of a file.
 struct Begin {
     chain: LineChain,
@@ -285,13 +297,7 @@ struct Begin {
 
 impl Begin {
     fn read(line: &[u8], id: &RunId) -> Result<Self, TraceLineError> {
-        let header: Header<'_> = serde_json::from_slice(line)?;
-        if header.endstop_trace != VERSION {
-            return Err(TraceLineError::Version(header.endstop_trace));
-        }
-        if header.run != id.as_str() {
-            return Err(TraceLineError::OtherRun);
-        }
+        check_header(line, id)?;
         let (sealed, mark) = seal::split_mark(line).ok_or(TraceLineError::NoMark)?;
         let mut chain = LineChain::default();
         chain.check(&sealed)?;

@@ -2,13 +2,15 @@
 //! here, so that one rule holds for all: nothing is written after a hole.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::event::Event;
 use thiserror::Error;
 
 use super::recorder::{push_header, push_seen, push_trace_line};
+use super::run_log::{AppendError, RunLines};
+use crate::limits::MAX_WAITING_LINES;
 use crate::observe::{Observation, Observer, RunInfo};
 
 /// Why nothing more of a trace is written: some of its lines could not be, and without them the rest would replay as
@@ -130,6 +132,35 @@ impl TraceBuffer {
             return Err(hole.clone());
         }
         out.write_all(&pending.lines).map_err(|error| pending.break_off(&error))?;
+        pending.lines.clear();
+        pending.lines.shrink_to(room);
+        Ok(())
+    }
+
+    /// Appends the lines so far to a stored run, and forgets them once that is done. At most `room` bytes of memory
+    /// stay reserved for the next ones. Lines wait while a store is away, up to a bound.
+    ///
+    /// # Errors
+    /// Returns the error of `lines`. Unless it is [`AppendError::Away`], the trace has a hole from then on.
+    pub fn append_to(&self, lines: &mut dyn RunLines, room: usize) -> Result<(), AppendError> {
+        let mut pending = self.pending();
+        if let Some(hole) = &pending.hole {
+            return Err(io::Error::other(hole.clone()).into());
+        }
+        if pending.lines.is_empty() {
+            return Ok(());
+        }
+        match lines.append(&pending.lines) {
+            Ok(()) => {}
+            Err(error @ AppendError::Away(_)) if pending.lines.len() <= MAX_WAITING_LINES => {
+                return Err(error);
+            }
+            Err(error) => {
+                let hole = pending.break_off(&error);
+                let is_moved = matches!(error, AppendError::Moved);
+                return Err(if is_moved { error } else { io::Error::other(hole).into() });
+            }
+        }
         pending.lines.clear();
         pending.lines.shrink_to(room);
         Ok(())

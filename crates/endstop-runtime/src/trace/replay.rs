@@ -6,7 +6,7 @@ use endstop_core::Program;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Run;
 use endstop_core::signal::BUDGET_SOURCE;
-use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 use endstop_core::wire::v1::trace::{Kind, Line};
 
 use super::open_work::OpenWork;
@@ -67,6 +67,10 @@ pub struct Replayed {
     spent: Amounts,
     is_estimate: bool,
     added: Vec<Event<'static>>,
+    /// Whether its pause had not ended.
+    was_paused: bool,
+    /// The time since the last event that counts.
+    later: Millis,
 }
 
 /// Whether a budget that runs share stopped the run. Its limit can be higher by now, and the ledger refuses the next call
@@ -209,6 +213,8 @@ impl Replay {
             uncertainty: self.uncertainty,
             spent,
             added,
+            was_paused: self.is_paused,
+            later: Millis(0),
             run: self.run,
         }
     }
@@ -231,6 +237,13 @@ impl Replayed {
     #[must_use]
     pub fn added(&self) -> &[Event<'static>] {
         &self.added
+    }
+
+    /// The run continues so long after its last event, in which no process ran it and its clocks did not stand still: all of it
+    /// counts, as in the process that has the run in memory. Of a run that is paused nothing counts.
+    #[must_use]
+    pub fn after_pause_of(self, later: Millis) -> Self {
+        Self { later: if self.was_paused { Millis(0) } else { later }, ..self }
     }
 
     /// Returns the spend of the events, as the ledger counts it.
@@ -263,10 +276,10 @@ impl RunHandle {
     /// The budgets of its ancestors are not charged.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
-        let Replayed { run, usage, uncertainty, spent, .. } = replayed;
+        let Replayed { run, usage, uncertainty, spent, later, .. } = replayed;
         let is_estimate = uncertainty.estimated > 0;
         let carried = Carried { usage, is_estimate, uncertainty, ..Carried::default() };
-        let handle = Self::root_of(info, run, carried, environment);
+        let handle = Self::root_later(info, run, carried, (environment, later));
         handle.budget().bring_in(spent);
         handle
     }

@@ -390,6 +390,7 @@ fn a_user_needs_few_rights_and_no_error_shows_a_password() {
     let kill = StoreKill { target: KillTarget::Run("r".to_owned()), why: "test".to_owned() };
     store.kill(&kill).unwrap();
     assert_eq!(committed(&store, &me), (1, 0));
+    super::run_logs::contract(&store.run_log("one"));
     assert_eq!(store.persistence(), StorePersistence::Unknown);
     assert!(!format!("{store:?} {}", store.server()).contains("s3cret"));
     for (user, namespace) in [("endstop:s3cret-wrong", "team"), ("endstop:s3cret", "other")] {

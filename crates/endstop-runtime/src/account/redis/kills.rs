@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::store::BudgetStoreError;
 use super::wire::Request;
-use super::{RedisBudgetStore, Shared};
+use super::{RedisBudgetStore, RedisServer};
 use crate::limits::{KILL_RECHECK, MAX_KNOWN_KILLS, STORE_LEASE, STORE_POLL};
 use crate::store::RunId;
 
@@ -154,7 +154,7 @@ impl Kills {
     }
 }
 
-impl Shared {
+impl RedisServer {
     /// Applies the kills of the store that are not obeyed yet.
     pub(super) fn learn_kills(&self) -> Result<(), BudgetStoreError> {
         let _learning = self.kills.learning.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,19 +7,19 @@ use std::time::Instant;
 
 use super::connections::CallError;
 use super::wire::Request;
-use super::{Shared, is_missing_function};
+use super::{RedisServer, is_missing_function};
 use crate::limits::{STORE_POLL, STORE_RETRY, STORE_TELL};
 use redis::Connection;
 
 /// Starts the thread. It ends with the last handle of the store.
-pub(super) fn start(shared: &Arc<Shared>) {
+pub(super) fn start(shared: &Arc<RedisServer>) {
     let of = Arc::downgrade(shared);
     let watch = thread::Builder::new().name("endstop-store".to_owned());
     // Without it no lease is renewed: then no call begins.
     let _ = watch.spawn(move || run(&of));
 }
 
-fn run(of: &Weak<Shared>) {
+fn run(of: &Weak<RedisServer>) {
     let mut kept = None;
     let (mut looked, mut told, mut sent) = (Instant::now(), Instant::now(), Instant::now());
     let mut told_epoch = None;
@@ -52,7 +52,7 @@ fn run(of: &Weak<Shared>) {
 }
 
 /// Asks for the epoch, and learns of kills. `None` if there is no answer.
-fn look(shared: &Shared, kept: &mut Option<Connection>) -> Option<()> {
+fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Option<()> {
     let asked = Instant::now();
     let command = shared.command("hello", Request::default());
     let value = match shared.connections.look(kept, &command) {

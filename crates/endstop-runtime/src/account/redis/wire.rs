@@ -20,37 +20,47 @@ const LATEST: u64 = (1 << 53) - 1;
 const PICOS_PER_NANO: u64 = 1_000;
 
 /// Steps, tokens and nano-dollars.
-pub(super) type Nanos = [u64; 3];
+pub(crate) type Nanos = [u64; 3];
 
 /// A request. Each function reads its part.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Request<'r> {
+pub(crate) struct Request<'r> {
     /// The time instead of the server's, for tests.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) at: Option<u64>,
+    pub(crate) at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) epoch: Option<u64>,
+    pub(crate) epoch: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) after: Option<u64>,
+    pub(crate) after: Option<u64>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub(super) id: &'r str,
+    pub(crate) id: &'r str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub(super) owner: &'r str,
+    pub(crate) owner: &'r str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ttl: Option<u64>,
+    pub(crate) ttl: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) amounts: Option<Nanos>,
+    pub(crate) amounts: Option<Nanos>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) change: Option<[i64; 3]>,
+    pub(crate) change: Option<[i64; 3]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) record: Option<String>,
-    pub(super) ends: bool,
-    pub(super) limits: Vec<Limit<'r>>,
+    pub(crate) record: Option<String>,
+    pub(crate) ends: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) name: &'r str,
+    /// How long the lines of a run are there after the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keep: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) count: Option<u64>,
+    /// Runs with their epochs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) runs: Vec<(&'r str, u64)>,
+    pub(crate) limits: Vec<Limit<'r>>,
 }
 
 /// One limit of an account, with its window at the time that the caller takes for that of the store.
 #[derive(Debug, Serialize)]
-pub(super) struct Limit<'r> {
+pub(crate) struct Limit<'r> {
     account: &'r str,
     kind: String,
     /// From 1, as the library counts.
@@ -138,8 +148,8 @@ pub(super) fn from_nanos(dimension: Dimension, count: u64) -> u64 {
 
 /// A reply: a word, and numbers or texts behind it.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) word: String,
+pub(crate) struct Reply {
+    pub(crate) word: String,
     rest: Vec<Value>,
 }
 
@@ -156,7 +166,7 @@ impl Reply {
     }
 
     /// The number at a place; zero if there is none.
-    pub(super) fn number(&self, at: usize) -> u64 {
+    pub(crate) fn number(&self, at: usize) -> u64 {
         match self.rest.get(at) {
             Some(Value::Int(number)) => counters::unsigned(*number),
             _ => 0,
@@ -175,7 +185,7 @@ impl Reply {
     }
 
     /// The texts from a place on.
-    pub(super) fn texts(self, from: usize) -> Vec<String> {
+    pub(crate) fn texts(self, from: usize) -> Vec<String> {
         self.rest.into_iter().skip(from).filter_map(text).collect()
     }
 }
