@@ -141,6 +141,10 @@ pub(crate) const ROLLING_BUCKETS: u64 = 60;
 pub(crate) const MAX_GRANT_TRIES: usize = 16;
 /// How long a call waits before it asks an account again that the calls of other processes fill: a call takes seconds.
 pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
+/// How long a call waits before it asks a store again that fails.
+pub(crate) const STORE_RECHECK: Duration = Duration::from_millis(250);
+/// How long calls wait for a store of budgets that fails: a server restarts in seconds.
+pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait before a reset is looked for again, that of an account or of a subscription: clocks may be set.
 pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
 /// The longest id of a hold in bytes.

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests fail as their tests do")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[path = "../../../tests/support/flaky_store.rs"]
+mod flaky_store;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +18,8 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::{Program, Status};
 use endstop_price::PriceTable;
 use endstop_runtime::account::{
-    Account, AccountSet, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms,
-    LimitState, MemoryBudgetStore, OnFull, RunAccounts,
+    Account, AccountSet, AccountWait, Adjustment, BudgetStore, LimitState, MemoryBudgetStore,
+    OnFull, RunAccounts,
 };
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Detail, RunInfo};
@@ -25,6 +28,8 @@ use endstop_runtime::{
     CallPlan, InputBound, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle,
     ToolNotBegun, Waited,
 };
+use flaky_store::{Failure, FlakyStore};
+use tokio::time::Instant;
 
 /// 2026-11-25 12:00 UTC.
 const NOON: u64 = 1_795_608_000_000;
@@ -254,7 +259,7 @@ async fn a_call_waits_for_the_calls_of_others() {
         Err(NotBegun::AwaitsAccount(wait)) => wait,
         begun => panic!("{begun:?}"),
     };
-    assert!(wait.until.is_none());
+    assert!(matches!(wait, AccountWait::Room { until: None, .. }));
     assert_eq!(other.wait_for_account(&wait).await, Waited::Done(()));
     reply(call);
     reply(other.begin_call(&plan).unwrap());
@@ -300,7 +305,8 @@ async fn a_run_that_waits_for_a_reset_continues_by_itself() {
         match run.begin_call(&plan) {
             Ok(call) => break call,
             Err(NotBegun::AwaitsAccount(wait)) => {
-                assert_eq!(wait.until, Some(WallTime(NOON + 12 * 3_600_000)));
+                let AccountWait::Room { until, .. } = &wait else { panic!("{wait:?}") };
+                assert_eq!(*until, Some(WallTime(NOON + 12 * 3_600_000)));
                 let begun = tokio::time::Instant::now();
                 assert_eq!(run.wait_for_account(&wait).await, Waited::Done(()));
                 assert!(begun.elapsed() <= Duration::from_secs(1), "asked again in time");
@@ -334,7 +340,8 @@ fn a_call_that_wants_more_than_the_whole_limit_waits_for_the_reset() {
     // $0.001 are left; the least is $0.00399, and $0.01875 are wanted.
     match begin(&run) {
         Err(NotBegun::AwaitsAccount(wait)) => {
-            assert_eq!(wait.until, Some(WallTime(NOON + 3_600_000)));
+            let AccountWait::Room { until, .. } = &wait else { panic!("{wait:?}") };
+            assert_eq!(*until, Some(WallTime(NOON + 3_600_000)));
         }
         begun => panic!("{begun:?}"),
     }
@@ -382,87 +389,56 @@ fn a_threshold_warns_once_per_window() {
     assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (80%)"]);
 }
 
-/// A store that fails while a switch is on.
-#[derive(Debug, Default)]
-struct Flaky {
-    store: MemoryBudgetStore,
-    fails: AtomicBool,
-}
-
-impl Flaky {
-    fn step(&self) -> Result<(), BudgetStoreError> {
-        match self.fails.load(Ordering::SeqCst) {
-            true => Err(BudgetStoreError::UnknownHold("fails on purpose".to_owned())),
-            false => Ok(()),
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Shared(Arc<Flaky>);
-
-impl BudgetStore for Shared {
-    fn reserve(
-        &self,
-        accounts: &[&Account],
-        amounts: Amounts,
-        terms: &HoldTerms<'_>,
-    ) -> Result<(), BudgetStoreError> {
-        self.0.step()?;
-        self.0.store.reserve(accounts, amounts, terms)
-    }
-
-    fn grow(
-        &self,
-        accounts: &[&Account],
-        id: &str,
-        by: Amounts,
-        ttl: Duration,
-    ) -> Result<(), BudgetStoreError> {
-        self.0.step()?;
-        self.0.store.grow(accounts, id, by, ttl)
-    }
-
-    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError> {
-        let failed = |_| BudgetStoreError::Failed {
-            doing: "settle",
-            path: "test".into(),
-            why: "fails on purpose".to_owned(),
-        };
-        self.0.step().map_err(failed)?;
-        self.0.store.settle(id, actual)
-    }
-
-    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
-        self.0.step()?;
-        self.0.store.read(accounts)
-    }
-
-    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
-        self.0.step()?;
-        self.0.store.adjust(adjustment)
-    }
-}
-
 #[test]
 fn nothing_is_sent_that_no_store_can_count() {
-    let flaky = Shared(Arc::default());
+    let flaky = FlakyStore::default();
     let accounts = accounts(flaky.clone(), me(&["$1"]));
     let run = run(&accounts);
-    flaky.0.fails.store(true, Ordering::SeqCst);
+    flaky.fail(Some(Failure::ForGood));
     assert!(!run.begin_step(&plan(&pricing())).admits());
+    assert_eq!((signal(&run).reason, run.status()), (StopReason::ErrorForbade, Status::Failed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_ten_seconds_for_a_store_that_is_away() {
+    let flaky = FlakyStore::default();
+    let accounts = accounts(flaky.clone(), me(&["$1"]));
+    let run = run(&accounts);
+    let wait = |run: &RunHandle| match begin(run) {
+        Err(NotBegun::AwaitsAccount(wait)) => wait,
+        other => panic!("{other:?}"),
+    };
+    let outage = Instant::now();
+    flaky.fail(Some(Failure::Away));
+    loop {
+        let wait = wait(&run);
+        if wait.is_over() {
+            break;
+        }
+        assert_eq!(run.wait_for_account(&wait).await, Waited::Done(()));
+    }
+    assert_eq!(outage.elapsed(), Duration::from_secs(10));
+    // One that was over is forgotten when the store is back, and when nothing asked for long.
+    flaky.fail(None);
+    reply(begin(&run).unwrap());
+    flaky.fail(Some(Failure::Away));
+    assert!(!wait(&run).is_over());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let last = wait(&run);
+    assert!(!last.is_over() && run.status() == Status::InProgress);
+    run.give_up_on_account(&last);
     assert_eq!((signal(&run).reason, run.status()), (StopReason::ErrorForbade, Status::Failed));
 }
 
 #[test]
 fn a_settlement_that_the_store_does_not_take_is_repeated() {
-    let flaky = Shared(Arc::default());
+    let flaky = FlakyStore::default();
     let accounts = accounts(flaky.clone(), me(&["$1"]));
     let run = run(&accounts);
     let call = begin(&run).unwrap();
-    flaky.0.fails.store(true, Ordering::SeqCst);
+    flaky.fail(Some(Failure::Away));
     reply(call);
-    flaky.0.fails.store(false, Ordering::SeqCst);
+    flaky.fail(None);
     assert_eq!(first(&accounts).held, 18_750_000_000);
     reply(begin(&run).unwrap());
     assert_eq!((first(&accounts).settled, first(&accounts).held), (9_000_000_000, 0));

@@ -48,7 +48,7 @@ const UNKNOWN_MEDIA: &str = "the request refers to a file or a recording, whose 
 enum AdmissionBlocked {
     /// The reservations of other calls in flight leave too little.
     ByOthers,
-    /// An account has no room now, and will have.
+    /// An account has no room now, and will have, or its store fails.
     ByAccount(AccountWait),
     /// The run has stopped, or refuses this.
     Stopped(Box<StopSignal>),
@@ -176,8 +176,15 @@ pub(super) async fn admit(
             }
             AdmissionBlocked::ByAccount(wait) => {
                 let since = *account_wait.get_or_insert_with(Instant::now);
-                if since.elapsed() >= config.pause.0 {
-                    return Err(stopped(&wait.refused.signal()));
+                let is_over = wait.is_over() || since.elapsed() >= config.pause.0;
+                match &wait {
+                    AccountWait::Store { why, .. } if is_over => {
+                        return Err(Box::new(respond::uncounted(run, dialect, why)).into());
+                    }
+                    AccountWait::Room { refused, .. } if is_over => {
+                        return Err(stopped(&refused.signal()));
+                    }
+                    _ => {}
                 }
                 run.handle().wait_for_account(&wait).await;
             }

@@ -186,6 +186,14 @@ pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body
     refusing(not_admitted(run, dialect, &text), CallRefusal::new("deadlock"))
 }
 
+/// 503: the store of the budgets cannot count the call now. The run continues, and a client may send the call again. The
+/// error names a server, so only the log has it.
+pub(super) fn uncounted(run: &RunEntry, dialect: &dyn Dialect, why: &str) -> Response<Body> {
+    run.counters().refused();
+    let text = "the store of the budgets is away, so this call was not sent: send it again";
+    refusing(later(dialect, text), CallRefusal::with_detail("store_away", why.to_owned()))
+}
+
 fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
     run.counters().refused();
     let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);

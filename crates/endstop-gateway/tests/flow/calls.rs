@@ -1,9 +1,12 @@
 //! The admission of a call, its charge, and its end.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use endstop_core::run::Status;
-use endstop_gateway::Gateway;
+use endstop_gateway::{Gateway, PauseLimit};
+use endstop_runtime::account::{Account, AccountSet, RunAccounts};
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::{Budget, Limits};
 use serde_json::json;
@@ -11,9 +14,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::fake::{Act, Fake, chunk, json, json_with, sse_head};
+use crate::flaky_store::{Failure, FlakyStore};
 use crate::kit::*;
 use crate::streams::{agent, delta};
 
+const CHAT: &str = "/v1/chat/completions";
 const STEPS: &str = "[stop]\nlimit = \"steps >= 9\"\n";
 const TOKENS: &str = "[stop]\nlimit = \"tokens >= 100_000\"\n";
 
@@ -259,4 +264,29 @@ async fn what_a_shared_budget_refuses_a_sub_agent_stops_the_run() {
     let got = post(&gateway, "/r/run-1/kid/v1/chat/completions", &body).await;
     assert_eq!(got.header("x-endstop-reason").as_deref(), Some("token_limit"), "{got:?}");
     assert_eq!((status(&gateway), upstream.calls()), (Status::Stopped, 0));
+}
+
+#[tokio::test]
+async fn a_store_of_budgets_that_is_away_refuses_calls_and_stops_no_run() {
+    let upstream = answering().await;
+    let mut config = config(STEPS, upstream.addr);
+    let store = FlakyStore::default();
+    let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
+    let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
+    config.environment.accounts = Some(accounts);
+    config.pause = PauseLimit(Duration::from_millis(400));
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request();
+    store.fail(Some(Failure::Away));
+    let got = post(&gateway, CHAT, &body).await;
+    assert_eq!((got.status, got.header("retry-after").as_deref()), (503, Some("1")), "{got:?}");
+    assert!(!got.words().contains("on purpose"), "a client is not told of the server: {got:?}");
+    assert_eq!((status(&gateway), upstream.calls()), (Status::InProgress, 0));
+    // A call that waits goes on once the store is back.
+    let back = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        store.fail(None);
+    };
+    let (got, ()) = tokio::join!(post(&gateway, CHAT, &body), back);
+    assert_eq!((got.status, upstream.calls(), reading(&gateway, "steps")), (200, 1, 1), "{got:?}");
 }

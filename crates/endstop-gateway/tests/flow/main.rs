@@ -25,6 +25,8 @@ mod damage;
 mod drains;
 mod failures;
 mod finish;
+#[path = "../../../../tests/support/flaky_store.rs"]
+mod flaky_store;
 mod forms;
 mod golden;
 mod limits;

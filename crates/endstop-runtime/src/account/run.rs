@@ -4,15 +4,20 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 use endstop_core::human::Rounding;
+use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
 use endstop_core::units::{Millis, Money, WallTime};
+use tokio::time::Instant;
 
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet, OnFull};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
 use crate::ledger::{Amounts, Dimension, Limits};
-use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
+use crate::limits::{
+    CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, STORE_PATIENCE, WORTH_A_PART,
+};
 use crate::store::RunId;
 
 /// Takes a warning of an account whose spend has reached its threshold.
@@ -59,28 +64,72 @@ struct Open {
     warned: HashSet<(String, String, Option<WallTime>)>,
     /// A warning was given that the clock is behind.
     has_warned_of_clock: bool,
+    /// While the store fails.
+    outage: Option<Outage>,
+}
+
+/// The time in which a store fails: of its first and of its last failure.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    begun: Instant,
+    last: Instant,
 }
 
 /// Why a call does not begin for its accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccountBlock {
-    /// It fits later: once others have settled, or when the window resets and the account says so.
+    /// It may begin later: once others have settled, when the window resets and the account says so, or once the store is
+    /// back.
     Wait(AccountWait),
     /// It does not fit.
     Refused { refused: Box<AccountRefused>, is_by_model: bool },
-    /// The store failed; nothing is sent that it cannot count.
+    /// The store refuses for good; nothing is sent that it cannot count.
     Store(String),
 }
 
-/// A wait for room on an account.
+/// A wait for room on an account, or for its store.
 ///
 /// See [`RunHandle::wait_for_account`](crate::RunHandle::wait_for_account).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountWait {
-    /// The refusal, for people.
-    pub refused: Box<AccountRefused>,
-    /// When the window resets; `None` if calls in flight are in the way.
-    pub until: Option<WallTime>,
+pub enum AccountWait {
+    /// The call does not fit now, and will.
+    Room {
+        /// The refusal, for people.
+        refused: Box<AccountRefused>,
+        /// When the window resets; `None` if calls in flight are in the way.
+        until: Option<WallTime>,
+    },
+    /// The store is away or fails, and nothing is sent that it cannot count.
+    Store {
+        /// The error.
+        why: String,
+        /// How long it has failed, by the calls of this process.
+        lasts: Duration,
+    },
+}
+
+impl AccountWait {
+    /// Returns whether waiting is no longer worth it: the store has failed for ten seconds. The driver then fails the call,
+    /// or stops its run by [`RunHandle::give_up_on_account`](crate::RunHandle::give_up_on_account).
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Store { lasts, .. } if *lasts >= STORE_PATIENCE)
+    }
+
+    /// Returns the signal that stops a run which does not wait.
+    #[must_use]
+    pub fn signal(&self) -> StopSignal {
+        match self {
+            Self::Room { refused, .. } => refused.signal(),
+            Self::Store { why, .. } => uncounted(why),
+        }
+    }
+}
+
+/// The signal of a run whose calls no store can count.
+pub(crate) fn uncounted(why: &str) -> StopSignal {
+    let message = format!("nothing is sent that no budget can count: {why}");
+    StopSignal::new(StopReason::ErrorForbade).with_message(message).with_source(BUDGET_SOURCE)
 }
 
 /// The holds of a call on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is
@@ -212,8 +261,14 @@ impl RunAccounts {
         if accounts.is_empty() {
             return Ok(());
         }
-        let states = self.shared.store.read(&accounts);
-        let states = states.map_err(|error| AccountBlock::Store(error.to_string()))?;
+        let states = match self.shared.store.read(&accounts) {
+            Ok(states) => states,
+            Err(error) => match self.shared.failed(&error) {
+                // The reservation waits for it.
+                AccountBlock::Wait(_) => return Ok(()),
+                block => return Err(block),
+            },
+        };
         self.shared.tell_of_clock(&states);
         let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
             let asked = least.get(limit.limit.dimension);
@@ -269,7 +324,7 @@ impl RunAccounts {
         let accounts = self.of_call(provider, model);
         if accounts.is_empty() {
             let admitted = self.shared.store.admit();
-            return admitted.map(|()| None).map_err(|error| AccountBlock::Store(error.to_string()));
+            return admitted.map(|()| None).map_err(|error| self.shared.failed(&error));
         }
         let shared = &self.shared;
         shared.settle_again();
@@ -288,10 +343,10 @@ impl RunAccounts {
                     let Some(refused) = asked_least else { return Ok(Some(hold)) };
                     // Others have settled in between: the least is not all that fits now.
                     hold.settle(Amounts::ZERO);
-                    return Err(AccountBlock::Wait(AccountWait { refused, until: None }));
+                    return Err(AccountBlock::Wait(AccountWait::Room { refused, until: None }));
                 }
                 Err(BudgetStoreError::Refused(refused)) => refused,
-                Err(error) => return Err(AccountBlock::Store(error.to_string())),
+                Err(error) => return Err(shared.failed(&error)),
             };
             let dimension = refused.limit.dimension;
             let (left, least) = (refused.left(), least.get(dimension));
@@ -315,7 +370,7 @@ impl RunAccounts {
             return Err(self.block(*refused, least));
         }
         // Others are always quicker.
-        Err(AccountBlock::Store("the budget changes too fast; try again".to_owned()))
+        Err(shared.failed_for("the budget changes too fast"))
     }
 
     /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. A
@@ -338,13 +393,13 @@ impl RunAccounts {
     fn block(&self, refused: AccountRefused, least: u64) -> AccountBlock {
         let refused = Box::new(AccountRefused { asked: least, ..refused });
         if refused.is_only_held() {
-            return AccountBlock::Wait(AccountWait { refused, until: None });
+            return AccountBlock::Wait(AccountWait::Room { refused, until: None });
         }
         if refused.on_full == OnFull::Pause
             && least <= refused.limit.amount
             && let Some(until) = refused.resets_at
         {
-            return AccountBlock::Wait(AccountWait { refused, until: Some(until) });
+            return AccountBlock::Wait(AccountWait::Room { refused, until: Some(until) });
         }
         let account = self.shared.set.get(&refused.account);
         let is_by_model = account.is_some_and(Account::is_by_model);
@@ -363,8 +418,29 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Why a call does not begin for an error of the store: one that can end by itself is waited for.
+    fn failed(&self, error: &BudgetStoreError) -> AccountBlock {
+        match error {
+            BudgetStoreError::Away { .. } | BudgetStoreError::Failed { .. } => {
+                self.failed_for(&error.to_string())
+            }
+            error => AccountBlock::Store(error.to_string()),
+        }
+    }
+
+    fn failed_for(&self, why: &str) -> AccountBlock {
+        let now = Instant::now();
+        let mut open = self.open();
+        // One that nothing asked for so long is another outage.
+        let last = open.outage.filter(|outage| now - outage.last < STORE_PATIENCE);
+        let begun = last.map_or(now, |outage| outage.begun);
+        open.outage = Some(Outage { begun, last: now });
+        AccountBlock::Wait(AccountWait::Store { why: why.to_owned(), lasts: now - begun })
+    }
+
     fn hold(this: &Arc<Self>, id: String, names: Vec<String>, amounts: Amounts) -> AccountHold {
         let mut open = this.open();
+        open.outage = None;
         open.holds.insert(id.clone());
         if !open.has_heartbeat {
             let of = Arc::downgrade(this);

@@ -13,7 +13,7 @@ use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
-use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK};
+use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
 use crate::run::{CancelOn, RunHandle, StopReach, Waited};
 
 impl RunHandle {
@@ -83,19 +83,29 @@ impl RunHandle {
     }
 
     /// Waits until it is worth asking an account again ([`NotBegun::AwaitsAccount`](crate::NotBegun::AwaitsAccount)): a
-    /// moment if calls of others are in flight, and at most a second at a time until its window resets, so that a run
-    /// continues within a second of it.
+    /// moment if calls of others are in flight or its store fails, and at most a second at a time until its window resets,
+    /// so that a run continues within a second of it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing changes.
     pub async fn wait_for_account(&self, wait: &AccountWait) -> Waited<()> {
-        let pause = wait.until.map_or(ACCOUNT_RECHECK, |until| {
-            let left = until.0.saturating_sub(system_wall_time().0);
-            Duration::from_millis(left).clamp(ACCOUNT_RECHECK, RESET_RECHECK)
-        });
+        let pause = match wait {
+            AccountWait::Store { .. } => STORE_RECHECK,
+            AccountWait::Room { until: None, .. } => ACCOUNT_RECHECK,
+            AccountWait::Room { until: Some(until), .. } => {
+                let left = until.0.saturating_sub(system_wall_time().0);
+                Duration::from_millis(left).clamp(ACCOUNT_RECHECK, RESET_RECHECK)
+            }
+        };
         let mut moment = pin!(tokio::time::sleep(pause));
         self.wait(&mut moment, CancelOn::Any).await
+    }
+
+    /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].
+    pub fn give_up_on_account(&self, wait: &AccountWait) {
+        self.node().set_out_of_budget(true);
+        self.raise_with(&wait.signal());
     }
 
     /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.

@@ -156,7 +156,8 @@ pub enum NotBegun {
     /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
     /// failed and are charged. End the step: the next one begins as the wrap-up.
     WrapUpDue,
-    /// An account has no room now, and will have: ask again after [`RunHandle::wait_for_account`].
+    /// An account has no room now, and will have, or its store fails: ask again after [`RunHandle::wait_for_account`],
+    /// unless [`AccountWait::is_over`].
     AwaitsAccount(AccountWait),
     /// The run has stopped or is paused.
     Over(Status),

@@ -10,7 +10,7 @@ use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::admission::NotAdmitted;
 use super::plan::CallPlan;
-use crate::account::AccountBlock;
+use crate::account::{AccountBlock, uncounted};
 use crate::ledger::{Amounts, Hold, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
@@ -178,9 +178,7 @@ impl RunHandle {
             }
             NotAdmitted::Account(AccountBlock::Store(why)) => {
                 self.node().set_out_of_budget(true);
-                let message = format!("nothing is sent that no budget can count: {why}");
-                let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
-                self.raise_with(&signal.with_source(BUDGET_SOURCE));
+                self.raise_with(&uncounted(why));
             }
             NotAdmitted::Both => self.node().set_out_of_budget(true),
             NotAdmitted::Ledger(refused) => {
@@ -209,7 +207,7 @@ impl RunHandle {
     }
 
     /// A driver that has a name reports its own signals as errors too.
-    fn raise_with(&self, signal: &StopSignal) -> Directive {
+    pub(super) fn raise_with(&self, signal: &StopSignal) -> Directive {
         let detail = match self.node().driver() {
             Some(_) => Detail::Error { message: &signal.message },
             None => Detail::None,

@@ -42,7 +42,8 @@ pub enum ToolNotBegun {
     /// The cost would fit if calls in flight of the run or of its descendants were settled. Nothing was recorded: ask
     /// again once one of them is.
     OthersHold,
-    /// An account has no room now, and will have: ask again after [`RunHandle::wait_for_account`].
+    /// An account has no room now, and will have, or its store fails: ask again after [`RunHandle::wait_for_account`],
+    /// unless [`AccountWait::is_over`].
     AwaitsAccount(AccountWait),
     /// It is refused, or a person is asked first. If a limit refused it, the run has stopped.
     Refused(Directive),

@@ -15,6 +15,8 @@ mod defects;
 #[path = "../../../../tests/support/golden.rs"]
 mod file;
 mod finish;
+#[path = "../../../../tests/support/flaky_store.rs"]
+mod flaky_store;
 mod golden;
 mod handoff;
 mod hooks;

@@ -20,6 +20,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::flaky_store::{Failure, FlakyStore};
 use crate::kit::*;
 use crate::support::*;
 
@@ -266,6 +267,25 @@ async fn accounts_that_could_not_bind_below_another_run_are_refused() {
     assert_eq!(triage().build().unwrap_err(), error);
     assert_eq!(triage().accounts(of(&other)).build().unwrap_err(), error);
     assert!(triage().accounts(of(&store)).build().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_waits_ten_seconds_for_a_store_of_budgets_that_is_away() {
+    for (secs, reason) in [(3, StopReason::Completed), (20, StopReason::ErrorForbade)] {
+        let store = FlakyStore::default();
+        let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
+        let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
+        let agent = named("tested", &answerer("Yes.")).accounts(accounts).build().unwrap();
+        store.fail(Some(Failure::Away));
+        let begun = Instant::now();
+        let (state, ()) = tokio::join!(agent.run("Go."), async {
+            tokio::time::sleep(Duration::from_secs(secs)).await;
+            store.fail(None);
+        });
+        let state = state.unwrap();
+        assert_eq!(state.stop_reason(), Some(reason), "{}", state.explain());
+        assert!(begun.elapsed() <= Duration::from_secs(secs + 1));
+    }
 }
 
 /// A hook and a source that wait for an hour.

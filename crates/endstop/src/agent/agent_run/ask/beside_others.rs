@@ -62,6 +62,10 @@ impl AgentRun {
                     }
                     trial = self.breaker_lets().await?;
                 }
+                Err(NotBegun::AwaitsAccount(account)) if account.is_over() => {
+                    self.run().give_up_on_account(&account);
+                    return None;
+                }
                 Err(NotBegun::AwaitsAccount(account)) => {
                     drop(trial);
                     if self.run().wait_for_account(&account).await == Waited::Aborted

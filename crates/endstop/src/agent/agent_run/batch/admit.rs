@@ -90,6 +90,9 @@ impl AgentRun {
                 Err(ToolNotBegun::OthersHold) => {
                     self.run().wait_for_others(pending(), CancelOn::Any).await;
                 }
+                Err(ToolNotBegun::AwaitsAccount(wait)) if wait.is_over() => {
+                    self.run().give_up_on_account(&wait);
+                }
                 Err(ToolNotBegun::AwaitsAccount(wait)) => {
                     self.run().wait_for_account(&wait).await;
                 }

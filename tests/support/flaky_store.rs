@@ -1,0 +1,84 @@
+//! A store of budgets in memory that fails as long as a test wants.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use endstop_runtime::account::{
+    Account, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, MemoryBudgetStore,
+};
+use endstop_runtime::ledger::Amounts;
+
+/// How the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It can come back.
+    Away,
+    /// It cannot.
+    #[allow(dead_code, reason = "not every test needs both")]
+    ForGood,
+}
+
+/// The store. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlakyStore {
+    store: Arc<MemoryBudgetStore>,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+impl FlakyStore {
+    /// From here on every operation fails in this way, or none.
+    pub(crate) fn fail(&self, failure: Option<Failure>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
+    fn step(&self) -> Result<(), BudgetStoreError> {
+        let why = || "on purpose".to_owned();
+        match *self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Failure::Away) => {
+                Err(BudgetStoreError::Away { server: "test".to_owned(), why: why() })
+            }
+            Some(Failure::ForGood) => {
+                Err(BudgetStoreError::Damaged { path: "test".into(), why: why() })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl BudgetStore for FlakyStore {
+    fn reserve(
+        &self,
+        accounts: &[&Account],
+        amounts: Amounts,
+        terms: &HoldTerms<'_>,
+    ) -> Result<(), BudgetStoreError> {
+        self.step()?;
+        self.store.reserve(accounts, amounts, terms)
+    }
+
+    fn grow(
+        &self,
+        accounts: &[&Account],
+        id: &str,
+        by: Amounts,
+        ttl: Duration,
+    ) -> Result<(), BudgetStoreError> {
+        self.step()?;
+        self.store.grow(accounts, id, by, ttl)
+    }
+
+    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError> {
+        self.step()?;
+        self.store.settle(id, actual)
+    }
+
+    fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
+        self.step()?;
+        self.store.read(accounts)
+    }
+
+    fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
+        self.step()?;
+        self.store.adjust(adjustment)
+    }
+}
