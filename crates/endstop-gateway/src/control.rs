@@ -28,7 +28,7 @@ use crate::config::Key;
 use crate::limits::{MAX_COMMAND, MAX_WAIT, WAIT_RECHECK};
 use crate::origin::{self, ForeignRequest};
 use crate::route::bearer;
-use crate::run::{NoRun, OpenLogError, Registry, RunEntry, RunGroup};
+use crate::run::{NoRun, NotLogged, OpenLogError, Registry, RunEntry, RunGroup};
 use crate::secret::is_same;
 use crate::server::read_body;
 pub use listen::ControlError;
@@ -380,7 +380,15 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         }
         _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
     }
-    (StatusCode::OK, one(run))
+    // What the gateway that has the run now does not learn was not done.
+    match run.log_now() {
+        Err(NotLogged::Moved) => {
+            let error = "another gateway serves the run now: ask again";
+            (StatusCode::CONFLICT, json!({ "error": error }))
+        }
+        Err(NotLogged::Away(why)) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": why })),
+        Ok(()) | Err(NotLogged::Lost(_)) => (StatusCode::OK, one(run)),
+    }
 }
 
 /// Ends the pause from outside, and raises limits if the request has some.

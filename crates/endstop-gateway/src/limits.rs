@@ -132,6 +132,10 @@ pub(crate) const TAIL_MESSAGES: usize = 4;
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
 /// The interval in which the gateway looks for runs of a shared log that no call uses now, and for those that others wait for.
 pub(crate) const REST_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a call waits for a store of runs that is away: as long as for one of budgets.
+pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a run is kept for a gateway that has asked for it and does not ask again, although it would several times.
+pub(crate) const WANTED_FOR: Duration = Duration::from_secs(2);
 /// The first and the longest interval in which a call asks again for a run that another gateway has: much shorter than the time
 /// after which the log forgets it.
 pub(crate) const TAKE_RECHECK: [Duration; 2] =

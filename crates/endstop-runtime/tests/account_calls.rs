@@ -418,7 +418,7 @@ async fn calls_wait_ten_seconds_for_a_store_that_is_away() {
         assert_eq!(run.wait_for_account(&wait).await, Waited::Done(()));
     }
     assert_eq!(outage.elapsed(), Duration::from_secs(10));
-    // One that was over is forgotten when the store is back, and when nothing asked for long.
+    // An outage ends when the store is back, and when nothing has failed for long.
     flaky.fail(None);
     reply(begin(&run).unwrap());
     flaky.fail(Some(Failure::Away));

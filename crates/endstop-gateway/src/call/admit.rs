@@ -590,6 +590,9 @@ fn begin_call(
             if state.run().waits_for_others(call) {
                 return Err(AdmissionBlocked::ByOthers);
             }
+            if let Some(wait) = state.run().awaits_store(call) {
+                return Err(AdmissionBlocked::ByAccount(wait));
+            }
             let directive = state.run().begin_step(call);
             if !directive.admits() {
                 return Err(blocked());

@@ -132,9 +132,10 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
     match why {
         NoRun::Full => overloaded(dialect, &why.to_string()),
         NoRun::FullOfClient => too_many(dialect, &why.to_string()),
-        NoRun::Held { .. } => {
-            let text = format!("{why}, and has calls of it in flight: try again");
-            refusing(later(dialect, &text), CallRefusal::new("run_elsewhere"))
+        NoRun::Held { by } => {
+            // Which one is no concern of clients.
+            let text = "another gateway serves the run, and has calls of it in flight: try again";
+            refusing(later(dialect, text), CallRefusal::with_detail("run_elsewhere", by.clone()))
         }
         NoRun::Away(why) => {
             let answer = later(dialect, "the store of runs is away: try again");

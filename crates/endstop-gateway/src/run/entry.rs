@@ -262,7 +262,7 @@ impl RunEntry {
     pub(crate) fn notify(&self) {
         self.flush_log();
         self.pause.notify();
-        if self.calls() == 0 && self.stop().is_some() {
+        if self.calls() == 0 && self.stop().is_some() && !self.has_moved() {
             self.report_end();
         }
     }
@@ -365,7 +365,8 @@ impl RunEntry {
             self.flush_log();
         }
         self.pause.notify();
-        self.pause.wait(&self.handle, limit, |window| self.has_reset(window)).await;
+        let has_moved = || self.has_moved();
+        self.pause.wait(&self.handle, limit, has_moved, |window| self.has_reset(window)).await;
         if !self.is_paused() && !self.handle.is_over() && self.pause.resume(&self.handle) {
             self.flush_log();
             self.pause.notify();

@@ -54,12 +54,18 @@ impl Pause {
 
     /// Waits until the run is no longer paused, for at most `limit`, not counting the time until a reset that it
     /// waits for. Then `on_reset` is called with the window.
-    pub(super) async fn wait(&self, run: &RunHandle, limit: Duration, on_reset: impl Fn(&str)) {
+    pub(super) async fn wait(
+        &self,
+        run: &RunHandle,
+        limit: Duration,
+        is_elsewhere: impl Fn() -> bool,
+        on_reset: impl Fn(&str),
+    ) {
         let mut until = Instant::now() + limit;
         loop {
             let notified = self.notified();
             run.checkpoint();
-            if run.status() != Status::Paused {
+            if run.status() != Status::Paused || is_elsewhere() {
                 return;
             }
             tokio::select! {

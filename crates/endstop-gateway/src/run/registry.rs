@@ -23,7 +23,8 @@ use super::run_log::{OpenLogError, RunLogs};
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::{Config, KeyTable, Runs, Upstreams};
 use crate::limits::{
-    MAX_CONTROL_TAKE, MAX_KILLED_GROUPS, MAX_LISTED, REST_INTERVAL, STOPPED_PER_RUN, TAKE_RECHECK,
+    MAX_CONTROL_TAKE, MAX_KILLED_GROUPS, MAX_LISTED, REST_INTERVAL, STOPPED_PER_RUN,
+    STORE_PATIENCE, TAKE_RECHECK,
 };
 
 /// Every known run.
@@ -357,13 +358,16 @@ impl Registry {
         if self.logs.is_none() {
             return self.get_or_begin(id, origin);
         }
-        let until = Instant::now() + limit;
+        let (until, back) = (Instant::now() + limit, Instant::now() + STORE_PATIENCE);
         let [mut pause, longest] = TAKE_RECHECK;
         loop {
             match self.take_now(id, origin).await {
                 Err(NoRun::Held { .. }) if Instant::now() < until => {
                     tokio::time::sleep(pause).await;
                     pause = longest.min(pause * 2);
+                }
+                Err(NoRun::Away(_)) if Instant::now() < until.min(back) => {
+                    tokio::time::sleep(longest).await;
                 }
                 taken => return taken,
             }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use endstop_core::Program;
 use endstop_runtime::account::BudgetStoreError;
@@ -20,7 +21,7 @@ use thiserror::Error;
 use tokio::task::JoinError;
 
 use crate::config::StoredRuns;
-use crate::limits::MAX_UNWRITTEN;
+use crate::limits::{MAX_UNWRITTEN, WANTED_FOR};
 
 /// Why the lines of a run end here.
 const MOVED: &str = "another gateway serves the run now";
@@ -56,9 +57,10 @@ impl OpenLogError {
         }
     }
 
-    /// Whether the store that gateways share is away.
+    /// Whether the store that gateways share is away, or refuses for now.
     pub(super) const fn is_away(&self) -> bool {
-        matches!(self, Self::Log(RunLogError::Store(BudgetStoreError::Away { .. })))
+        let Self::Log(RunLogError::Store(error)) = self else { return false };
+        matches!(error, BudgetStoreError::Away { .. } | BudgetStoreError::Failed { .. })
     }
 }
 
@@ -127,8 +129,8 @@ impl RunLogs {
 enum Serving {
     /// This one.
     Here,
-    /// This one, until its calls in flight have ended: another gateway waits for the run.
-    Wanted,
+    /// This one, until its calls in flight have ended: another gateway waits for the run, and last asked at this time.
+    Wanted(Instant),
     /// None, or another one since then.
     Resting,
     /// Another one: nothing of this copy counts from here on.
@@ -183,7 +185,7 @@ impl RunLogWriter {
     pub(super) fn is_here(&self, for_call: bool) -> bool {
         match *self.serving() {
             Serving::Here => true,
-            Serving::Wanted => !for_call,
+            Serving::Wanted(at) => !for_call || at.elapsed() >= WANTED_FOR,
             Serving::Resting | Serving::Elsewhere => false,
         }
     }
@@ -199,7 +201,12 @@ impl RunLogWriter {
         let now = *self.serving();
         match now {
             Serving::Here => Ok(()),
-            Serving::Wanted => Err(RunLogError::Held { by: String::new() }),
+            // Those who wait ask again and again, so this one has given up.
+            Serving::Wanted(at) if at.elapsed() >= WANTED_FOR => {
+                *self.serving() = Serving::Here;
+                Ok(())
+            }
+            Serving::Wanted(_) => Err(RunLogError::Held { by: String::new() }),
             Serving::Elsewhere => Err(RunLogError::Moved),
             Serving::Resting => match lines.hold() {
                 Ok(()) => {
@@ -225,15 +232,15 @@ impl RunLogWriter {
     /// Another gateway waits for the run: no further call of it begins here.
     pub(super) fn want(&self) {
         let mut serving = self.serving();
-        if *serving == Serving::Here {
-            *serving = Serving::Wanted;
+        if matches!(*serving, Serving::Here | Serving::Wanted(_)) {
+            *serving = Serving::Wanted(Instant::now());
         }
     }
 
     /// Nothing uses the run. Further calls hold it first.
     pub(super) fn begin_rest(&self) {
         let mut serving = self.serving();
-        if matches!(*serving, Serving::Here | Serving::Wanted) {
+        if matches!(*serving, Serving::Here | Serving::Wanted(_)) {
             *serving = Serving::Resting;
         }
     }

@@ -280,9 +280,14 @@ async fn a_store_of_budgets_that_is_away_refuses_calls_and_stops_no_run() {
     store.fail(Some(Failure::Away));
     let got = post(&gateway, CHAT, &body).await;
     assert_eq!((got.status, got.header("retry-after").as_deref()), (503, Some("1")), "{got:?}");
-    assert!(!got.words().contains("on purpose"), "a client is not told of the server: {got:?}");
+    assert!(!got.words().contains("on purpose"), "no client sees the server: {got:?}");
     assert_eq!((status(&gateway), upstream.calls()), (Status::InProgress, 0));
-    // A call that waits goes on once the store is back.
+    // Others are never sent, and count as no steps.
+    for text in ["One.", "Two."] {
+        let got = post(&gateway, CHAT, &Agent::new(text).request()).await;
+        assert_eq!((got.status, reading(&gateway, "steps")), (503, 1), "{text} {got:?}");
+    }
+    // A call that waits is sent once the store is back.
     let back = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         store.fail(None);

@@ -342,7 +342,9 @@ impl RefusalObserver for Refused {
 async fn every_refused_call_is_told_with_its_rule_and_nothing_else_is() {
     let upstream = Fake::start(|_, n| match n {
         0 => answer("200 OK", &reply_text("Done.")),
-        _ => answer("429 Too Many Requests", "{\"error\":{\"message\":\"slow down\"}}"),
+        1 => answer("429 Too Many Requests", "{\"error\":{\"message\":\"slow down\"}}"),
+        // A run that was charged and does not end keeps its place.
+        _ => answer("200 OK", &reply_call("call_1", "look", "{}")),
     })
     .await;
     let mut config = keyed(&upstream, "[stop]\nmoney = \"cost >= $0.01\"\n", &["a-*", "b"]);

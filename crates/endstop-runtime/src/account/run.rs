@@ -83,7 +83,7 @@ pub(crate) enum AccountBlock {
     Wait(AccountWait),
     /// It does not fit.
     Refused { refused: Box<AccountRefused>, is_by_model: bool },
-    /// The store refuses for good; nothing is sent that it cannot count.
+    /// The store refuses permanently; nothing is sent that it cannot count.
     Store(String),
 }
 
@@ -289,6 +289,25 @@ impl RunAccounts {
         }
     }
 
+    /// The wait for a store that has failed and still does: then no step begins for a call that would wait.
+    pub(crate) fn store_wait(&self, provider: &str, model: &str) -> Option<AccountWait> {
+        self.shared.open().outage?;
+        let accounts = self.of_call(provider, model);
+        let asked = match accounts.is_empty() {
+            true => self.shared.store.admit(),
+            false => self.shared.store.read(&accounts).map(drop),
+        };
+        let Err(error) = asked else {
+            self.shared.open().outage = None;
+            return None;
+        };
+        match self.shared.failed(&error) {
+            AccountBlock::Wait(wait) => Some(wait),
+            // The reservation reports it.
+            _ => None,
+        }
+    }
+
     /// The tokens and money that the settled calls leave to a call; unlimited if the store cannot be read.
     pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
         let accounts = self.of_call(provider, model);
@@ -323,8 +342,13 @@ impl RunAccounts {
     ) -> Result<Option<AccountHold>, AccountBlock> {
         let accounts = self.of_call(provider, model);
         if accounts.is_empty() {
-            let admitted = self.shared.store.admit();
-            return admitted.map(|()| None).map_err(|error| self.shared.failed(&error));
+            return match self.shared.store.admit() {
+                Ok(()) => {
+                    self.shared.open().outage = None;
+                    Ok(None)
+                }
+                Err(error) => Err(self.shared.failed(&error)),
+            };
         }
         let shared = &self.shared;
         shared.settle_again();
@@ -345,7 +369,10 @@ impl RunAccounts {
                     hold.settle(Amounts::ZERO);
                     return Err(AccountBlock::Wait(AccountWait::Room { refused, until: None }));
                 }
-                Err(BudgetStoreError::Refused(refused)) => refused,
+                Err(BudgetStoreError::Refused(refused)) => {
+                    shared.open().outage = None;
+                    refused
+                }
                 Err(error) => return Err(shared.failed(&error)),
             };
             let dimension = refused.limit.dimension;
@@ -418,7 +445,7 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a call does not begin for an error of the store: one that can end by itself is waited for.
+    /// Why a call does not begin for an error of the store. Calls wait for the end of an error that can end.
     fn failed(&self, error: &BudgetStoreError) -> AccountBlock {
         match error {
             BudgetStoreError::Away { .. } | BudgetStoreError::Failed { .. } => {
@@ -431,7 +458,7 @@ impl Shared {
     fn failed_for(&self, why: &str) -> AccountBlock {
         let now = Instant::now();
         let mut open = self.open();
-        // One that nothing asked for so long is another outage.
+        // If nothing has failed since then, this is another outage.
         let last = open.outage.filter(|outage| now - outage.last < STORE_PATIENCE);
         let begun = last.map_or(now, |outage| outage.begun);
         open.outage = Some(Outage { begun, last: now });

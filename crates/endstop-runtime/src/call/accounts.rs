@@ -102,6 +102,14 @@ impl RunHandle {
         self.wait(&mut moment, CancelOn::Any).await
     }
 
+    /// Returns the wait for a store of budgets that has failed and still does. A driver that may give up on a call asks before
+    /// the step of the call begins, so that calls that are never sent count as no steps.
+    #[must_use]
+    pub fn awaits_store(&self, plan: &CallPlan<'_>) -> Option<AccountWait> {
+        let planned = self.planned(plan);
+        self.node().accounts()?.store_wait(planned.provider(), planned.model())
+    }
+
     /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].
     pub fn give_up_on_account(&self, wait: &AccountWait) {
         self.node().set_out_of_budget(true);

@@ -260,7 +260,10 @@ impl RunLines for StoredLines {
         let request = self.request(Some(self.chain.lines()));
         let reply = self.server.shared.call_with("append", request, true, &sealed);
         let reply = reply.map_err(|error| match error {
-            BudgetStoreError::Away { .. } => AppendError::Away(error.to_string()),
+            // A server that refuses for now, such as one whose disk is full, has not appended anything.
+            BudgetStoreError::Away { .. } | BudgetStoreError::Failed { .. } => {
+                AppendError::Away(error.to_string())
+            }
             error => AppendError::Refused(io::Error::other(error.to_string())),
         })?;
         match reply.word.as_str() {

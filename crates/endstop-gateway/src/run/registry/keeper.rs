@@ -49,7 +49,8 @@ impl Registry {
                 if !entry.is_idle() {
                     return true;
                 }
-                if entry.has_moved() {
+                // One with a hole continues from its lines.
+                if entry.has_moved() || entry.has_log_problem() {
                     runs.remove(id);
                     return false;
                 }

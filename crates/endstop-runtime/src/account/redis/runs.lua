@@ -95,6 +95,8 @@ local function take(keys, args)
   end
   redis.call('HSET', key, 'epoch', text(epoch), 'owner', request.owner, 'name', request.name,
     'expires', text(store.now + request.ttl), 'wants', cmsgpack.pack(wants))
+  -- Those who still wait ask again.
+  redis.call('HDEL', store.base .. ':wanted:' .. request.owner, request.id)
   list_run(store)
   remember_run(store)
   return { 'OK', epoch, lines, math.max(store.now - at, 0) }
@@ -106,12 +108,12 @@ local function append(keys, args)
     return reply
   end
   local request, key, log = store.request, run_key(store), log_key(store)
-  local was = redis.call('HMGET', key, 'epoch', 'lines')
+  local was = redis.call('HMGET', key, 'epoch', 'lines', 'owner')
   local epoch, lines = tonumber(was[1] or 0), tonumber(was[2] or 0)
   local count = #args - 1
   local known = lines - request.after
-  -- A server that lost its last moments has fewer.
-  if epoch ~= request.epoch or known < 0 or known > count then
+  -- A server that lost its last moments has fewer, and may have begun the same epoch for another process.
+  if epoch ~= request.epoch or was[3] ~= request.owner or known < 0 or known > count then
     return { 'MOVED' }
   end
   -- The last line and what is after it.
