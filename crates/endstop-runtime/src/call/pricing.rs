@@ -108,7 +108,7 @@ impl Pricing {
         }
     }
 
-    /// For a request that has, or may be answered with, more than text: its worst case is at its highest rate.
+    /// Prices a request that has, or may be answered with, more than text: its worst case is at its highest rate.
     #[must_use]
     pub const fn with_modalities(mut self, modalities: Modalities) -> Self {
         self.modalities = modalities;
@@ -125,7 +125,7 @@ impl Pricing {
         modalities.output_units().all(has)
     }
 
-    /// For a request that asks for a tier or speed, or may write to a cache for an hour: an amount that is not known
+    /// Prices a request that asks for a tier or speed, or may write to a cache for an hour: an amount that is not known
     /// exactly costs the more expensive of both, with and without.
     #[must_use]
     pub fn for_request(self, asked: &CallContext, may_write_1h: bool) -> Self {
@@ -136,14 +136,14 @@ impl Pricing {
         Self { asked, may_write_1h, ..self }
     }
 
-    /// For a request that one of these may answer in the model's stead. It costs at most what the most expensive
+    /// Prices a request that one of these may answer in the model's stead. It costs at most what the most expensive
     /// of them costs; unknown if one has no price.
     #[must_use]
     pub fn or_others(self, others: Vec<Self>) -> Self {
         Self { others, ..self }
     }
 
-    /// For a request with at most this many searches at the provider.
+    /// Prices a request with at most this many searches at the provider.
     #[must_use]
     pub fn with_searches(self, searches: u64) -> Self {
         Self { searches, ..self }

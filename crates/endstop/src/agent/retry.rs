@@ -204,7 +204,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// A request that was sent ended without saying anything of the model, such as by a cancellation.
+    /// Records that a request ended without a result that says anything about the model, such as by a cancellation.
     pub fn forget(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_trying = false;
     }
