@@ -522,6 +522,11 @@ impl RunEntry {
         self.log.as_ref().is_some_and(|log| log.is_away() || log.problem().is_some())
     }
 
+    /// Whether the log of a stored run can never be written here again. Lines that wait for a store are no such hole.
+    pub(super) fn has_log_hole(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.problem().is_some())
+    }
+
     /// Writes the log of a stored run. Returns `false` if that fails.
     pub(super) fn is_log_written(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.flush().is_ok())

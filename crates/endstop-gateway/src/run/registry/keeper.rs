@@ -50,7 +50,7 @@ impl Registry {
                     return true;
                 }
                 // One with a hole continues from its lines.
-                if entry.has_moved() || entry.has_log_problem() {
+                if entry.has_moved() || entry.has_log_hole() {
                     runs.remove(id);
                     return false;
                 }
