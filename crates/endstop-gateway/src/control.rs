@@ -380,7 +380,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         }
         _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
     }
-    // What the gateway that has the run now does not learn was not done.
+    // A command counts only if it is in the log, from which another gateway continues the run.
     match run.log_now() {
         Err(NotLogged::Moved) => {
             let error = "another gateway serves the run now: ask again";

@@ -134,7 +134,7 @@ pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
 pub(crate) const REST_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a call waits for a store of runs that is away: as long as for one of budgets.
 pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a run is kept for a gateway that has asked for it and does not ask again, although it would several times.
+/// How long no call of a run begins for a gateway that has asked for it and does not ask again.
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(2);
 /// The first and the longest interval in which a call asks again for a run that another gateway has: much shorter than the time
 /// after which the log forgets it.
