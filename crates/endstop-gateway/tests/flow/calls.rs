@@ -282,7 +282,7 @@ async fn a_store_of_budgets_that_is_away_refuses_calls_and_stops_no_run() {
     assert_eq!((got.status, got.header("retry-after").as_deref()), (503, Some("1")), "{got:?}");
     assert!(!got.words().contains("on purpose"), "no client sees the server: {got:?}");
     assert_eq!((status(&gateway), upstream.calls()), (Status::InProgress, 0));
-    // Its step had begun before the outage was known. The steps of later calls do not begin.
+    // Its step had begun before the outage was known. Now no step begins.
     for text in ["One.", "Two."] {
         let got = post(&gateway, CHAT, &Agent::new(text).request()).await;
         assert_eq!((got.status, reading(&gateway, "steps")), (503, 1), "{text} {got:?}");
