@@ -62,6 +62,15 @@ local function open(keys, args, writes)
   return { base = base, request = request, wall = wall, now = math.max(wall, latest), epoch = epoch }
 end
 
+-- Makes an act on the store that a request names a function of the library. It does nothing in a store of a later format.
+local function register(name, act, flag)
+  local function called(keys, args)
+    local store, reply = open(keys, args, flag ~= 'no-writes')
+    return reply or act(store, args)
+  end
+  redis.register_function { function_name = 'LIBRARY_' .. name, callback = called, flags = { flag } }
+end
+
 local function counter_key(store, account, kind)
   return store.base .. ':counter:' .. account .. ':' .. kind
 end
@@ -247,11 +256,7 @@ local function refusal(store, amounts, after_of)
   return refused
 end
 
-local function reserve(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function reserve(store)
   local request = store.request
   if request.epoch ~= store.epoch then
     return { 'KILLED', store.epoch }
@@ -283,11 +288,7 @@ local function reserve(keys, args)
   return { 'OK' }
 end
 
-local function grow(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function grow(store)
   local request = store.request
   sweep(store)
   local hold = hold_of(store, request.id)
@@ -330,11 +331,7 @@ local function grow(keys, args)
   return { 'OK' }
 end
 
-local function settle(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function settle(store)
   local id, actual = store.request.id, store.request.amounts
   local hold = hold_of(store, id)
   if not hold then
@@ -357,15 +354,11 @@ local function settle(keys, args)
   return { 'OK' }
 end
 
-local function read(keys, args)
-  local store, reply = open(keys, args, false)
-  if reply then
-    return reply
-  end
+local function read(store)
   if not set_windows(store) then
     return { 'SPAN', store.now }
   end
-  reply = { 'OK', store.now, store.wall }
+  local reply = { 'OK', store.now, store.wall }
   local lists = {}
   for _, limit in ipairs(store.request.limits) do
     local name = limit.account .. ':' .. limit.kind
@@ -395,11 +388,7 @@ local function give_back(store, limit, left)
   end
 end
 
-local function adjust(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function adjust(store)
   local request = store.request
   if not set_windows(store) then
     return { 'SPAN', store.now }
@@ -426,18 +415,13 @@ local function adjust(keys, args)
 end
 
 -- The time and the epoch.
-local function hello(keys, args)
-  local store, reply = open(keys, args, false)
-  return reply or { 'OK', store.now, store.epoch }
+local function hello(store)
+  return { 'OK', store.now, store.epoch }
 end
 
 -- The kills after an epoch, as JSON.
-local function kills(keys, args)
-  local store, reply = open(keys, args, false)
-  if reply then
-    return reply
-  end
-  reply = { 'OK', store.epoch }
+local function kills(store)
+  local reply = { 'OK', store.epoch }
   local missed = store.epoch - store.request.after
   if missed > 0 then
     for _, kill in ipairs(redis.call('LRANGE', store.base .. ':kills', -missed, -1)) do
@@ -448,11 +432,7 @@ local function kills(keys, args)
 end
 
 -- Tells that a process obeys all kills up to an epoch.
-local function obey(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function obey(store)
   local request, gateways = store.request, store.base .. ':gateways'
   if request.ends then
     redis.call('HDEL', gateways, request.id)
@@ -464,11 +444,7 @@ local function obey(keys, args)
 end
 
 -- Begins the next epoch: from here on no call is admitted that has not obeyed this kill.
-local function kill(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function kill(store)
   local list = store.base .. ':kills'
   redis.call('RPUSH', list, store.request.record)
   redis.call('LTRIM', list, -MOST_KILLS, -1)
@@ -476,11 +452,7 @@ local function kill(keys, args)
 end
 
 -- How many processes obey an epoch, and how many others told of themselves lately.
-local function obeyed(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function obeyed(store)
   local gateways = store.base .. ':gateways'
   local all, yes, no = redis.call('HGETALL', gateways), 0, 0
   for at = 1, #all, 2 do
@@ -496,14 +468,14 @@ local function obeyed(keys, args)
   return { 'OK', yes, no }
 end
 
-redis.register_function('LIBRARY_reserve', reserve)
-redis.register_function('LIBRARY_grow', grow)
+register('reserve', reserve)
+register('grow', grow)
 -- A settlement is not refused for want of memory: it needs hardly any.
-redis.register_function { function_name = 'LIBRARY_settle', callback = settle, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_read', callback = read, flags = { 'no-writes' } }
-redis.register_function('LIBRARY_adjust', adjust)
-redis.register_function { function_name = 'LIBRARY_hello', callback = hello, flags = { 'no-writes' } }
-redis.register_function { function_name = 'LIBRARY_kills', callback = kills, flags = { 'no-writes' } }
-redis.register_function { function_name = 'LIBRARY_obey', callback = obey, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_kill', callback = kill, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_obeyed', callback = obeyed, flags = { 'allow-oom' } }
+register('settle', settle, 'allow-oom')
+register('read', read, 'no-writes')
+register('adjust', adjust)
+register('hello', hello, 'no-writes')
+register('kills', kills, 'no-writes')
+register('obey', obey, 'allow-oom')
+register('kill', kill, 'allow-oom')
+register('obeyed', obeyed, 'allow-oom')

@@ -68,11 +68,7 @@ local function want(store, wants, owner, is_served)
 end
 
 -- Serves a run from here on; or waits while another process does, or waits for it longer.
-local function take(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function take(store)
   local request, key = store.request, run_key(store)
   local was = redis.call('HMGET', key, 'epoch', 'owner', 'expires', 'lines', 'at', 'wants', 'name')
   local epoch, owner, expires = tonumber(was[1] or 0), was[2], tonumber(was[3] or 0)
@@ -102,11 +98,7 @@ local function take(keys, args)
   return { 'OK', epoch, lines, math.max(store.now - at, 0) }
 end
 
-local function append(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function append(store, args)
   local request, key, log = store.request, run_key(store), log_key(store)
   local was = redis.call('HMGET', key, 'epoch', 'lines', 'owner')
   local epoch, lines = tonumber(was[1] or 0), tonumber(was[2] or 0)
@@ -137,16 +129,12 @@ local function append(keys, args)
 end
 
 -- Lines of a run, from a number on.
-local function lines(keys, args)
-  local store, reply = open(keys, args, false)
-  if reply then
-    return reply
-  end
+local function lines(store)
   local request = store.request
   if tonumber(redis.call('HGET', run_key(store), 'epoch') or 0) ~= request.epoch then
     return { 'MOVED' }
   end
-  reply = { 'OK' }
+  local reply = { 'OK' }
   for _, line in ipairs(redis.call('LRANGE', log_key(store), request.after, request.after + request.count - 1)) do
     reply[#reply + 1] = line
   end
@@ -154,11 +142,7 @@ local function lines(keys, args)
 end
 
 -- No call of the run is in flight: any process may serve it.
-local function rest(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function rest(store)
   local key = run_key(store)
   if tonumber(redis.call('HGET', key, 'epoch') or 0) ~= store.request.epoch then
     return { 'MOVED' }
@@ -168,12 +152,8 @@ local function rest(keys, args)
 end
 
 -- Serves runs longer. Answers with those that another process has taken.
-local function renew(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
-  reply = { 'OK' }
+local function renew(store)
+  local reply = { 'OK' }
   for _, run in ipairs(store.request.runs) do
     local key = run_key(store, run[1])
     local was = redis.call('HMGET', key, 'epoch', 'expires')
@@ -187,14 +167,10 @@ local function renew(keys, args)
 end
 
 -- The runs of a process that others wait for, each once.
-local function wanted(keys, args)
-  local store, reply = open(keys, args, true)
-  if reply then
-    return reply
-  end
+local function wanted(store)
   local key = store.base .. ':wanted:' .. store.request.owner
   local all = redis.call('HGETALL', key)
-  reply = { 'OK' }
+  local reply = { 'OK' }
   for at = 1, #all, 2 do
     redis.call('HDEL', key, all[at])
     reply[#reply + 1] = all[at]
@@ -203,13 +179,9 @@ local function wanted(keys, args)
 end
 
 -- How many lines a run has, and the name of another process that serves it now.
-local function written(keys, args)
-  local store, reply = open(keys, args, false)
-  if reply then
-    return reply
-  end
+local function written(store)
   local was = redis.call('HMGET', run_key(store), 'lines', 'owner', 'expires', 'name')
-  reply = { 'OK', tonumber(was[1] or 0) }
+  local reply = { 'OK', tonumber(was[1] or 0) }
   if tonumber(was[3] or 0) > store.now and was[2] ~= store.request.owner then
     reply[3] = was[4]
   end
@@ -217,13 +189,9 @@ local function written(keys, args)
 end
 
 -- Runs that are not forgotten.
-local function runs(keys, args)
-  local store, reply = open(keys, args, false)
-  if reply then
-    return reply
-  end
+local function runs(store)
   local from = math.max(store.now - store.request.keep, 0)
-  reply = { 'OK' }
+  local reply = { 'OK' }
   local ids = redis.call('ZRANGEBYSCORE', store.base .. ':runs', text(from), '+inf', 'LIMIT', 0, store.request.count)
   for _, id in ipairs(ids) do
     reply[#reply + 1] = id
@@ -231,11 +199,11 @@ local function runs(keys, args)
   return reply
 end
 
-redis.register_function('LIBRARY_take', take)
-redis.register_function('LIBRARY_append', append)
-redis.register_function { function_name = 'LIBRARY_lines', callback = lines, flags = { 'no-writes' } }
-redis.register_function { function_name = 'LIBRARY_rest', callback = rest, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_renew', callback = renew, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_wanted', callback = wanted, flags = { 'allow-oom' } }
-redis.register_function { function_name = 'LIBRARY_written', callback = written, flags = { 'no-writes' } }
-redis.register_function { function_name = 'LIBRARY_runs', callback = runs, flags = { 'no-writes' } }
+register('take', take)
+register('append', append)
+register('lines', lines, 'no-writes')
+register('rest', rest, 'allow-oom')
+register('renew', renew, 'allow-oom')
+register('wanted', wanted, 'allow-oom')
+register('written', written, 'no-writes')
+register('runs', runs, 'no-writes')
