@@ -51,8 +51,6 @@ enum End {
 struct Fleet {
     size: Size,
     addresses: RwLock<Vec<String>>,
-    /// Which run of its number is used. One that an outage stopped is replaced.
-    generations: Vec<AtomicUsize>,
     next: AtomicUsize,
     done: AtomicUsize,
     ends: Mutex<BTreeMap<End, usize>>,
@@ -64,7 +62,6 @@ impl Fleet {
         Self {
             size,
             addresses: RwLock::new(addresses),
-            generations: (0..size.runs).map(|_| AtomicUsize::new(0)).collect(),
             next: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
             ends: Mutex::default(),
@@ -88,9 +85,7 @@ impl Fleet {
 
     fn call(&self, number: usize) -> End {
         let at = scattered(number) % self.size.runs;
-        let Some(generation) = self.generations.get(at) else { return End::Other(0) };
-        let used = generation.load(Ordering::Relaxed);
-        let run = format!("run-{at}-{used}");
+        let run = run_of(at);
         let (api, is_stream) = (Api::Chat, number.is_multiple_of(2));
         let call = Call { run: &run, api, model: MODEL, cap: CAP, choices: 1, is_stream, key: "x" };
         let begun = Instant::now();
@@ -101,17 +96,7 @@ impl Fleet {
                 thread::sleep(Duration::from_millis(10));
                 continue;
             }
-            let end = end_of(&answer.unwrap_or_default());
-            if end == End::Refused("error".to_owned()) {
-                // Another call of the run may have found that first.
-                let _ = generation.compare_exchange(
-                    used,
-                    used + 1,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-            }
-            return end;
+            return end_of(&answer.unwrap_or_default());
         }
     }
 
@@ -120,6 +105,10 @@ impl Fleet {
         let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
         addresses.get(run % addresses.len().max(1)).cloned().unwrap_or_default()
     }
+}
+
+fn run_of(number: usize) -> String {
+    format!("run-{number}")
 }
 
 /// A number that follows from another one, and looks as if by chance.
@@ -321,14 +310,7 @@ fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Resul
     let served = bench.sim.served()?;
     let billed = served.cost(Prices::of(home, MODEL)?);
     let ends = fleet.ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let runs: Vec<String> = fleet
-        .generations
-        .iter()
-        .enumerate()
-        .flat_map(|(at, used)| {
-            (0..=used.load(Ordering::Relaxed)).map(move |used| format!("run-{at}-{used}"))
-        })
-        .collect();
+    let runs: Vec<String> = (0..size.runs).map(run_of).collect();
     let (differ, compared) = bench.compare(&runs)?;
     let over = billed.saturating_sub(limit);
     let mut found = Found::row(Row {
@@ -363,6 +345,8 @@ fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Resul
     found.must(budget.spent + budget.held <= limit, "settled and held amounts pass the limit");
     found.must(billed <= budget.spent + budget.held, "the budget counts less than was served");
     found.must(over == 0, "many gateways passed their budget");
+    let is_ended = ends.contains_key(&End::Refused("error".to_owned()));
+    found.must(!is_ended, "a run ended because Redis was away");
     for why in differ.iter().take(5) {
         found.must(false, &format!("a run differs from its replay: {why}"));
     }
@@ -372,11 +356,9 @@ fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Resul
 fn told(ends: &BTreeMap<End, usize>) -> String {
     let one = |(end, count): (&End, &usize)| match end {
         End::Served => format!("{count} served"),
-        End::Refused(reason) if reason == "error" => {
-            format!("{count} refused because Redis was away (`error`)")
-        }
         End::Refused(reason) => format!("{count} refused (`{reason}`)"),
         End::Cut => format!("{count} cut by a kill"),
+        End::Other(503) => format!("{count} refused because Redis was away (503)"),
         End::Other(status) => format!("{count} with status {status}"),
     };
     ends.iter().map(one).collect::<Vec<_>>().join(", ")
