@@ -49,14 +49,18 @@ pub enum StartError {
     /// The authority for intercepted connections cannot be made.
     #[error("no certificates for intercepted connections: {0}")]
     Authority(String),
-    /// The directory of stored runs cannot be used.
-    #[error("runs cannot be stored in `{}`: {why}", directory.display())]
+    /// Runs cannot be stored: the problem with their directory, a file in it, or the log that gateways share.
+    #[error("runs cannot be stored{}: {why}", of_directory(directory.as_deref()))]
     Store {
-        /// The directory.
-        directory: PathBuf,
-        /// The problem with it, or with a file in it.
+        /// The directory, unless gateways share a log.
+        directory: Option<PathBuf>,
+        /// The problem.
         why: String,
     },
+}
+
+fn of_directory(directory: Option<&Path>) -> String {
+    directory.map_or_else(String::new, |directory| format!(" in `{}`", directory.display()))
 }
 
 /// A gateway that listens. It ends when it is dropped; calls in flight are then aborted and settled.
@@ -138,8 +142,8 @@ impl Gateway {
         let config = config.with_kill_switch(of_control.clone());
         let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
             let directory = match &config.stored_runs {
-                Some(StoredRuns::Directory(directory)) => directory.clone(),
-                _ => PathBuf::from("the log that gateways share"),
+                Some(StoredRuns::Directory(directory)) => Some(directory.clone()),
+                _ => None,
             };
             StartError::Store { directory, why: why.to_string() }
         })?;

@@ -22,8 +22,8 @@ use crate::store::{LineChain, RunId};
 
 /// Runs in a Redis or Valkey that many processes share, with the budgets of [`RedisBudgetStore`]. Each process has one log.
 ///
-/// A process that serves a run hands it over as soon as no call of it is in flight. Others wait for one
-/// that has died as long as its lease; its calls in flight then count in full. Lines are deleted some time after the last one was appended.
+/// A process that serves a run hands it over as soon as no call of it is in flight. Others wait for one that has died as long
+/// as its lease; its calls in flight then count in full. Lines are deleted some time after the last one was appended.
 ///
 /// ```no_run
 /// use endstop_runtime::account::RedisBudgetStore;
@@ -71,14 +71,14 @@ impl RedisBudgetStore {
 }
 
 impl RedisRunLog {
-    /// How long others wait for this process when it dies, instead of five seconds.
+    /// Sets the time that others wait for this process when it dies, instead of five seconds.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.server.lease = lease;
         self
     }
 
-    /// How long the lines of a run are there after the last one, instead of 30 days.
+    /// Sets the time that the lines of a run are there after the last one, instead of 30 days.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.server.retention = retention;
