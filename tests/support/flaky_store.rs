@@ -8,14 +8,12 @@ use endstop_runtime::account::{
 };
 use endstop_runtime::ledger::Amounts;
 
-/// How the store fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// It can come back.
-    Away,
-    /// It cannot.
-    #[allow(dead_code, reason = "not every test needs both")]
-    ForGood,
+/// The error of an operation.
+pub(crate) type Failure = fn() -> BudgetStoreError;
+
+/// It can come back.
+pub(crate) fn away() -> BudgetStoreError {
+    BudgetStoreError::Away { server: "test".to_owned(), why: "on purpose".to_owned() }
 }
 
 /// The store. Clones are the same one.
@@ -32,16 +30,8 @@ impl FlakyStore {
     }
 
     fn step(&self) -> Result<(), BudgetStoreError> {
-        let why = || "on purpose".to_owned();
-        match *self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Failure::Away) => {
-                Err(BudgetStoreError::Away { server: "test".to_owned(), why: why() })
-            }
-            Some(Failure::ForGood) => {
-                Err(BudgetStoreError::Damaged { path: "test".into(), why: why() })
-            }
-            None => Ok(()),
-        }
+        let failure = *self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), |failure| Err(failure()))
     }
 }
 

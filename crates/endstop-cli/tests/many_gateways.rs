@@ -237,7 +237,8 @@ fn a_kill_stops_runs_on_every_machine_and_cuts_what_is_in_flight() {
 fn without_the_store_no_call_begins_and_what_was_in_flight_is_settled_later() {
     let Some(mut server) = RedisServer::start() else { return };
     let machine = Machine::new("away", 0);
-    let budget = ["--budget", "$5 per day", "--usd", "10", "--upstream", "sim:slow"];
+    let budget =
+        ["--budget", "$5 per day", "--usd", "10", "--upstream", "sim:slow", "--pause-limit", "1s"];
     let gateway = machine.serve(&server.url(), &budget);
     let mut in_flight = gateway.begin("flies", "gpt-4o", true);
     until("in flight", || gateway.run("flies")["report"]["totals"]["steps"] == 1);

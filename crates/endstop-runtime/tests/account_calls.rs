@@ -18,8 +18,8 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::{Program, Status};
 use endstop_price::PriceTable;
 use endstop_runtime::account::{
-    Account, AccountSet, AccountWait, Adjustment, BudgetStore, LimitState, MemoryBudgetStore,
-    OnFull, RunAccounts,
+    Account, AccountSet, AccountWait, Adjustment, BudgetStore, BudgetStoreError, LimitState,
+    MemoryBudgetStore, OnFull, RunAccounts,
 };
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Detail, RunInfo};
@@ -28,7 +28,7 @@ use endstop_runtime::{
     CallPlan, InputBound, NotBegun, OpenCall, Outcome, Pricing, RunEnvironment, RunHandle,
     ToolNotBegun, Waited,
 };
-use flaky_store::{Failure, FlakyStore};
+use flaky_store::{FlakyStore, away};
 use tokio::time::Instant;
 
 /// 2026-11-25 12:00 UTC.
@@ -394,7 +394,9 @@ fn nothing_is_sent_that_no_store_can_count() {
     let flaky = FlakyStore::default();
     let accounts = accounts(flaky.clone(), me(&["$1"]));
     let run = run(&accounts);
-    flaky.fail(Some(Failure::ForGood));
+    let damaged =
+        || BudgetStoreError::Damaged { path: "test".into(), why: "on purpose".to_owned() };
+    flaky.fail(Some(damaged));
     assert!(!run.begin_step(&plan(&pricing())).admits());
     assert_eq!((signal(&run).reason, run.status()), (StopReason::ErrorForbade, Status::Failed));
 }
@@ -409,7 +411,7 @@ async fn calls_wait_ten_seconds_for_a_store_that_is_away() {
         other => panic!("{other:?}"),
     };
     let outage = Instant::now();
-    flaky.fail(Some(Failure::Away));
+    flaky.fail(Some(away));
     loop {
         let wait = wait(&run);
         if wait.is_over() {
@@ -421,7 +423,7 @@ async fn calls_wait_ten_seconds_for_a_store_that_is_away() {
     // An outage ends when the store is back, and when nothing has failed for long.
     flaky.fail(None);
     reply(begin(&run).unwrap());
-    flaky.fail(Some(Failure::Away));
+    flaky.fail(Some(away));
     assert!(!wait(&run).is_over());
     tokio::time::sleep(Duration::from_secs(60)).await;
     let last = wait(&run);
@@ -436,7 +438,7 @@ fn a_settlement_that_the_store_does_not_take_is_repeated() {
     let accounts = accounts(flaky.clone(), me(&["$1"]));
     let run = run(&accounts);
     let call = begin(&run).unwrap();
-    flaky.fail(Some(Failure::Away));
+    flaky.fail(Some(away));
     reply(call);
     flaky.fail(None);
     assert_eq!(first(&accounts).held, 18_750_000_000);

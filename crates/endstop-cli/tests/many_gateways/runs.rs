@@ -156,7 +156,12 @@ fn a_gateway_that_died_or_was_suspended_with_a_run_admits_nothing_of_it_by_what_
 #[test]
 fn what_ended_without_the_store_is_in_the_log_once_the_store_is_back() {
     let Some(mut server) = RedisServer::start() else { return };
-    let gateways = serve("back", &server, 2, &["--upstream", "sim:slow", "--steps", "9"]);
+    let gateways = serve(
+        "back",
+        &server,
+        2,
+        &["--upstream", "sim:slow", "--steps", "9", "--pause-limit", "2s"],
+    );
     let in_flight = gateways[0].short("flies");
     until("in flight", || gateways[0].steps("flies") == 1);
     server.kill();
@@ -174,6 +179,21 @@ fn what_ended_without_the_store_is_in_the_log_once_the_store_is_back() {
     assert_eq!(stop_of(&rest(gateways[1].short("flies"))), None);
     assert_eq!(stop_of(&rest(gateways[0].short("flies"))), None);
     assert_eq!(gateways[1].steps("flies"), 3);
+}
+
+#[test]
+fn a_client_that_waits_too_long_does_not_see_which_gateway_has_its_run() {
+    let Some(server) = RedisServer::start() else { return };
+    let limits = ["--upstream", "sim:slow", "--steps", "9", "--pause-limit", "200ms"];
+    let gateways = serve("held", &server, 2, &limits);
+    let in_flight = gateways[0].begin("held", "gpt-4o", true);
+    until("in flight", || gateways[0].steps("held") == 1);
+    let refused = gateways[1].call("held").to_lowercase();
+    assert!(refused.starts_with("http/1.1 503"), "{refused}");
+    assert!(refused.contains("retry-after: 1"), "{refused}");
+    assert!(refused.contains("another gateway serves the run"), "{refused}");
+    assert!(!refused.contains("process") && !refused.contains("listen"), "{refused}");
+    drop(in_flight);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::fake::{Act, Fake, chunk, json, json_with, sse_head};
-use crate::flaky_store::{Failure, FlakyStore};
+use crate::flaky_store::{FlakyStore, away};
 use crate::kit::*;
 use crate::streams::{agent, delta};
 
@@ -277,7 +277,7 @@ async fn a_store_of_budgets_that_is_away_refuses_calls_and_stops_no_run() {
     config.pause = PauseLimit(Duration::from_millis(400));
     let gateway = Gateway::start(config).await.unwrap();
     let body = Agent::new("Answer.").request();
-    store.fail(Some(Failure::Away));
+    store.fail(Some(away));
     let got = post(&gateway, CHAT, &body).await;
     assert_eq!((got.status, got.header("retry-after").as_deref()), (503, Some("1")), "{got:?}");
     assert!(!got.words().contains("on purpose"), "no client sees the server: {got:?}");

@@ -237,6 +237,41 @@ mod shared {
     }
 
     #[test]
+    fn a_server_without_memory_refuses_lines_for_now() {
+        let Some(server) = RedisServer::start() else { return };
+        let (id, program) = (RunId::new(), program());
+        let mut open = log(&server, "one").open(&id, &program).unwrap();
+        let lines = step(&open, &id);
+        server.send(&["CONFIG SET maxmemory 1"]);
+        let away = open.lines.append(lines.as_bytes());
+        assert!(matches!(away, Err(AppendError::Away(_))), "{away:?}");
+        assert!(log(&server, "two").open(&RunId::new(), &program).is_err());
+        server.send(&["CONFIG SET maxmemory 0"]);
+        open.lines.append(lines.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_comes_back_is_wanted_by_those_alone_who_ask_again() {
+        let Some(server) = RedisServer::start() else { return };
+        let (one, two) = (log(&server, "one"), log(&server, "two"));
+        let (id, program) = (RunId::new(), program());
+        let mut first = one.open(&id, &program).unwrap();
+        add_step(&mut first, &id);
+        assert!(is_held(&two.open(&id, &program), "one"));
+        first.lines.rest().unwrap();
+        two.open(&id, &program).unwrap().lines.rest().unwrap();
+        let again = one.open(&id, &program).unwrap();
+        assert_eq!(one.shared().unwrap().wanted().unwrap(), []);
+        assert!(is_held(&two.open(&id, &program), "one"));
+        assert_eq!(one.shared().unwrap().wanted().unwrap(), [id.clone()]);
+        // A server that lost its last moments may have begun the same epoch for another process.
+        server.send(&[&format!("HSET {{endstop:default}}:run:{id} owner other")]);
+        let mut again = again;
+        let refused = again.lines.append(step(&again, &id).as_bytes());
+        assert!(matches!(refused, Err(AppendError::Moved)), "{refused:?}");
+    }
+
+    #[test]
     fn lines_are_deleted_some_time_after_the_last_one() {
         let Some(server) = RedisServer::start() else { return };
         let (id, program) = (RunId::new(), program());

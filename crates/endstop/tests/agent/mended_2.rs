@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::flaky_store::{Failure, FlakyStore};
+use crate::flaky_store::{FlakyStore, away};
 use crate::kit::*;
 use crate::support::*;
 
@@ -276,7 +276,7 @@ async fn a_run_waits_ten_seconds_for_a_store_of_budgets_that_is_away() {
         let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
         let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
         let agent = named("tested", &answerer("Yes.")).accounts(accounts).build().unwrap();
-        store.fail(Some(Failure::Away));
+        store.fail(Some(away));
         let begun = Instant::now();
         let (state, ()) = tokio::join!(agent.run("Go."), async {
             tokio::time::sleep(Duration::from_secs(secs)).await;
@@ -285,6 +285,37 @@ async fn a_run_waits_ten_seconds_for_a_store_of_budgets_that_is_away() {
         let state = state.unwrap();
         assert_eq!(state.stop_reason(), Some(reason), "{}", state.explain());
         assert!(begun.elapsed() <= Duration::from_secs(secs + 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paid_tool_waits_ten_seconds_for_a_store_of_budgets_that_is_away() {
+    for (secs, outcome, reason) in [
+        (3, ToolOutcome::Succeeded, StopReason::Completed),
+        (20, ToolOutcome::NotExecuted, StopReason::ErrorForbade),
+    ] {
+        let store = FlakyStore::default();
+        let set = AccountSet::new([Account::new("me", &["$9"]).unwrap()]).unwrap();
+        let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
+        let fails = store.clone();
+        let model = priced(|request, _| match replies_so_far(request) {
+            0 => Reply::call("look", json!({})).usage(100, 10),
+            _ => Reply::text("Done.").usage(100, 10),
+        });
+        let builder = named("tested", &model).accounts(accounts);
+        // The outage begins between the model's reply and its tool call.
+        let builder = builder.hook(Trigger::BeforeToolUse, 0, move |_| {
+            fails.fail(Some(away));
+            Ok(())
+        });
+        let agent = builder.tool(ok_tool("look").cost_at_most(usd("0.50"))).build().unwrap();
+        let (state, ()) = tokio::join!(agent.run("Go."), async {
+            tokio::time::sleep(Duration::from_secs(secs)).await;
+            store.fail(None);
+        });
+        let state = state.unwrap();
+        assert_eq!(outcomes(&state), [outcome], "{}", state.explain());
+        assert_eq!(state.stop_reason(), Some(reason));
     }
 }
 
