@@ -40,6 +40,7 @@ const GUESSES: &[(&[&str], &str, &str)] = &[
     ),
     (&["--max-tokens", "--token-limit", "--token-budget"], "--tokens", "200k"),
     (&["--time", "--max-time", "--time-limit", "--deadline", "--duration"], "--timeout", "10m"),
+    (&["--summary", "--report", "--output", "--json-output"], "--json-file", "summary.json"),
 ];
 
 /// Words that people write for a subcommand, and what to do instead.

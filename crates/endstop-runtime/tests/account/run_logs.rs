@@ -263,7 +263,7 @@ mod shared {
         let again = one.open(&id, &program).unwrap();
         assert_eq!(one.shared().unwrap().wanted().unwrap(), []);
         assert!(is_held(&two.open(&id, &program), "one"));
-        assert_eq!(one.shared().unwrap().wanted().unwrap(), [id.clone()]);
+        assert_eq!(one.shared().unwrap().wanted().unwrap(), std::slice::from_ref(&id));
         // A server that lost its last moments may have begun the same epoch for another process.
         server.send(&[&format!("HSET {{endstop:default}}:run:{id} owner other")]);
         let mut again = again;
