@@ -1,5 +1,5 @@
 //! The ledger and the token tree alone, on the synchronization types of a model checker: `cargo xtask test`
-//! runs the models in `tests/` under `--cfg endstop_loom` and `--cfg endstop_shuttle`.
+//! runs the models in `tests/` under its features `loom` and `shuttle`.
 
 #[path = "../../crates/endstop-runtime/src"]
 #[expect(dead_code, reason = "the runtime uses more of them than the models do")]

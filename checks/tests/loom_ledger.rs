@@ -1,6 +1,6 @@
 //! Every interleaving of two threads on a tree of three levels, by `loom`.
 //!
-//! `cargo xtask test` builds and runs these with `--cfg endstop_loom`.
+//! `cargo xtask test` builds and runs these with the feature `loom`.
 #![cfg(endstop_loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

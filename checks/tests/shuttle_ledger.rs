@@ -1,6 +1,6 @@
 //! Eight threads on a tree of four levels, under random schedules of `shuttle`.
 //!
-//! `cargo xtask test` builds and runs these with `--cfg endstop_shuttle`; `ENDSTOP_SHUTTLE_SCHEDULES` says how
+//! `cargo xtask test` builds and runs these with the feature `shuttle`; `ENDSTOP_SHUTTLE_SCHEDULES` says how
 //! many schedules each test tries.
 #![cfg(endstop_shuttle)]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]

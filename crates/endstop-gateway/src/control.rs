@@ -11,7 +11,6 @@ use bytes::Bytes;
 use endstop_core::condition::GaugeId;
 use endstop_core::condition::gauge::{GAUGES, Unit};
 use endstop_core::human;
-use endstop_core::run::Status;
 use endstop_core::run::raise::RaiseError;
 use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
@@ -168,13 +167,7 @@ impl ControlService {
         // Admission checks the switch under the locks of its run. A call that was admitted earlier is in a run that
         // is aborted here, or began while this was running, and the switch stops that one.
         self.kill.turn_on(message);
-        let mut killed = 0u64;
-        for run in self.registry.all() {
-            // A run that ended naturally could continue.
-            let is_live = !matches!(run.handle().status(), Status::Stopped | Status::Failed);
-            killed = killed.saturating_add(u64::from(is_live));
-            run.kill(kill_signal(message));
-        }
+        let killed = self.registry.kill_all(&kill_signal(message));
         reply(StatusCode::OK, &json!({ "killed": killed }))
     }
 }

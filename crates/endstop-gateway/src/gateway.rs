@@ -417,9 +417,7 @@ impl Service {
 /// Aborts calls in flight when the kill switch turns on. Calls that begin check it themselves.
 async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
     poll_kill_switch(kill, KILL_SWITCH_INTERVAL, |signal| {
-        for entry in registry.all() {
-            entry.kill(signal.clone());
-        }
+        registry.kill_all(&signal);
     })
     .await;
 }

@@ -6,6 +6,8 @@
 mod server;
 #[path = "support/server_shapes.rs"]
 mod server_shapes;
+#[path = "support/tls_relay.rs"]
+mod tls_relay;
 
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use server::{Answer, Server};
 use server_shapes::{chat, gemini, messages, responses};
+use tls_relay::TlsRelay;
 
 const NO_VARIABLES: fn(&str) -> Option<String> = |_| None;
 
@@ -410,6 +413,44 @@ async fn a_connection_that_breaks_is_told_from_an_end() {
         .expect("a model");
     let heard = hear(&nobody, &[Message::user("x")], &[]).await;
     assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Connection);
+}
+
+async fn ask_over_tls(base_url: &str) -> Heard {
+    let model = ProviderModel::builder("a-model")
+        .provider("openai")
+        .base_url(base_url)
+        .key("sk-canary")
+        .environment(NO_VARIABLES)
+        .build()
+        .expect("a model");
+    hear(&model, &[Message::user("hello")], &[]).await
+}
+
+/// The environment says which certificates the system trusts, so a second process asks the trusted server.
+#[tokio::test]
+async fn a_server_is_called_over_tls_if_the_system_trusts_it() {
+    const NAME: &str = "a_server_is_called_over_tls_if_the_system_trusts_it";
+    const URL: &str = "ENDSTOP_TEST_TLS_URL";
+    if let Ok(url) = std::env::var(URL) {
+        let heard = ask_over_tls(&url).await;
+        assert_eq!(heard.text, "Hé漢o", "{heard:?}");
+        return;
+    }
+    let server = Server::start(vec![Answer::events(chat_answer())]).await;
+    let relay = TlsRelay::start(server.url("").replace("http://", "")).await;
+    let error = ask_over_tls(&relay.url("/v1")).await.error.expect("an error");
+    assert_eq!(error.kind, ModelErrorKind::Connection, "{error}");
+    assert_eq!(server.seen().len(), 0, "nothing is sent to a server that is not trusted");
+
+    let output = tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", NAME])
+        .env("SSL_CERT_FILE", relay.certificate())
+        .env(URL, relay.url("/v1"))
+        .output()
+        .await
+        .expect("the second process");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]

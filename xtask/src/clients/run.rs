@@ -110,7 +110,7 @@ pub(super) struct ClientResult {
     pub(super) tools_run: u64,
 }
 
-/// Runs a client on each of its interfaces, streaming and not.
+/// Runs a client on each of its interfaces, streaming and not at once.
 pub(super) fn all(
     root: &Path,
     endstop: &Path,
@@ -118,22 +118,24 @@ pub(super) fn all(
     client: &Client,
 ) -> impl Iterator<Item = Ended> {
     let version = version(root, client.group, client.package).unwrap_or_default();
-    let cases = client.apis.iter().flat_map(|api| [(*api, false), (*api, true)]);
-    cases.map(move |(api, is_stream)| {
-        let mut ended = Ended {
-            client: client.name,
-            version: version.clone(),
-            api,
-            is_stream,
-            ..Ended::default()
+    client.apis.iter().flat_map(move |&api| {
+        let run = |is_stream| {
+            let version = version.clone();
+            let name = client.name;
+            let mut ended = Ended { client: name, version, api, is_stream, ..Ended::default() };
+            let mut command = Command::new(&place.interpreter);
+            command.arg(place.programs.join(client.program)).args(["--api", api]);
+            ended.fault = match one(root, endstop, &[], &command, &mut ended) {
+                Ok(()) => fault(&ended, client.loops),
+                Err(why) => Some(why),
+            };
+            ended
         };
-        let mut command = Command::new(&place.interpreter);
-        command.arg(place.programs.join(client.program)).args(["--api", api]);
-        ended.fault = match one(root, endstop, &[], &command, &mut ended) {
-            Ok(()) => fault(&ended, client.loops),
-            Err(why) => Some(why),
-        };
-        ended
+        thread::scope(|scope| {
+            let stream = scope.spawn(|| run(true));
+            let whole = run(false);
+            [whole, stream.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
+        })
     })
 }
 
@@ -145,7 +147,8 @@ pub(super) fn one(
     started: &Command,
     ended: &mut Ended,
 ) -> Result<(), String> {
-    let report = root.join("target/clients/report.json");
+    let Ended { client, api, is_stream, .. } = ended;
+    let report = root.join(format!("target/clients/report-{client}-{api}-{is_stream}.json"));
     let _ = fs::remove_file(&report);
     let mut command = Command::new(endstop);
     command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);

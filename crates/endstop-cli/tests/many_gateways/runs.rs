@@ -1,5 +1,6 @@
 //! Runs that several gateways serve: exactly one budget for each, whichever gateway a call goes to.
 
+use std::net::TcpListener;
 use std::process::Command;
 
 use super::*;
@@ -211,4 +212,88 @@ fn a_paused_run_goes_on_at_the_gateway_where_its_clients_wait() {
     assert!(resumed.starts_with("HTTP/1.1 200"), "{resumed}");
     assert_eq!(stop_of(&rest(waiting)), None);
     assert_eq!(gateways[0].steps("p"), 2);
+}
+
+/// A provider that never answers its first call, and the others at once.
+fn first_call_hangs() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let mut kept = None;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if kept.is_none() {
+                kept = Some(stream);
+                continue;
+            }
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                request.read_line(&mut line).unwrap();
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            request.read_exact(&mut vec![0; length]).unwrap();
+            let message = json!({ "role": "assistant", "content": "hi" });
+            let body = json!({
+                "id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o",
+                "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+                "usage": { "prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10 },
+            })
+            .to_string();
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json";
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_run_that_was_lost_in_a_call_takes_no_command_but_a_kill_cuts_the_call() {
+    let Some(server) = RedisServer::start() else { return };
+    let upstream = first_call_hangs();
+    let gateways = serve("lost", &server, 2, &["--upstream", &upstream, "--steps", "9"]);
+    let in_flight = gateways[0].begin("lost", "gpt-4o", false);
+    until("in flight", || gateways[0].steps("lost") == 1);
+    signal(&gateways[0], "-STOP");
+    assert_eq!(stop_of(&gateways[1].call("lost")), None);
+    // It waits in the connection, so the gateway may read it before it learns what has happened.
+    let body = json!({ "by": "ana" }).to_string();
+    let path = "/endstop/v1/runs/lost/pause";
+    let command = gateways[0].send(&gateways[0].control, "POST", path, &body);
+    signal(&gateways[0], "-CONT");
+    let answer = rest(command);
+    let is_acknowledged = answer.starts_with("HTTP/1.1 200");
+    assert!(is_acknowledged || answer.starts_with("HTTP/1.1 409"), "{answer}");
+    let is_paused = gateways[1].run("lost")["status"] == "paused";
+    assert_eq!(is_paused, is_acknowledged, "{answer}");
+
+    let url = server.url();
+    let kill = ["kill", "lost", "--why", "test", "--budget-store", &url];
+    let killed = Machine::new("lost", 9).command(&kill).output().unwrap();
+    assert!(killed.status.success(), "{}", text(&killed));
+    in_flight.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let answer = rest(in_flight);
+    assert!(answer.starts_with("HTTP/1.1 "), "the call in flight was not cut: {answer}");
+}
+
+#[test]
+fn a_run_goes_on_where_it_is_once_nobody_waits_for_it_elsewhere() {
+    let Some(server) = RedisServer::start() else { return };
+    let upstream = first_call_hangs();
+    let limits = ["--upstream", &upstream, "--steps", "9", "--pause-limit", "200ms"];
+    let gateways = serve("gone", &server, 2, &limits);
+    let in_flight = gateways[0].begin("gone", "gpt-4o", false);
+    until("in flight", || gateways[0].steps("gone") == 1);
+    let refused = gateways[1].call("gone");
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    until("admitted", || gateways[0].call("gone").starts_with("HTTP/1.1 200"));
+    assert_eq!(gateways[0].run("gone")["calls_in_flight"], 1);
+    drop(in_flight);
 }

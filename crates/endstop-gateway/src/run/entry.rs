@@ -437,18 +437,21 @@ impl RunEntry {
     /// Cancels the run for a user: calls in flight finish, or are aborted.
     pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
         let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
-        self.cancel_with(signal, urgency);
+        self.handle.token().cancel(signal, urgency);
+        self.handle.checkpoint();
+        self.notify();
     }
 
     /// Cuts the run because the kill switch is on.
     pub(crate) fn kill(&self, signal: StopSignal) {
-        self.cancel_with(signal, Urgency::Now);
+        self.cut(signal);
+        self.notify();
     }
 
-    fn cancel_with(&self, signal: StopSignal, urgency: Urgency) {
-        self.handle.token().cancel(signal, urgency);
+    /// Aborts calls in flight and admits no other. [`notify`](Self::notify) has to follow.
+    pub(super) fn cut(&self, signal: StopSignal) {
+        self.handle.token().cancel(signal, Urgency::Now);
         self.handle.checkpoint();
-        self.notify();
     }
 
     /// The number of the registry's use that was of this run last.
@@ -527,6 +530,11 @@ impl RunEntry {
         self.log.as_ref().is_some_and(|log| log.problem().is_some())
     }
 
+    /// Whether something of a stored run is not written yet.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_unwritten())
+    }
+
     /// Writes the log of a stored run. Returns `false` if that fails.
     pub(super) fn is_log_written(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.flush().is_ok())
@@ -555,7 +563,14 @@ impl RunEntry {
 
     /// Whether nothing uses the run but the registry, which holds `self`.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
-        self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
+        self.is_idle_but_for(0)
+    }
+
+    /// Whether nothing uses the run but the registry and so many holders, one of which asks.
+    pub(super) fn is_idle_but_for(self: &Arc<Self>, holders: usize) -> bool {
+        self.calls() == 0
+            && Arc::strong_count(self) == holders.saturating_add(1)
+            && Arc::strong_count(&self.traffic) == 1
     }
 
     /// How far a run is that has not ended and does not wait.

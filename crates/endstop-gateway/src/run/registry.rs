@@ -1,10 +1,11 @@
 //! Every known run: in memory, or stored.
 
 mod keeper;
+mod openings;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use endstop_core::run::Status;
@@ -26,14 +27,14 @@ use crate::limits::{
     MAX_CONTROL_TAKE, MAX_KILLED_GROUPS, MAX_LISTED, REST_INTERVAL, STOPPED_PER_RUN,
     STORE_PATIENCE, TAKE_RECHECK,
 };
+use openings::Openings;
 
 /// Every known run.
 #[derive(Debug)]
 pub(crate) struct Registry {
     config: Arc<Config>,
     logs: Option<RunLogs>,
-    /// Locked while a run is started or read back, before any other lock: two requests never open the same run twice.
-    opening: Mutex<()>,
+    openings: Openings,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
     /// Stop reasons of runs that are evicted and not stored: they get no new budget when they are named again.
     stopped: Mutex<HashMap<RunId, StopSignal>>,
@@ -45,6 +46,8 @@ pub(crate) struct Registry {
     killed: Mutex<Vec<(RunGroup, String)>>,
     /// Runs of a shared log that this gateway serves, until they rest.
     served: Mutex<HashSet<RunId>>,
+    /// Runs that other gateways have taken, as long as calls of them are in flight here.
+    left: Mutex<Vec<Weak<RunEntry>>>,
 }
 
 /// Runs that are killed together.
@@ -159,13 +162,14 @@ impl Registry {
         let registry = Self {
             config,
             logs,
-            opening: Mutex::default(),
+            openings: Openings::default(),
             runs: Mutex::default(),
             stopped: Mutex::default(),
             uses: AtomicU64::new(0),
             shares: Arc::default(),
             killed: Mutex::default(),
             served: Mutex::default(),
+            left: Mutex::default(),
         };
         if registry.logs.is_none() {
             return registry.read_back();
@@ -208,13 +212,14 @@ impl Registry {
         Self {
             config,
             logs: None,
-            opening: Mutex::default(),
+            openings: Openings::default(),
             runs: Mutex::new(HashMap::from([(id, entry)])),
             stopped: Mutex::default(),
             uses: AtomicU64::new(0),
             shares: Arc::default(),
             killed: Mutex::default(),
             served: Mutex::default(),
+            left: Mutex::default(),
         }
     }
 
@@ -238,12 +243,26 @@ impl Registry {
                 killed.remove(oldest);
             }
         }
+        self.kill_those(|run| group.has(run), &kill_signal(message))
+    }
+
+    /// Stops all runs in memory, like [`Registry::kill_group`].
+    pub(crate) fn kill_all(&self, signal: &StopSignal) -> u64 {
+        self.kill_those(|_| true, signal)
+    }
+
+    fn kill_those(&self, is_one: impl Fn(&RunEntry) -> bool, signal: &StopSignal) -> u64 {
+        let known = self.all().into_iter().chain(self.left_in_flight());
+        let runs: Vec<_> = known.filter(|run| is_one(run)).collect();
         let mut count = 0u64;
-        for run in self.all().into_iter().filter(|run| group.has(run)) {
+        // All are cut before the first is written: a store may take its time for each.
+        for run in &runs {
+            // A run that ended naturally could continue.
             let is_live = !matches!(run.handle().status(), Status::Stopped | Status::Failed);
             count = count.saturating_add(u64::from(is_live));
-            run.kill(kill_signal(message));
+            run.cut(signal.clone());
         }
+        runs.into_iter().for_each(|run| run.notify());
         count
     }
 
@@ -411,7 +430,7 @@ impl Registry {
         if let Some(entry) = self.held(id)? {
             return Ok(entry);
         }
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = self.openings.begin(id);
         if let Some(entry) = self.held(id)? {
             return Ok(entry);
         }
@@ -440,23 +459,31 @@ impl Registry {
     pub(crate) fn set_total(&self, limit: Money) -> bool {
         let Some(total) = self.total() else { return false };
         // A run that is named now is found as it was, or read back.
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _none = self.openings.hold_up();
         total.set_limits(Limits { cost: Some(limit), ..total.limits() });
-        let is_refused = |entry: &RunEntry| {
+        let refused = self.all().into_iter().filter(|entry| {
             let signal = entry.stop();
             signal.is_some_and(|signal| signal.source.as_deref() == Some(BUDGET_SOURCE))
-        };
-        self.runs().retain(|_, entry| {
-            let is_forgotten =
-                entry.is_stored() && entry.is_idle() && is_refused(entry) && entry.is_log_written();
-            if is_forgotten {
-                entry.close_log();
-            } else if is_refused(entry) && !entry.is_stored() {
-                entry.reopen();
-            }
-            !is_forgotten
         });
+        for entry in refused {
+            if !entry.is_stored() {
+                entry.reopen();
+            } else if entry.is_log_written() && self.remove_idle(&entry) {
+                entry.close_log();
+            }
+        }
         true
+    }
+
+    /// Removes a run from memory, unless something uses it but the caller.
+    fn remove_idle(&self, entry: &Arc<RunEntry>) -> bool {
+        let mut runs = self.runs();
+        let is_known = runs.get(entry.id()).is_some_and(|known| Arc::ptr_eq(known, entry));
+        let is_removed = is_known && entry.is_idle_but_for(1) && !entry.has_unwritten();
+        if is_removed {
+            runs.remove(entry.id());
+        }
+        is_removed
     }
 
     fn stopped(&self) -> MutexGuard<'_, HashMap<RunId, StopSignal>> {
@@ -501,17 +528,17 @@ impl Registry {
 
     /// Forgets a run if there are too many.
     fn make_room(&self, id: &RunId) -> Result<(), NoRun> {
-        let is_full = self.runs().len() >= self.config.bounds.runs.max(1);
+        let with_this = self.runs().len().saturating_add(self.openings.count());
+        let is_full = with_this > self.config.bounds.runs.max(1);
         if is_full { self.forget_one(id, None) } else { Ok(()) }
     }
 
     /// Forgets a run for the one with this id, among those of one client or of all.
     fn forget_one(&self, id: &RunId, of: Option<ClientId>) -> Result<(), NoRun> {
-        let forgotten = {
-            let keys = self.config.runs.keys();
-            let mut runs = self.runs();
-            runs.retain(|_, entry| !(entry.has_moved() && entry.is_idle()));
-            let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
+        let keys = self.config.runs.keys();
+        let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
+        self.runs().retain(|_, entry| !(entry.has_moved() && entry.is_idle()));
+        let forgotten = loop {
             let room = Room {
                 of,
                 keys: keys.as_deref(),
@@ -521,22 +548,18 @@ impl Registry {
                     stopped.len() < most || stopped.contains_key(id)
                 },
             };
-            loop {
-                let full = if of.is_some() { NoRun::FullOfClient } else { NoRun::Full };
-                let idle = longest_idle(&runs, room).ok_or(full)?;
-                // One that cannot be written is not among the idle from here on.
-                if runs.get(&idle).is_some_and(|entry| entry.is_log_written()) {
-                    break runs.remove(&idle);
-                }
+            let full = if of.is_some() { NoRun::FullOfClient } else { NoRun::Full };
+            let idle = longest_idle(&self.runs(), room).ok_or(full)?;
+            // One that cannot be written is not among the idle from here on. No lock is held while it is written.
+            if idle.is_log_written() && self.remove_idle(&idle) {
+                break idle;
             }
         };
-        if let Some(entry) = forgotten {
-            if let Some(signal) = entry.stop().filter(|_| !entry.is_stored()) {
-                self.stopped().insert(entry.id().clone(), signal);
-            }
-            entry.report_end();
-            entry.close_log();
+        if let Some(signal) = forgotten.stop().filter(|_| !forgotten.is_stored()) {
+            self.stopped().insert(forgotten.id().clone(), signal);
         }
+        forgotten.report_end();
+        forgotten.close_log();
         Ok(())
     }
 }
@@ -556,7 +579,7 @@ struct Room<'c> {
 /// naturally, otherwise of those whose calls all failed without a charge, otherwise of those that were stopped, which stay
 /// stopped. A run that is named again begins again if it is not stored, so another one that has not ended is evicted only
 /// if it is stored.
-fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
+fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<Arc<RunEntry>> {
     let rank = |id: &RunId, run: &RunEntry| {
         if run.has_log_problem() || room.of.is_some() && run.client() != room.of {
             return None;
@@ -574,6 +597,6 @@ fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<
         }
     };
     let idle = runs.iter().filter(|(_, run)| run.is_idle());
-    let ranked = idle.filter_map(|(id, run)| Some((rank(id, run)?, run.last_used(), id)));
-    ranked.min().map(|(_, _, id)| id.clone())
+    let ranked = idle.filter_map(|(id, run)| Some(((rank(id, run)?, run.last_used(), id), run)));
+    ranked.min_by_key(|(order, _)| *order).map(|(_, run)| Arc::clone(run))
 }

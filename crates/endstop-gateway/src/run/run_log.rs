@@ -276,6 +276,11 @@ impl RunLogWriter {
         self.write(&mut **self.lines())
     }
 
+    /// Whether events wait to be written.
+    pub(super) fn has_unwritten(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// Returns why the run can no longer be stored here.
     pub(super) fn problem(&self) -> Option<TraceHole> {
         self.buffer.hole()

@@ -18,12 +18,12 @@
 //!   transparent forwarding, and is not a library.
 //!
 //! To replace it means to write requests for five APIs with the differences of eight providers, and to keep them
-//! current. To keep it costs a build with `reqwest` and `aws-lc` (two minutes on two cores), which only users of the
-//! feature `models` pay.
+//! current. To keep it costs a build with `reqwest`, which only users of the feature `models` pay.
 
 mod answer;
 mod facts;
 mod failure;
+mod http_client;
 mod request;
 
 use std::fmt;
@@ -31,6 +31,7 @@ use std::fmt;
 use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
+use http_client::http_client;
 
 use super::names::{KnownProvider, environment, known_provider};
 use super::{Model, ModelRequest, ModelStream, OpenModelError, ProviderApi, Secret, Timeouts};
@@ -184,7 +185,7 @@ impl ProviderModelBuilder {
             None => Endpoint::from_static(known.server()),
         };
         let model = ModelIden::new(kind, self.model.as_str());
-        let client = Client::builder().build();
+        let client = Client::builder().with_reqwest(http_client()?).build();
         let client = client.map_err(|error| OpenModelError::Client(error.to_string()))?;
         Ok(ProviderModel {
             name: self.model,

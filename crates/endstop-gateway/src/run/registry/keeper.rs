@@ -107,12 +107,24 @@ impl Registry {
         all.iter().filter(|entry| entry.has_moved()).for_each(|entry| self.forget(entry));
     }
 
-    /// Forgets a run that another gateway has taken. Its calls in flight end with it.
+    /// Forgets a run that another gateway has taken. Only a kill reaches its calls in flight from here on.
     pub(super) fn forget(&self, entry: &Arc<RunEntry>) {
         let mut runs = self.runs();
         if runs.get(entry.id()).is_some_and(|known| Arc::ptr_eq(known, entry)) {
             runs.remove(entry.id());
+            let mut left = self.left();
+            left.retain(|run| run.strong_count() > 0);
+            left.push(Arc::downgrade(entry));
         }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Weak<RunEntry>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The forgotten runs that have calls in flight.
+    pub(super) fn left_in_flight(&self) -> Vec<Arc<RunEntry>> {
+        self.left().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Lets all runs of a gateway that ends rest.
