@@ -215,7 +215,11 @@ fn a_program_without_the_password_of_the_proxy_gets_no_tunnel_and_that_is_said()
     let port = echo();
     let run = run("password", &["-q"], &format!("NO_USER=1 connect 127.0.0.1:{port} 16"), None);
     assert!(run.stdout().starts_with("status 407\n"), "{}", run.stdout());
-    assert!(run.stderr().contains("lacked the password of HTTPS_PROXY"), "{}", run.stderr());
+    let said = on_one_line(&run.stderr());
+    assert!(
+        said.contains("lacked the password of HTTPS_PROXY; that is no problem if the"),
+        "{said}"
+    );
     assert_eq!(run.told["guard"]["other_tunnels"], 0);
 }
 
@@ -231,20 +235,31 @@ fn without_the_guard_the_proxy_variables_stay_and_missing_calls_are_said() {
     assert_eq!(run.told["guard"]["mode"], "off");
 }
 
+/// A text without its line breaks.
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn a_run_without_calls_is_said_and_is_125_where_calls_are_required() {
     let run_of = |flags: &[&str], script: &str| run("required", flags, script, None);
     let without = run_of(&["-q"], "exit 3");
     assert_eq!(without.code(), Some(3));
-    assert!(without.stderr().contains("no model call came through the gateway"));
+    let text = "no model call came through the gateway; the command ended with exit code 3 before it made one";
+    assert!(on_one_line(&without.stderr()).contains(text), "{}", without.stderr());
     let required = run_of(&["-q", "--require-calls"], "exit 0");
     assert_eq!((required.code(), &required.told["exit_code"]), (Some(125), &125.into()));
-    assert!(required.stderr().contains("no model call came through the gateway"));
+    let said = on_one_line(&required.stderr());
+    assert!(said.contains("no model call came through the gateway, so nothing was"), "{said}");
+    let codes = "--require-calls makes the exit code 125, and the command's own is ";
+    assert!(said.contains(&format!("{codes}0")) && !said.contains("docs/"), "{said}");
     let only_a_list = run_of(
         &["-q", "--require-calls"],
         "python3 -c \"import os, urllib.request as u; u.urlopen(os.environ['OPENAI_BASE_URL'] + '/models').read()\"; exit 0",
     );
     assert_eq!(only_a_list.code(), Some(125), "{}", only_a_list.stderr());
+    let said = on_one_line(&only_a_list.stderr());
+    assert!(said.contains(&format!("{codes}0")), "{said}");
     let with = run_of(&["-q", "--require-calls"], &format!("{CALL}; exit 3"));
     assert_eq!((with.code(), with.stderr().as_str()), (Some(3), ""));
     let stopped =

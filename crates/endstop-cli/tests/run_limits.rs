@@ -349,11 +349,21 @@ fn a_refusal_names_the_option_that_admits_the_call() {
     let refused = told["not_sent"].as_str().unwrap();
     let (parts, enough) = refused.split_once("--usd ").unwrap_or_else(|| panic!("{refused}"));
     assert!(parts.starts_with("not sent: this request could cost up to $0.0"), "{refused}");
-    let enough = enough.strip_suffix(" would admit it").unwrap();
+    let (enough, answer) = enough.split_once(" would admit it with an answer of ").unwrap();
+    assert!(answer.ends_with(" tokens"), "{refused}");
     let (_, told) = run("admitted", &["--usd", enough], script);
     assert!(told["upstream_calls"].as_u64() > Some(0), "{told}");
     // A limit that the user did not give by the option is not named as one.
     let (_, told) = run("not-named", &["--stop", "cost >= $0.0001"], script);
     let refused = told["not_sent"].as_str().unwrap();
     assert!(refused.contains("a limit of $") && !refused.contains("--usd"), "{refused}");
+    assert!(refused.contains(" (rule `stop`) would admit it"), "{refused}");
+    // Nor is the option if the rule of a policy refuses.
+    let file = directory("refused-policy").join("p.toml");
+    std::fs::write(&file, "[stop]\ncost = \"cost >= $0.0001\"\n").unwrap();
+    let path = file.to_str().unwrap();
+    let (_, told) = run("of-policy", &["--policy", path, "--usd", "0.50"], script);
+    let refused = told["not_sent"].as_str().unwrap();
+    assert!(refused.contains(&format!(" (rule `cost` of {path}) would admit it")), "{refused}");
+    assert!(!refused.contains("--usd"), "{refused}");
 }

@@ -190,3 +190,44 @@ fn a_refused_call_is_a_line_of_the_log_without_its_key() {
     ];
     assert_eq!(lines, expected.map(refused), "{said}");
 }
+
+#[test]
+fn an_upstream_that_cannot_be_reached_is_said_once() {
+    for flags in [&[][..], &["--log", "json"]] {
+        // The port was free a moment ago, so nothing listens on it.
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--steps", "9", "--upstream"])
+            .arg(format!("http://{port}"))
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(serve.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
+        for _ in 0..2 {
+            let got = chat(addr, "x-endstop-run: a\r\n");
+            assert!(got.starts_with("HTTP/1.1 502"), "{got}");
+        }
+        let ended = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status();
+        assert!(ended.unwrap().success());
+        let mut said = String::new();
+        serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        serve.wait().unwrap();
+        let text = format!("cannot connect to {port}: ");
+        assert_eq!(said.matches(&text).count(), 1, "{said}");
+        if flags.is_empty() {
+            assert!(said.contains(&format!("warning: {text}")), "{said}");
+        } else {
+            let told = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+            let told = told.unwrap();
+            assert_eq!(told["event"], "upstream_unreachable");
+            assert_eq!(told["upstream"], port.to_string());
+            assert!(told["error"].as_str().unwrap().starts_with(&text), "{told}");
+        }
+    }
+}

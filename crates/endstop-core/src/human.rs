@@ -63,6 +63,22 @@ pub fn money_rounded(amount: Money, rounding: Rounding) -> String {
     format!("${}.{}", count(whole), decimals.get(..shown).unwrap_or("00"))
 }
 
+/// Returns money with all of its digits: `$1,234.5678`.
+///
+/// ```
+/// use endstop_core::human::money_exact;
+///
+/// assert_eq!(money_exact("1234.5678".parse()?), "$1,234.5678");
+/// assert_eq!(money_exact("3".parse()?), "$3.00");
+/// # Ok::<(), endstop_core::units::MoneyError>(())
+/// ```
+#[must_use]
+pub fn money_exact(amount: Money) -> String {
+    let text = amount.to_string();
+    let (_, cents) = text.split_once('.').unwrap_or_default();
+    format!("${}.{cents}", count(amount.picos() / PICOS_PER_DOLLAR))
+}
+
 /// Returns a whole number with separators: `1,150`.
 #[must_use]
 pub fn count(number: u64) -> String {

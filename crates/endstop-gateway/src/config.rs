@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::limits::{
     CLIENT_CONNECTIONS, CLIENT_RUNS, DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT,
 };
+use crate::reachability::UpstreamObserver;
 use crate::refused_call::RefusalObserver;
 pub use control::Control;
 pub use issued::{IssuedKey, IssuedKeys, KEY_PREFIX, KeyChange, KeyHash, KeySource, new_key};
@@ -84,6 +85,8 @@ pub struct Config {
     pub control: Control,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
+    /// Receives a report of each upstream that cannot be reached.
+    pub upstream_observer: Option<Arc<dyn UpstreamObserver>>,
     /// Where runs are stored. With `None`, no run survives the process.
     ///
     /// A run that was evicted, or whose gateway has died, continues from its lines when it is named again. The gateway logs
@@ -122,6 +125,7 @@ impl Config {
             bounds: Bounds::default(),
             control: Control::default(),
             refusals: None,
+            upstream_observer: None,
             stored_runs: None,
             tunnels: Tunnels::Off,
             direct_hosts: Vec::new(),

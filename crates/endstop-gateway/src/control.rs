@@ -5,6 +5,7 @@
 mod listen;
 mod servers;
 
+use std::num::ParseIntError;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::body::Body;
@@ -53,7 +56,28 @@ const TOTAL_PATH: &str = "/endstop/v1/total";
 #[serde(deny_unknown_fields)]
 struct TotalCommand {
     /// The new limit, such as `100.00`.
-    limit: String,
+    limit: WrittenAmount,
+}
+
+/// An amount in the body of a command, as it was written: a JSON number such as `100` or a text such as `"100.00"`. A
+/// number is not read as a float.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct WrittenAmount(Box<RawValue>);
+
+impl WrittenAmount {
+    fn dollars(&self) -> Result<Money, MoneyError> {
+        self.text().parse()
+    }
+
+    fn count(&self) -> Result<u64, ParseIntError> {
+        self.text().parse()
+    }
+
+    fn text(&self) -> String {
+        let written = self.0.get();
+        serde_json::from_str(written).unwrap_or_else(|_| written.to_owned())
+    }
 }
 
 /// The body of a command.
@@ -69,17 +93,17 @@ struct Command {
     /// The pause rule that is approved; without it, all that are met.
     rule: Option<String>,
     /// The new cost limit of the rule, such as `5.00`.
-    limit: Option<String>,
+    limit: Option<WrittenAmount>,
     /// With `kill`: only the runs of the key of this name.
     key: Option<String>,
     /// With `kill`: only the runs that draw on this budget.
     budget: Option<String>,
     /// With `resume`: more US dollars than the limit of the run, such as `1.00`.
-    usd: Option<String>,
+    usd: Option<WrittenAmount>,
     /// The same for tokens.
-    tokens: Option<u64>,
+    tokens: Option<WrittenAmount>,
     /// The same for steps.
-    steps: Option<u64>,
+    steps: Option<WrittenAmount>,
 }
 
 impl Command {
@@ -99,12 +123,26 @@ impl Command {
     }
 
     /// The limits to raise, each with its amount.
-    fn raises(&self) -> Result<Vec<(GaugeId, u64)>, MoneyError> {
-        let usd = self.usd.as_deref().map(str::parse::<Money>).transpose()?.map(Money::picos);
-        let all =
-            [(GaugeId::Cost, usd), (GaugeId::Tokens, self.tokens), (GaugeId::Steps, self.steps)];
+    fn raises(&self) -> Result<Vec<(GaugeId, u64)>, NoAmount> {
+        let usd = self.usd.as_ref().map(|usd| usd.dollars().map(Money::picos)).transpose();
+        let usd = usd.map_err(NoAmount::Dollars)?;
+        let count = |field, amount: &Option<WrittenAmount>| {
+            let count = amount.as_ref().map(WrittenAmount::count).transpose();
+            count.map_err(|why| NoAmount::Count { field, why })
+        };
+        let (tokens, steps) = (count("tokens", &self.tokens)?, count("steps", &self.steps)?);
+        let all = [(GaugeId::Cost, usd), (GaugeId::Tokens, tokens), (GaugeId::Steps, steps)];
         Ok(all.into_iter().filter_map(|(gauge, by)| Some((gauge, by?))).collect())
     }
+}
+
+/// An amount of a limit to raise that cannot be read.
+#[derive(Debug, Error)]
+enum NoAmount {
+    #[error("`usd` is not an amount: {0}")]
+    Dollars(MoneyError),
+    #[error("`{field}` is not a whole number: {why}")]
+    Count { field: &'static str, why: ParseIntError },
 }
 
 /// Whether a request is for the control API, and not for an upstream.
@@ -275,7 +313,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
             return bad("no body that is read".to_owned());
         };
         let limit = match serde_json::from_slice::<TotalCommand>(&body) {
-            Ok(command) => command.limit.parse::<Money>(),
+            Ok(command) => command.limit.dollars(),
             Err(error) => return bad(error.to_string()),
         };
         match limit {
@@ -354,7 +392,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             }
         }
         "approve" => {
-            let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
+            let limit = match command.limit.as_ref().map(WrittenAmount::dollars).transpose() {
                 Ok(limit) => limit,
                 Err(error) => {
                     let error = format!("`limit` is not an amount: {error}");
@@ -386,10 +424,9 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
 
 /// Ends the pause from outside, and raises limits if the request has some.
 fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
-    let raises = command.raises().map_err(|error| {
-        let error = format!("`usd` is no amount: {error}");
-        (StatusCode::BAD_REQUEST, json!({ "error": error }))
-    })?;
+    let raises = command
+        .raises()
+        .map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })))?;
     let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
     if !raises.is_empty() {
         let why = command.message.as_deref().unwrap_or_default();
@@ -474,3 +511,6 @@ fn reply(status: StatusCode, value: &Value) -> Response<Body> {
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,7 @@ mod control;
 mod decode;
 mod limits;
 mod origin;
+mod reachability;
 mod refused_call;
 mod route;
 mod run;
@@ -74,6 +75,7 @@ pub use config::{
 };
 pub use control::{ControlError, RunControl};
 pub use gateway::{Gateway, StartError};
+pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::{Counts, RunGroup, RunKiller};
 pub use tunnel::{DirectConnections, TunnelReport, model_hosts, model_provider};

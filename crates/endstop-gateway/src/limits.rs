@@ -43,6 +43,9 @@ pub(crate) const TUNNEL_BUFFER: usize = 16 << 10;
 /// Hosts of model providers that a report names; further ones count for the pattern that they match. A program uses one
 /// or two.
 pub(crate) const MAX_REPORTED_HOSTS: usize = 64;
+/// Upstreams that are recorded as unreachable. A gateway has three, and an intercepting one some more.
+pub(crate) const MAX_UNREACHABLE_UPSTREAMS: usize = 64;
+
 /// Times of refusals that a report has, the last ones: so many within a minute are of a program that tries again and
 /// again, and not of telemetry.
 pub(crate) const MAX_REFUSAL_TIMES: usize = 10;

@@ -12,6 +12,7 @@ mod cost_uncertainty;
 #[doc(hidden)]
 pub mod play;
 mod refused_call;
+mod remedy;
 mod report;
 mod text;
 
@@ -31,7 +32,9 @@ use crate::tool_call::{ToolCall, ToolOutcome};
 
 pub(crate) use cost_uncertainty::Unconfirmed;
 pub use cost_uncertainty::{CostUncertainty, UnconfirmedCause};
-pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
+pub use refused_call::{Lack, LimitOwner, LimitRule, RefusedCall, Shortage};
+pub use remedy::Remedy;
+pub(crate) use remedy::{ALL_RUNS, OWNER_KEY, RESET_KEY};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::{clean, clean_lines};
 

@@ -155,7 +155,7 @@ fn a_full_account_stops_the_run_before_its_step() {
     assert_eq!(signal.source.as_deref(), Some("budget:me"));
     assert_eq!(
         signal.message,
-        "budget me: $0.0005 left of $0.005 per day ($0.0045 spent, $0.00 held), $0.004 needed; resets in 12h, \
+        "budget me has used $0.0045 of $0.005 per day, and this call could cost $0.004; resets in 12h, \
          at 2026-11-26 00:00 UTC"
     );
     assert_eq!(run.look(|run| run.step_count()), 1);

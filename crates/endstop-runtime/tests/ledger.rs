@@ -62,7 +62,7 @@ fn unlimited_is_the_default_and_admits_until_it_cannot_be_counted() {
     assert_eq!((refused.limit, refused.asked), (u64::MAX, i64::MAX as u64 + 1));
     assert_eq!(
         refused.to_string(),
-        "steps: 9,223,372,036,854,775,808 asked, more than can be counted"
+        "this budget has no limit, and the call needs more than can be counted"
     );
     assert_eq!(budget.room(), Limits::unlimited());
     assert!(!budget.is_overflowed());
@@ -82,7 +82,7 @@ fn held_counts_like_settled_until_the_hold_ends() {
     let refused = budget.reserve(cents(60)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "cost: $0.60 asked, $0.40 left of $1.00 ($0.30 settled, $0.30 held)"
+        "this budget has used $0.60 of $1.00 ($0.30 of it held), and this call could cost $0.60"
     );
     other.release();
     assert_eq!((budget.held(), budget.settled()), (cents(0), cents(30)));
@@ -94,7 +94,7 @@ fn a_refusal_says_counts_plainly() {
     budget.charge(steps(2));
     let _held = budget.reserve(steps(1)).unwrap();
     let refused = budget.reserve(steps(1)).unwrap_err();
-    assert_eq!(refused.to_string(), "steps: 1 asked, 0 left of 3 (2 settled, 1 held)");
+    assert_eq!(refused.to_string(), "this budget has used 3 of 3 steps (1 of it held)");
 }
 
 #[test]

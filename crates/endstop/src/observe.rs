@@ -16,8 +16,8 @@ mod status;
 mod text;
 
 pub use endstop_runtime::observe::{
-    CostUncertainty, Detail, Observation, Observer, REPORT_VERSION, RefusedCall, Report, Reporter,
-    RunInfo, Spend, SpendCertainty, SubAgent, Totals, clean, clean_lines,
+    CostUncertainty, Detail, Observation, Observer, REPORT_VERSION, RefusedCall, Remedy, Report,
+    Reporter, RunInfo, Spend, SpendCertainty, SubAgent, Totals, clean, clean_lines,
 };
 pub use endstop_runtime::trace::{
     Flush, Recorded, Recording, TraceProblems, TraceRecorder, push_seen, push_trace_line,

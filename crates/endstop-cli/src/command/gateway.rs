@@ -18,7 +18,7 @@ use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
     Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
-    StopWith, StoredRuns, Tunnels, UpstreamKeys, Upstreams,
+    StopWith, StoredRuns, Tunnels, UpstreamKeys, UpstreamObserver, Upstreams,
 };
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
@@ -174,6 +174,7 @@ pub(super) struct GatewaySetup {
     pub(super) control: Control,
     pub(super) stored_runs: Option<StoredRuns>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
+    pub(super) upstream_observer: Option<Arc<dyn UpstreamObserver>>,
     pub(super) tunnels: Tunnels,
     /// Hosts of model providers that are tunneled in any case.
     pub(super) direct_hosts: Vec<String>,
@@ -247,6 +248,7 @@ impl GatewayArgs {
         config.control = setup.control;
         config.stored_runs = setup.stored_runs;
         config.refusals = setup.refusals;
+        config.upstream_observer = setup.upstream_observer;
         config.tunnels = setup.tunnels;
         config.direct_hosts = setup.direct_hosts;
         let gateway = Gateway::start(config).await.map_err(|error| not_started(&error))?;

@@ -338,6 +338,7 @@ fn gateway_setup(
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
         refusals: None,
+        upstream_observer: None,
         direct_hosts: args.guard.direct_hosts(),
         tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),

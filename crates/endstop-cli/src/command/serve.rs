@@ -30,7 +30,7 @@ use crate::keys::{self, FileKeys};
 use crate::output::{self, counted, duration, tokens};
 use crate::webhook::Hook;
 use control::ControlArgs;
-use log::{LogFormat, RefusalLog};
+use log::{LogFormat, RefusalLog, UpstreamLog};
 use waiting::Waiting;
 
 const HELP: &str = "\
@@ -168,6 +168,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         control: args.control.open(args.listen)?,
         stored_runs: stored_runs(args, &budgets),
         refusals,
+        upstream_observer: Some(Arc::new(UpstreamLog { as_json: args.json, log: args.log })),
         tunnels: Tunnels::Off,
         direct_hosts: Vec::new(),
     };

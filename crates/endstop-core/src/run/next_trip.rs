@@ -113,6 +113,22 @@ pub(super) fn next_trip(
     })
 }
 
+/// Like [`next_trip`], for each rule that reads a gauge of the resource, in the order of the policy.
+pub(super) fn next_trips(
+    sight: Sight<'_>,
+    resource: Resource,
+    actions: &[Action],
+    is_disarmed: impl Fn(RuleIx) -> bool,
+) -> Vec<NextTrip> {
+    let trial = Trial::new(sight, resource, Reserved::default());
+    let moving: Vec<RuleIx> = trial.moving_rules().collect();
+    let rules = sight.program.policy_rules();
+    let rules = rules.filter(|(index, rule)| {
+        actions.contains(&rule.action) && !is_disarmed(*index) && moving.contains(index)
+    });
+    rules.filter_map(|(rule, _)| trial.first_trip(|index| index == rule)).collect()
+}
+
 /// Like [`next_trip`], with reservations added, by the rules that read gauges of the resource.
 pub(super) fn room(
     sight: Sight<'_>,

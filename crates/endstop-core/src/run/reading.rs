@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::ended::Ended;
 use super::judge::{is_held_back, standing};
-use super::next_trip::{NextTrip, Reserved, Resource, next_trip, room};
+use super::next_trip::{NextTrip, Reserved, Resource, next_trip, next_trips, room};
 use super::{Notice, Run};
 use crate::condition::gauge::{quota_fact, reset_fact};
 use crate::counter::Counter;
@@ -228,6 +228,15 @@ impl Run {
         let frame = self.frame_for(resource);
         let sight = Sight::of(&self.program, &self.state.meter).through(&frame);
         next_trip(sight, resource, actions, |rule| self.is_pause_approved(rule))
+    }
+
+    /// Like [`Run::next_trip`], for each rule alone, in the order of the policy. Rules that do not read what `resource`
+    /// moves are left out. O(rules · leaves²) of the policy.
+    #[must_use]
+    pub fn next_trips(&self, resource: Resource, actions: &[Action]) -> Vec<NextTrip> {
+        let frame = self.frame_for(resource);
+        let sight = Sight::of(&self.program, &self.state.meter).through(&frame);
+        next_trips(sight, resource, actions, |rule| self.is_pause_approved(rule))
     }
 
     /// Like [`Run::next_trip`], but as if the run itself had settled `reserved`: the room next to it. Rules that do not

@@ -188,6 +188,7 @@ fn told(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> String {
         return format!("{} needs a price, and a call has none", leaf.condition);
     };
     let gauge_says = |gauge: &Gauge, value: &str| match (next, gauge.id) {
+        (None, _) if amount.unit == Unit::Duration => format!("{gauge} time is {value}"),
         (None, _) => format!("{gauge} is {value}"),
         (Some(_), GaugeId::Cost | GaugeId::NextCost) => {
             format!("the next call could reach {value}")
@@ -214,12 +215,14 @@ fn told(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> String {
     }
 }
 
-/// Two amounts of a unit for people; exactly, if rounding would make two different amounts one.
-fn apart(one: Amount, other: Amount) -> (String, String) {
-    let [rounded, rounded_other] =
-        [one, other].map(|amount| human::amount(amount.value, amount.unit));
-    if rounded == rounded_other && one != other {
-        return (one.to_string(), other.to_string());
+/// An amount and its limit for people; exactly, if rounding would make two different amounts one. A time that has passed its
+/// limit may be shown as the limit: a few milliseconds are of no interest.
+fn apart(one: Amount, limit: Amount) -> (String, String) {
+    let [rounded, rounded_limit] =
+        [one, limit].map(|amount| human::amount(amount.value, amount.unit));
+    let is_late = one.unit == Unit::Duration && one.value > limit.value;
+    if rounded == rounded_limit && one != limit && !is_late {
+        return (one.to_string(), limit.to_string());
     }
-    (rounded, rounded_other)
+    (rounded, rounded_limit)
 }

@@ -92,10 +92,16 @@ fn node_text(f: &mut Formatter<'_>, node: &NodeRecord, indent: usize) -> fmt::Re
     };
     write!(f, "\n{:indent$}{mark} {}", "", node.text, indent = indent * 2)?;
     let unit = unit_of(node);
-    // Rounding must not make a number its limit.
+    // Rounding must not make a number its limit, except a time that has passed it.
+    let value = |text: &str| unit.and_then(|unit| parse_amount(text, unit).ok());
     let shown = |text: &str| {
         let (short, limit) = (rounded(text, unit), node.limit.as_deref().unwrap_or(""));
-        if short == rounded(limit, unit) && text != limit { text.to_owned() } else { short }
+        let is_late = unit == Some(Unit::Duration) && value(text) > value(limit);
+        if short == rounded(limit, unit) && text != limit && !is_late {
+            text.to_owned()
+        } else {
+            short
+        }
     };
     if let Some(observed) = &node.observed {
         write!(f, "  is {}", shown(observed))?;

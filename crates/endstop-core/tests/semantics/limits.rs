@@ -275,6 +275,20 @@ fn depth_refuses_a_deeper_child_and_stops_no_run() {
     assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed);
 }
 
+/// A few milliseconds more than the limit are no news.
+#[test]
+fn a_time_limit_is_told_as_people_read_times() {
+    let mut driver = Driver::stop("active >= 5s");
+    driver.begin();
+    driver.at = 5_003;
+    driver.see(EventKind::Tick);
+    let told = driver.run.trip_record();
+    assert_eq!(told.primary.as_ref().unwrap().message, "active time is 5s (limit 5s)");
+    let text = told.to_string();
+    assert!(text.contains("[x] active >= 5s  is 5s"), "{text}");
+    assert!(!text.contains("5s3ms"), "{text}");
+}
+
 #[test]
 fn active_time_stands_still_while_paused_and_elapsed_does_not() {
     let mut driver = Driver::stop("active >= 10s");

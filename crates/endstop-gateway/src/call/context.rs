@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use endstop_core::policy::{Accounting, OnClientGone};
 use endstop_runtime::{ErrorBilling, ProviderApi};
 use http::header::SET_COOKIE;
-use http::{HeaderMap, StatusCode, Uri, request};
+use http::{HeaderMap, Request, Response, StatusCode, Uri, request};
 
 use super::drain::Drains;
 use super::negotiate::QuirkCache;
@@ -14,10 +15,11 @@ use super::secrets::Secrets;
 use super::uncounted::NoCounting;
 use crate::client::{ClientId, Shares};
 use crate::config::{Config, Runs};
+use crate::reachability::Reachability;
 use crate::route::{self, ApiFamily, Route};
 use crate::run::{NoRun, Prices, Registry, RunEntry, RunOrigin};
 use crate::server::PeerInfo;
-use crate::upstream::{HttpClient, forwardable};
+use crate::upstream::{HttpClient, UpstreamBody, UpstreamError, forwardable};
 
 /// Headers that are for the gateway, or that make another method of a request than the one that was checked.
 const OWN_HEADERS: &[&str] = &[
@@ -51,6 +53,7 @@ pub(super) struct CallContext {
     no_counting: NoCounting,
     drains: Arc<Drains>,
     client: HttpClient,
+    reachability: Reachability,
     /// The provider of each API family, by whose prices its calls are charged.
     providers: [&'static str; 3],
 }
@@ -74,6 +77,7 @@ impl CallContext {
             no_counting: NoCounting::default(),
             drains,
             client,
+            reachability: Reachability::default(),
             providers,
         }
     }
@@ -100,8 +104,21 @@ impl CallContext {
         &self.drains
     }
 
-    pub(super) const fn client(&self) -> &HttpClient {
-        &self.client
+    /// Sends a request to its upstream, and reports one that cannot be reached.
+    ///
+    /// # Errors
+    /// See [`HttpClient::send`].
+    pub(super) async fn send(
+        &self,
+        route: &Route,
+        request: Request<Bytes>,
+    ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let upstream = self.upstream(route);
+        let sent = self.client.send(upstream, request).await;
+        if let Some(observer) = &self.config.upstream_observer {
+            self.reachability.note(upstream, &sent, &**observer);
+        }
+        sent
     }
 
     /// The connections of each holder of an issued key.

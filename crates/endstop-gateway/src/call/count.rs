@@ -89,8 +89,7 @@ enum Count {
 }
 
 async fn count(context: &CallContext, parsed: &ParsedCall, request: Request<Bytes>) -> Count {
-    let upstream = context.upstream(parsed.route());
-    let Ok(response) = context.client().send(upstream, request).await else {
+    let Ok(response) = context.send(parsed.route(), request).await else {
         return Count::Unknown;
     };
     let (parts, mut body) = response.into_parts();

@@ -129,7 +129,7 @@ async fn forward(
         let status = StatusCode::BAD_REQUEST;
         Box::new(respond::error(dialect, status, ErrorKind::Invalid, &text))
     })?;
-    context.client().send(context.upstream(route), request).await.map_err(|error| {
+    context.send(route, request).await.map_err(|error| {
         let (status, text) = (error.status(), error.to_string());
         Box::new(respond::error(dialect, status, ErrorKind::Upstream, &text))
     })

@@ -7,6 +7,7 @@ use endstop_llm::{
 };
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
+use endstop_runtime::observe::Remedy;
 use endstop_runtime::store::RunId;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
@@ -48,28 +49,15 @@ fn own(answer: WrittenResponse) -> Response<Body> {
 pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     StopText {
         reason: signal.reason.to_string(),
-        text: format!("Endstop stopped this run: {signal}.{}", next_step(signal.reason)),
+        text: format!("Endstop stopped this run: {signal}.{}", next_step(signal)),
     }
 }
 
 /// Sentences, each after a space, that say how to continue after a stop. Empty for other reasons.
-const fn next_step(reason: StopReason) -> &'static str {
-    use StopReason as Reason;
-    match reason {
-        Reason::StepsLimitReached
-        | Reason::ToolCallsLimitReached
-        | Reason::MessagesLimitReached
-        | Reason::CostLimitReached
-        | Reason::TokenLimitReached
-        | Reason::TimeLimitReached
-        | Reason::RetryLimitReached => {
-            " This run makes no further model calls. To continue, raise the limit or start a new run."
-        }
-        Reason::UserRequested | Reason::ErrorForbade | Reason::NoProgress => {
-            " This run makes no further model calls. To continue, start a new run."
-        }
-        _ => "",
-    }
+fn next_step(signal: &StopSignal) -> String {
+    Remedy::of(signal).map_or_else(String::new, |remedy| {
+        format!(" This run makes no further model calls. To continue, {remedy}.")
+    })
 }
 
 /// Whether the run ended by a cost or token limit.

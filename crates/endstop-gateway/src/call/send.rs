@@ -109,10 +109,9 @@ impl<'p> Sending<'p> {
     ) -> AttemptOutcome<'p> {
         use AttemptOutcome::Respond;
         let (context, parsed) = (self.context, self.parsed);
-        let upstream = context.upstream(parsed.route());
         // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
-        let sending = context.client().send(upstream, request);
+        let sending = context.send(parsed.route(), request);
         let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;
         let response = match sent {
             Waited::Aborted => return Respond(self.cut(call)),

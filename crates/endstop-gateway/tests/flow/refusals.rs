@@ -1,6 +1,9 @@
 //! Refusals by cost and token limits: their parts, and a suggestion that admits the same request
 //! (`docs/semantics.md`, "Reserve, settle, release").
 
+use endstop_gateway::Gateway;
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::ledger::{Budget, Limits};
 use serde_json::{Value, json};
 
 use crate::fake::{Fake, json as answer};
@@ -68,6 +71,45 @@ async fn the_suggested_limit_admits_the_request() {
     }
 }
 
+/// The parts are the reserved amounts, whatever they come from.
+#[tokio::test]
+async fn a_refusal_under_given_rates_has_the_costs_of_those_rates() {
+    let upstream = upstream().await;
+    let rates =
+        "on_unpriced = { input = \"$3/M\", output = \"$15/M\" }\n[stop]\nm = \"cost >= $0.002\"";
+    let gateway = gateway(rates, &upstream).await;
+    let mut request = request();
+    request["model"] = json!("no-such-model");
+    let got = post(&gateway, PATH, &request).await.text();
+    let (_, parts) =
+        got.split_once("this request could cost up to $").unwrap_or_else(|| panic!("{got}"));
+    let (all, parts) = parts.split_once(" (input up to ").unwrap();
+    let (input, parts) = parts.split_once(", output up to 500 ").unwrap();
+    let input = input.rsplit_once(" $").unwrap().1;
+    let dollars = |text: &str| text.parse::<f64>().unwrap();
+    assert!(parts.starts_with("$0.0075); $0.002 of $0.002 is left; "), "{got}");
+    assert!(dollars(input) > 0.001 && dollars(all) > dollars(input) + 0.007, "{got}");
+    assert_eq!(upstream.calls(), 0);
+}
+
+/// A new run is refused as well.
+#[tokio::test]
+async fn a_stop_by_the_total_of_all_runs_says_to_raise_it() {
+    let upstream = upstream().await;
+    let mut config = config("[stop]\nlimit = \"steps >= 9\"", upstream.addr);
+    let cost = Some("0.002".parse().unwrap());
+    let total = Budget::root(Limits { cost, ..Limits::unlimited() });
+    config.environment = RunEnvironment { budget: Some(total), ..RunEnvironment::default() };
+    let gateway = Gateway::start(config).await.unwrap();
+    let got = post(&gateway, PATH, &request()).await.text();
+    assert!(
+        got.contains("all runs have used $0.00 of $0.002, and this call could cost $0.0"),
+        "{got}"
+    );
+    assert!(got.contains("To continue, raise the total of all runs."), "{got}");
+    assert!(!got.contains("start a new run"), "{got}");
+}
+
 #[tokio::test]
 async fn a_refusal_says_its_parts() {
     let refused = texts("[stop]\nmoney = \"cost >= $0.002\"", 1).await.pop().unwrap();
@@ -88,6 +130,7 @@ async fn a_refusal_for_want_of_a_price_names_the_model() {
     request["model"] = json!("no-such-model");
     let got = post(&gateway, PATH, &request).await.text();
     assert!(got.contains("Not sent: no price for model `no-such-model`"), "{got}");
+    assert!(got.contains("To continue, give the model a price (`--unpriced 3,15`"), "{got}");
     assert_eq!(upstream.calls(), 0);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use endstop_core::condition::gauge::Unit;
 use endstop_core::expr::parse_amount;
 use endstop_core::human::{self, Rounding};
-use endstop_core::units::{Millis, Money, PICOS_PER_DOLLAR};
+use endstop_core::units::{Millis, Money};
 use thiserror::Error;
 
 use crate::ledger::Dimension;
@@ -97,11 +97,7 @@ pub(super) fn rounded(dimension: Dimension, amount: u64, rounding: Rounding) -> 
 /// A limit: exact, because it can be read again.
 fn exact(dimension: Dimension, amount: u64) -> String {
     match dimension {
-        Dimension::Cost => {
-            let text = Money::from_picos(amount).to_string();
-            let (_, cents) = text.split_once('.').unwrap_or_default();
-            format!("${}.{cents}", human::count(amount / PICOS_PER_DOLLAR))
-        }
+        Dimension::Cost => human::money_exact(Money::from_picos(amount)),
         Dimension::Tokens => {
             let short = human::short(amount);
             let is_exact = parse_amount(&short, Unit::Tokens) == Ok(amount);

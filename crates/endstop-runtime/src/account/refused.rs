@@ -2,14 +2,16 @@
 
 use std::fmt;
 
-use endstop_core::human::{self, Rounding};
+use endstop_core::human;
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::{Millis, WallTime};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::limit::{AccountLimit, rounded};
+use super::limit::AccountLimit;
 use super::spec::OnFull;
+use crate::ledger::Refused;
+use crate::observe::RESET_KEY;
 
 /// A reservation that an account refused: which account, which window, the remaining amount, and when it resets.
 ///
@@ -59,6 +61,7 @@ impl AccountRefused {
             .with_context("settled", self.settled)
             .with_context("held", self.held)
             .with_context("asked", self.asked)
+            .with_context(RESET_KEY, self.resets_at.map(|at| at.0))
             .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
     }
 
@@ -82,14 +85,19 @@ impl AccountRefused {
 }
 
 impl fmt::Display for AccountRefused {
-    /// `budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in 7h 12m, at
-    /// 2026-11-26 00:00 UTC`.
+    /// `budget team-a has used $4.88 of $5.00 per day, and this call could cost $0.30; resets in 7h 12m, at 2026-11-26 00:00
+    /// UTC`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |amount, rounding| rounded(self.limit.dimension, amount, rounding);
-        let left = show(self.left(), Rounding::Down);
-        write!(f, "budget {}: {left} left of {} ", self.account, self.limit)?;
-        let [spent, held] = [self.settled, self.held].map(|it| show(it, Rounding::Nearest));
-        write!(f, "({spent} spent, {held} held), {} needed", show(self.asked, Rounding::Up))?;
+        let amounts = Refused {
+            budget: 0,
+            dimension: self.limit.dimension,
+            limit: self.limit.amount,
+            settled: self.settled,
+            held: self.held,
+            asked: self.asked,
+        };
+        let owner = format!("budget {} has", self.account);
+        f.write_str(&amounts.text_with_limit(&owner, &self.limit.to_string()))?;
         let Some(at) = self.resets_at else { return Ok(()) };
         let rest = at.0.saturating_sub(self.now.0);
         // Whole seconds, or whole minutes if it is long.

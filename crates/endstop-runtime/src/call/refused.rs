@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 
 use endstop_core::policy::{Action, OnUnpriced};
-use endstop_core::run::next_trip::Resource;
+use endstop_core::run::next_trip::{NextTrip, Resource};
 use endstop_core::units::{Cost, Money};
 
 use super::fit::Others;
 use super::plan::{PlannedCall, Worst};
 use crate::ledger::{Amounts, Budget};
 use crate::limits::SHORT_ANSWER_TOKENS;
-use crate::observe::{Lack, LimitOwner, RefusedCall, Shortage};
+use crate::observe::{Lack, LimitOwner, LimitRule, RefusedCall, Shortage};
 use crate::run::{LockedChain, RunCore};
 
 /// The needs of a refused call, in one unit.
@@ -23,26 +23,37 @@ struct Need {
 }
 
 /// One node's limit in one unit.
-#[derive(Clone, Copy)]
 struct NodeLimit {
     /// The limit of its budget.
     budget: Option<u64>,
     /// The settled amount, and the held one if it counts.
     used: u64,
-    /// The distance to the next trip of a rule, from the settled amount.
-    rule: Option<u64>,
+    /// The stop rules, with the distance to their next trip from the settled amount.
+    rules: Vec<(LimitRule, u64)>,
     /// The amount that other calls hold, if it counts.
     held: u64,
 }
 
 impl NodeLimit {
     /// The rest, the limit and the needed rest, of the budget or of a rule. `None` if the need fits both.
-    fn shortage(self, need: Need) -> Option<(u64, u64, u64)> {
+    fn shortage(&self, need: Need) -> Option<(u64, u64, u64)> {
         let of_budget = self.budget.map(|limit| (limit.saturating_sub(self.used), need.alone));
-        let of_rule = self.rule.map(|distance| (distance.saturating_sub(self.held), need.whole));
-        let short = [of_budget, of_rule].into_iter().flatten().filter(|(left, need)| need > left);
+        let of_rule = self.rules.iter().map(|(_, distance)| (self.rest(*distance), need.whole));
+        let short = of_budget.into_iter().chain(of_rule).filter(|(left, need)| need > left);
         let (left, needed) = short.min_by_key(|(left, need)| (*left, Reverse(*need)))?;
         Some((left, self.used.saturating_add(left), needed))
+    }
+
+    const fn rest(&self, distance: u64) -> u64 {
+        distance.saturating_sub(self.held)
+    }
+
+    /// The rules that the need does not fit.
+    fn refusing(self, need: Need) -> Vec<LimitRule> {
+        let held = self.held;
+        let short = self.rules.into_iter();
+        let short = short.filter(|(_, distance)| need.whole > distance.saturating_sub(held));
+        short.map(|(rule, _)| rule).collect()
     }
 }
 
@@ -71,18 +82,16 @@ impl LockedChain<'_> {
         if shortages.is_empty() {
             return None;
         }
-        let known = |cost| match cost {
-            Cost::Known(money) => money,
-            Cost::Unpriced => Money::ZERO,
-        };
+        // The reserved amounts: a model without a price costs what the policy says.
+        let cost = |worst| plan.amounts(worst).cost;
         let has_rule = shortages.iter().any(|it| it.owner != LimitOwner::AllRuns);
-        let wrap_up_cost = known(whole.cost).saturating_sub(known(worst.cost));
+        let wrap_up_cost = cost(whole).saturating_sub(cost(worst));
         Some(RefusedCall {
             model: plan.model().to_owned(),
             input_tokens: worst.input,
             output_tokens: worst.output,
-            input_cost: known(plan.worst(0).cost),
-            cost: known(worst.cost),
+            input_cost: cost(plan.worst(0)),
+            cost: cost(worst),
             wrap_up_cost: if has_rule { wrap_up_cost } else { Money::ZERO },
             shortages,
         })
@@ -108,15 +117,17 @@ impl LockedChain<'_> {
         let mut shortages = Vec::new();
         for (owner, budget, core) in levels.chain(shared) {
             let money = money_limit(&budget, core, others);
-            if is_unpriced && (money.budget.is_some() || money.rule.is_some()) {
-                shortages.push(Shortage { owner, lack: Lack::Price });
+            if is_unpriced && (money.budget.is_some() || !money.rules.is_empty()) {
+                shortages.push(Shortage { owner, lack: Lack::Price, rules: Vec::new() });
             } else if let Some((left, limit, needed)) = money.shortage(of_money) {
                 let [left, limit, needed] = [left, limit, needed].map(Money::from_picos);
-                shortages.push(Shortage { owner, lack: Lack::money(left, limit, needed) });
+                let (lack, rules) = (Lack::money(left, limit, needed), money.refusing(of_money));
+                shortages.push(Shortage { owner, lack, rules });
             }
-            let tokens = token_limit(&budget, core, others).shortage(of_tokens);
-            if let Some((left, limit, needed)) = tokens {
-                shortages.push(Shortage { owner, lack: Lack::tokens(left, limit, needed) });
+            let tokens = token_limit(&budget, core, others);
+            if let Some((left, limit, needed)) = tokens.shortage(of_tokens) {
+                let (lack, rules) = (Lack::tokens(left, limit, needed), tokens.refusing(of_tokens));
+                shortages.push(Shortage { owner, lack, rules });
             }
         }
         shortages
@@ -137,9 +148,15 @@ fn used(budget: &Budget, others: Others) -> (Amounts, Amounts) {
     (budget.settled().saturating_add(&held), held)
 }
 
-fn distance(core: Option<&RunCore>, resource: Resource) -> Option<u64> {
-    let trip = core?.run.next_trip(resource, &[Action::Stop]);
-    trip.map(|trip| trip.distance)
+/// The stop rules that read a resource, with the distance to their next trip.
+fn rules(core: Option<&RunCore>, resource: Resource) -> Vec<(LimitRule, u64)> {
+    let Some(core) = core else { return Vec::new() };
+    let policy = core.run.program().policy();
+    let named = |trip: NextTrip| {
+        let origin = policy.rule(&trip.rule).and_then(|rule| rule.origin.clone());
+        (LimitRule { id: trip.rule, origin }, trip.distance)
+    };
+    core.run.next_trips(resource, &[Action::Stop]).into_iter().map(named).collect()
 }
 
 fn money_limit(budget: &Budget, core: Option<&RunCore>, others: Others) -> NodeLimit {
@@ -147,7 +164,7 @@ fn money_limit(budget: &Budget, core: Option<&RunCore>, others: Others) -> NodeL
     NodeLimit {
         budget: budget.limits().cost.map(Money::picos),
         used: used.cost.picos(),
-        rule: distance(core, Resource::Cost),
+        rules: rules(core, Resource::Cost),
         held: held.cost.picos(),
     }
 }
@@ -157,7 +174,7 @@ fn token_limit(budget: &Budget, core: Option<&RunCore>, others: Others) -> NodeL
     NodeLimit {
         budget: budget.limits().tokens,
         used: used.tokens,
-        rule: distance(core, Resource::Tokens),
+        rules: rules(core, Resource::Tokens),
         held: held.tokens,
     }
 }

@@ -12,7 +12,7 @@ use super::admission::NotAdmitted;
 use super::plan::CallPlan;
 use crate::account::{AccountBlock, uncounted};
 use crate::ledger::{Amounts, Hold, Refused};
-use crate::observe::{Detail, RefusedCall};
+use crate::observe::{ALL_RUNS, Detail, OWNER_KEY, RefusedCall};
 use crate::run::{RunHandle, StopReach};
 
 impl RunHandle {
@@ -146,17 +146,16 @@ impl RunHandle {
 
     /// Stops the run for a budget that refused, and as far above it as the tree's [`StopReach`] says.
     fn refused_by_budget(&self, refused: &Refused) -> Directive {
-        let signal = signal_of(refused);
-        if self.node().reach() == StopReach::Tree {
-            let mut owner = self.node();
-            while owner.budget.id() != refused.budget
-                && let Some(parent) = &owner.parent
-            {
-                owner = parent;
-            }
-            if !Arc::ptr_eq(owner, self.node()) {
-                Self::of(Arc::clone(owner)).raise(&signal);
-            }
+        let mut owner = self.node();
+        while owner.budget.id() != refused.budget
+            && let Some(parent) = &owner.parent
+        {
+            owner = parent;
+        }
+        let is_of_all_runs = owner.budget.id() != refused.budget;
+        let signal = signal_of(refused, is_of_all_runs);
+        if self.node().reach() == StopReach::Tree && !Arc::ptr_eq(owner, self.node()) {
+            Self::of(Arc::clone(owner)).raise(&signal);
         }
         self.raise(&signal);
         Directive::Stop
@@ -188,8 +187,8 @@ impl RunHandle {
             NotAdmitted::Unpriced => {
                 self.node().set_out_of_budget(true);
                 let message = format!(
-                    "the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or \
-                     ignore it"
+                    "the budget limits money, and `{model}` has no price: set `on_unpriced` in the policy, or \
+                     `--unpriced 3,15` in the command"
                 );
                 let signal = StopSignal::new(StopReason::CostLimitReached).with_message(message);
                 self.raise_with(&signal.with_source(BUDGET_SOURCE));
@@ -217,9 +216,14 @@ impl RunHandle {
 }
 
 /// The stop signal of a budget that refused.
-fn signal_of(refused: &Refused) -> StopSignal {
+fn signal_of(refused: &Refused, is_of_all_runs: bool) -> StopSignal {
+    let (message, owner) = match is_of_all_runs {
+        true => (refused.text_of("all runs have"), ALL_RUNS),
+        false => (refused.to_string(), "run"),
+    };
     StopSignal::new(refused.dimension.reason())
-        .with_message(refused.to_string())
+        .with_message(message)
+        .with_context(OWNER_KEY, owner)
         .with_context("limit", refused.limit)
         .with_context("settled", refused.settled)
         .with_context("held", refused.held)

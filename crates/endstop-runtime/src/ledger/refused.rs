@@ -2,9 +2,15 @@
 
 use std::fmt;
 
+use endstop_core::human;
+use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 use serde::{Deserialize, Serialize};
 
 use super::amounts::Dimension;
+
+const CENT: u64 = PICOS_PER_DOLLAR / 100;
+/// A requested amount shows at least two digits that count.
+const TOLD_UNITS: u64 = 10;
 
 /// A reservation that was refused. Amounts of money are in pico-dollars.
 ///
@@ -16,7 +22,7 @@ use super::amounts::Dimension;
 /// let budget = Budget::root(Limits { cost: Some(cents(100)), ..Limits::unlimited() });
 /// budget.charge(Amounts { cost: cents(60), ..Amounts::ZERO });
 /// let refused = budget.reserve(Amounts { cost: cents(50), ..Amounts::ZERO }).unwrap_err();
-/// let text = "cost: $0.50 asked, $0.40 left of $1.00 ($0.60 settled, $0.00 held)";
+/// let text = "this budget has used $0.60 of $1.00, and this call could cost $0.50";
 /// assert_eq!(refused.to_string(), text);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,20 +49,71 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
-    /// `cost: $0.60 asked, $0.40 left of $1.00 ($0.30 settled, $0.30 held)`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |number| self.dimension.show(number);
-        write!(f, "{}: {} asked, ", self.dimension, show(self.asked))?;
+impl Refused {
+    /// Returns the refusal as a sentence, with what the limit belongs to and its verb: `all runs have`.
+    pub(crate) fn text_of(&self, owner: &str) -> String {
         if self.settled == u64::MAX {
-            return f.write_str("nothing is admitted, because the spend is too large to count");
+            return format!("{owner} a spend that is too large to count");
         }
         if self.limit == u64::MAX {
-            return f.write_str("more than can be counted");
+            return format!("{owner} no limit, and the call needs more than can be counted");
         }
-        write!(f, "{} left of {} ", show(self.left()), show(self.limit))?;
-        write!(f, "({} settled, {} held)", show(self.settled), show(self.held))
+        let limit = match self.dimension {
+            Dimension::Cost => exact(self.limit),
+            Dimension::Tokens => human::tokens(self.limit),
+            dimension => format!("{} {dimension}", human::count(self.limit)),
+        };
+        self.text_with_limit(owner, &limit)
+    }
+
+    /// Like [`Refused::text_of`], with the limit in words: `$5.00 per day`.
+    pub(crate) fn text_with_limit(&self, owner: &str, limit: &str) -> String {
+        let (used, asked) = self.used_and_asked();
+        let held = match self.held {
+            0 => String::new(),
+            held => format!(" ({} of it held)", self.dimension.show(held)),
+        };
+        let could = match self.dimension {
+            Dimension::Cost => format!(", and this call could cost {asked}"),
+            Dimension::Tokens => format!(", and this call could use {asked}"),
+            _ => String::new(),
+        };
+        format!("{owner} used {used} of {limit}{held}{could}")
+    }
+
+    /// The committed and the requested amount for people. Money has as many digits as it takes to see that it does not fit.
+    fn used_and_asked(&self) -> (String, String) {
+        let used = self.settled.saturating_add(self.held);
+        if self.dimension != Dimension::Cost {
+            return (human::count(used), human::count(self.asked));
+        }
+        let mut unit = CENT;
+        loop {
+            let used_units = used.saturating_add(unit / 2) / unit;
+            let (shown, asked) = (used_units.saturating_mul(unit), self.asked.div_ceil(unit));
+            let is_told = asked >= TOLD_UNITS;
+            let asked = asked.saturating_mul(unit);
+            let is_below = shown < self.limit || used >= self.limit;
+            if unit == 1 || is_told && is_below && shown.saturating_add(asked) > self.limit {
+                return (exact(shown), exact(asked));
+            }
+            unit /= 10;
+        }
+    }
+}
+
+fn exact(picos: u64) -> String {
+    human::money_exact(Money::from_picos(picos))
+}
+
+impl fmt::Display for Refused {
+    /// `this budget has used $0.60 of $1.00 ($0.30 of it held), and this call could cost $0.60`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text_of("this budget has"))
     }
 }
 
 impl std::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests;

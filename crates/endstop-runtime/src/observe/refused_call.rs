@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use endstop_core::human::{Rounding, count, money, money_rounded};
+use endstop_core::human::{Rounding, count, counted, money, money_rounded};
 use endstop_core::units::{Money, PICOS_PER_DOLLAR};
+
+use super::clean;
 
 /// A call that was not sent because it could have passed a cost or token limit, or has no price under one.
 ///
 /// As text: `not sent: this request could cost up to $0.54 (input up to 53,200 tokens $0.53, output up to 500 $0.005);
-/// $0.50 of $0.50 is left; a limit of $0.55 would admit it`.
+/// $0.50 of $0.50 is left; a limit of $0.55 would admit it with an answer of 500 tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
     /// The model that was requested.
@@ -28,12 +30,23 @@ pub struct RefusedCall {
 }
 
 /// A limit that a call does not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// The limit's owner.
     pub owner: LimitOwner,
     /// The amounts.
     pub lack: Lack,
+    /// The rules that have the limit. Empty for the limit of a budget.
+    pub rules: Vec<LimitRule>,
+}
+
+/// A rule that refuses a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitRule {
+    /// Its id.
+    pub id: String,
+    /// Its origin, such as a file's path or `--usd`.
+    pub origin: Option<String>,
 }
 
 /// The owner of a limit.
@@ -70,6 +83,15 @@ pub enum Lack {
     },
     /// Money is limited, and the model has no price.
     Price,
+}
+
+/// Who reads a suggestion.
+#[derive(Clone, Copy)]
+enum Reader<'o> {
+    /// A client, which knows no rule and no file.
+    Client,
+    /// The user of the command, who gave these options.
+    User(&'o [&'o str]),
 }
 
 const CENT: u64 = PICOS_PER_DOLLAR / 100;
@@ -128,21 +150,45 @@ impl Shortage {
         format!("{left} of {all} {is} left")
     }
 
-    /// `a limit of $0.55`, or the option with the amount.
-    fn enough(&self, options: &[&str]) -> String {
-        let option = |name| options.contains(&name) && self.owner == LimitOwner::Run;
-        let (amount, name) = match self.lack {
-            Lack::Money { enough, .. } if option("usd") => {
-                return format!("--usd {}", enough.to_string().trim_start_matches('$'));
+    /// `a limit of $0.55`. For a user of the command with the rules, or as the option that made them: `--usd 0.55`,
+    /// `a limit of $0.55 (rule `cost` of p.toml)`.
+    fn enough(&self, reader: Reader<'_>) -> String {
+        let (amount, bare, option) = match self.lack {
+            Lack::Money { enough, .. } => {
+                (money(enough), enough.to_string().trim_start_matches('$').to_owned(), "usd")
             }
-            Lack::Tokens { enough, .. } if option("tokens") => return format!("--tokens {enough}"),
-            Lack::Money { enough, .. } => (money(enough), self.owner.of_limit()),
             Lack::Tokens { enough, .. } => {
-                (format!("{} tokens", count(enough)), self.owner.of_limit())
+                (format!("{} tokens", count(enough)), enough.to_string(), "tokens")
             }
             Lack::Price => return String::new(),
         };
-        format!("{name} of {amount}")
+        let limit = format!("{} of {amount}", self.owner.of_limit());
+        let Reader::User(options) = reader else { return limit };
+        let is_of_option = |rule: &&LimitRule| {
+            let origin = rule.origin.as_deref().and_then(|origin| origin.strip_prefix("--"));
+            self.owner == LimitOwner::Run && origin == Some(option) && options.contains(&option)
+        };
+        let (of_option, others): (Vec<_>, Vec<_>) = self.rules.iter().partition(is_of_option);
+        let mut parts = Vec::new();
+        if !of_option.is_empty() {
+            parts.push(format!("--{option} {bare}"));
+        }
+        if !others.is_empty() {
+            let names = others.iter().map(|rule| rule.in_words()).collect::<Vec<_>>();
+            parts.push(format!("{limit} ({})", names.join(", ")));
+        }
+        if parts.is_empty() { limit } else { parts.join(" and ") }
+    }
+}
+
+impl LimitRule {
+    /// `rule `cost` of p.toml`.
+    fn in_words(&self) -> String {
+        let id = clean(&self.id);
+        match &self.origin {
+            Some(origin) => format!("rule `{id}` of {}", clean(origin)),
+            None => format!("rule `{id}`"),
+        }
     }
 }
 
@@ -157,9 +203,14 @@ impl LimitOwner {
 }
 
 impl RefusedCall {
-    /// Returns the text for a user who gave these options to the command: the suggestion names them. `usd` is `--usd`.
+    /// Returns the text for a user who gave these options to the command. `usd` is `--usd`: the suggestion names it if the
+    /// rule that refuses is from it, and otherwise the rule and its file.
     #[must_use]
     pub fn text_for(&self, options: &[&str]) -> String {
+        self.text(Reader::User(options))
+    }
+
+    fn text(&self, reader: Reader<'_>) -> String {
         let Some(first) = self.shortages.first() else { return "not sent".to_owned() };
         let (input, output) = (count(self.input_tokens), count(self.output_tokens));
         let could = match first.lack {
@@ -189,15 +240,17 @@ impl RefusedCall {
             }
         };
         let left = self.shortages.iter().map(Shortage::left).collect::<Vec<_>>().join(", ");
-        let enough = self.shortages.iter().map(|it| it.enough(options)).collect::<Vec<_>>();
-        let enough = enough.join(" and ");
-        format!("not sent: this request could {could}; {left}; {enough} would admit it")
+        let enough = self.shortages.iter().map(|it| it.enough(reader)).collect::<Vec<_>>();
+        let (enough, answer) = (enough.join(" and "), counted(self.output_tokens, "token"));
+        format!(
+            "not sent: this request could {could}; {left}; {enough} would admit it with an answer of {answer}"
+        )
     }
 }
 
 impl fmt::Display for RefusedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text_for(&[]))
+        f.write_str(&self.text(Reader::Client))
     }
 }
 

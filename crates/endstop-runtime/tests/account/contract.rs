@@ -41,7 +41,7 @@ fn a_refusal_says_account_window_rest_and_reset() {
         let refusal = refused(store.reserve(&[&team], cents(30), &terms("b")));
         assert_eq!(
             refusal.to_string(),
-            "budget team-a: $0.12 left of $5.00 per day ($4.88 spent, $0.00 held), $0.30 needed; resets in \
+            "budget team-a has used $4.88 of $5.00 per day, and this call could cost $0.30; resets in \
              13h 45m, at 2026-11-26 00:00 UTC"
         );
         assert_eq!(refusal.on_full, OnFull::Refuse);

@@ -1,7 +1,7 @@
 //! One permanent line: the progress of the run, and the limit that it will reach next.
 //!
 //! ```text
-//! step 7/25 · 41.2k tok · $0.32/$2.00 (16%) · 48s · next: max_steps at 28%
+//! step 7/25 · 41.2k tok · $0.32/$2.00 (16%) · 48s · nearest limit: max_steps (28%)
 //! ```
 //!
 //! Limits come from the core (`next_trip`), never from the policy: the line shows the rule that would trip first
@@ -255,17 +255,20 @@ pub fn render(view: &StatusView, width: usize) -> String {
         parts.push(format!("held {}", held.join(" + ")));
     }
     parts.push(seconds(view.elapsed));
-    if let Some(next) = &view.next {
-        let rule = clean(&next.rule);
-        parts.push(match next.nearness {
-            Nearness::Percent(part) => format!("next: {rule} at {part}%"),
-            Nearness::After(time) => format!("next: {rule} in {}", seconds(time)),
-        });
-    }
+    let nearest = view.next.as_ref().map(|next| match next.nearness {
+        Nearness::Percent(part) => format!("{} ({part}%)", clean(&next.rule)),
+        Nearness::After(time) => format!("{} (in {})", clean(&next.rule), seconds(time)),
+    });
+    parts.extend(nearest.as_ref().map(|nearest| format!("nearest limit: {nearest}")));
     let mut line = parts.join(" \u{b7} ");
     // The next limit is worth more than the holds, which change with each call.
     if let Some(at) = held_at.filter(|_| super::text::width(&line) > width) {
         parts.remove(at);
+        line = parts.join(" \u{b7} ");
+    }
+    if let Some(nearest) = nearest.filter(|_| super::text::width(&line) > width) {
+        parts.pop();
+        parts.push(format!("nearest: {nearest}"));
         line = parts.join(" \u{b7} ");
     }
     truncate(&line, width)

@@ -152,7 +152,7 @@ impl Guard {
             let unless = match has_calls {
                 true => String::new(),
                 false => format!(
-                    "; ends the command unless a call comes through the gateway within {wait}"
+                    "; Endstop ends the command unless a call comes through the gateway within {wait}"
                 ),
             };
             lines.push(match (direct.refused, direct.untrusted) {
@@ -260,6 +260,12 @@ impl GuardOutcome {
         self.mode == Tunnels::Off
     }
 
+    /// Whether it would have seen each attempt to reach a model provider, and saw none.
+    pub(super) fn saw_no_attempt(&self) -> bool {
+        let report = &self.report;
+        !self.is_off() && report.refused() + report.untrusted() + report.tunnelled() == 0
+    }
+
     /// Lines of the summary, also with `--quiet`.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -282,7 +288,8 @@ impl GuardOutcome {
         if self.report.without_password > 0 {
             let count = counted(self.report.without_password, "connection");
             lines.push(format!(
-                "endstop: refused {count} to other hosts: they lacked the password of HTTPS_PROXY"
+                "endstop: refused {count} to other hosts: they lacked the password of HTTPS_PROXY; that is no problem \
+                 if the command worked, because many programs send it only when they are asked"
             ));
         }
         lines

@@ -11,7 +11,7 @@ use endstop::core::expr::amount_text;
 use endstop::core::run::WindowReset;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money, WallTime};
-use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent, plan_text};
+use endstop::observe::{DryRunObserver, RefusedCall, Remedy, Report, SubAgent, plan_text};
 use endstop::store::private_file;
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
@@ -27,12 +27,12 @@ use crate::output::{self, counted, duration, tokens};
 /// The line if no call used the gateway.
 const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
-                        (docs/run.md)";
+                        `endstop doctor -- COMMAND` says how it can be limited";
 
 /// Added to [`NO_CALLS`] without the guard.
 const NOT_SEEN: &str = "; with --no-guard, calls that bypassed it were not seen";
-/// Printed under `--require-calls` if only other requests reached the gateway.
-const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway (--require-calls)";
+/// Of every text about missing calls.
+const NO_MODEL_CALL: &str = "endstop: no model call came through the gateway";
 
 /// The hint for a model without a price.
 const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
@@ -140,11 +140,10 @@ impl RunOutcome<'_> {
             output::note(output::wrapped(&intercepted, output::error_width(), "  ").trim_end());
         }
         if self.had_no_request(report) {
-            let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
-            return say(&format!("{NO_CALLS}{unseen}"));
+            return say(&self.why_no_request());
         }
         if self.lacks_calls() {
-            say(NO_MODEL_CALL);
+            say(&format!("{NO_MODEL_CALL}{}", self.of_required_calls()));
         }
         output::note(&self.summary(report));
         of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
@@ -167,6 +166,34 @@ impl RunOutcome<'_> {
         let answered = counts.stop_responses + counts.refused;
         let requests = report.totals.attempts + counts.unmetered + answered;
         requests == 0 && self.stopped.is_none() && self.held.is_none()
+    }
+
+    /// The line if no request reached the gateway. A command that failed before it made a call is not asked for its
+    /// variables.
+    fn why_no_request(&self) -> String {
+        let failed = match self.ended {
+            Ended::Code(code) if code != 0 => Some(format!("ended with exit code {code}")),
+            Ended::Signal(signal) => Some(format!("was ended by {signal}")),
+            Ended::Code(_) | Ended::Unknown => None,
+        };
+        let why = match failed.filter(|_| self.guard.saw_no_attempt()) {
+            Some(failed) => format!("{NO_MODEL_CALL}; the command {failed} before it made one"),
+            None => NO_CALLS.to_owned(),
+        };
+        let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
+        format!("{why}{unseen}{}", self.of_required_calls())
+    }
+
+    /// Whose exit code this process has, under `--require-calls` without calls.
+    fn of_required_calls(&self) -> String {
+        match self.lacks_calls() {
+            true => format!(
+                "; --require-calls makes the exit code {}, and the command's own is {}",
+                self.exit_code(),
+                self.ended.code()
+            ),
+            false => String::new(),
+        }
     }
 
     /// Whether the user requires model calls, and none reached the gateway.
@@ -315,9 +342,9 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
     lines
 }
 
-/// Whether a cost limit met a call without a price. The core reports that in its message alone.
+/// Whether a cost limit met a call without a price.
 fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
-    signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
+    Remedy::of(signal) == Some(Remedy::SetPrice)
 }
 
 fn tell_of_dry_run(dry_run: &DryRunObserver) {

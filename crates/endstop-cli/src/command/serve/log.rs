@@ -1,10 +1,13 @@
-//! `endstop serve --log`: a line for each refused call.
+//! `endstop serve --log`: a line for each refused call, and for each upstream that cannot be reached.
 
 use std::io::{self, Write as _};
 
-use endstop_gateway::{RefusalObserver, RefusedCall};
+use endstop::observe::clean;
+use endstop_gateway::{RefusalObserver, RefusedCall, UnreachableUpstream, UpstreamObserver};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use crate::output;
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -42,8 +45,41 @@ impl RefusalLog {
 
 impl RefusalObserver for RefusalLog {
     fn refused(&self, call: &RefusedCall) {
-        let line = format!("{}\n", Self::line(call, Timestamp::now()));
-        // In one write, so that no other line comes between. A reader that has disconnected ends no run.
-        let _ = io::stderr().lock().write_all(line.as_bytes());
+        write_line(&Self::line(call, Timestamp::now()));
     }
+}
+
+/// Writes a line for each upstream that cannot be reached: to standard error, and with `--json` to standard output.
+#[derive(Debug)]
+pub(super) struct UpstreamLog {
+    pub(super) as_json: bool,
+    pub(super) log: Option<LogFormat>,
+}
+
+impl UpstreamObserver for UpstreamLog {
+    fn unreachable(&self, upstream: &UnreachableUpstream) {
+        let line = json!({
+            "version": 1,
+            "event": "upstream_unreachable",
+            "time": format!("{:.3}", Timestamp::now()),
+            "upstream": upstream.host,
+            "error": upstream.error,
+        });
+        if self.log.is_some() {
+            write_line(&line);
+        }
+        if self.as_json {
+            // A reader that has disconnected must not end the gateway of other runs.
+            let _ = writeln!(io::stdout(), "{line}");
+        }
+        if self.log.is_none() && !self.as_json {
+            output::warn(&format!("{}; its calls are answered with 502", clean(&upstream.error)));
+        }
+    }
+}
+
+/// Writes a line to standard error, in one write, so that no other line comes between. A reader that has disconnected
+/// ends no run.
+fn write_line(line: &Value) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }

@@ -34,7 +34,7 @@ fn view() -> StatusView {
 fn it_tells_where_the_run_is_and_what_comes_next() {
     assert_eq!(
         render(&view(), 200),
-        "step 7/25 \u{b7} 41.2k tok \u{b7} $0.32/$2.00 (16%) \u{b7} 48s \u{b7} next: max_steps at 28%"
+        "step 7/25 \u{b7} 41.2k tok \u{b7} $0.32/$2.00 (16%) \u{b7} 48s \u{b7} nearest limit: max_steps (28%)"
     );
     let more = StatusView {
         steps_limit: None,
@@ -54,12 +54,13 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
     assert_eq!(
         render(&more, 200),
         "step 7 \u{b7} 41.2k/2M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1h 2m \
-         \u{b7} next: time\\u{1b}[2J in 4m 12s"
+         \u{b7} nearest limit: time\\u{1b}[2J (in 4m 12s)"
     );
     // On a line that is too short, the holds go first.
     let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
     assert_eq!(render(&held, 80), render(&view(), 200));
     assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
+    assert!(render(&held, 79).ends_with(" \u{b7} 48s \u{b7} nearest: max_steps (28%)"));
     let plan = StatusView {
         quotas: vec![("5h".to_owned(), 4_200), ("7d".to_owned(), 1_050)],
         ..StatusView::default()

@@ -1,0 +1,35 @@
+//! Amounts in the bodies of commands.
+
+use super::*;
+
+#[test]
+fn an_amount_is_a_number_or_a_text_and_exact_in_both() {
+    for (body, dollars) in [
+        (r#"{"limit": 100}"#, "100"),
+        (r#"{"limit": "100.00"}"#, "100"),
+        (r#"{"limit": 0.1}"#, "0.1"),
+        // A float would lose the last digit.
+        (r#"{"limit": 1234567.000000000001}"#, "1234567.000000000001"),
+    ] {
+        let limit = parsed(body.as_bytes()).unwrap().limit.unwrap().dollars().unwrap();
+        assert_eq!(limit.to_decimal(), dollars, "{body}");
+    }
+    assert!(parsed(br#"{"limit": null}"#).unwrap().limit.is_none());
+    for body in [r#"{"limit": true}"#, r#"{"limit": -1}"#, r#"{"limit": [1]}"#, r#"{"limit": ""}"#]
+    {
+        let limit = parsed(body.as_bytes()).unwrap().limit.unwrap().dollars();
+        assert!(limit.is_err(), "{body}");
+    }
+}
+
+#[test]
+fn limits_are_raised_by_numbers_and_by_texts() {
+    let raises = |body: &str| parsed(body.as_bytes()).unwrap().raises();
+    let numbers = raises(r#"{"usd": 1, "tokens": 500, "steps": 2}"#).unwrap();
+    assert_eq!(numbers, raises(r#"{"usd": "1.00", "tokens": "500", "steps": "2"}"#).unwrap());
+    assert_eq!(numbers[1..], [(GaugeId::Tokens, 500), (GaugeId::Steps, 2)]);
+    let error = raises(r#"{"tokens": 1.5}"#).unwrap_err().to_string();
+    assert!(error.starts_with("`tokens` is not a whole number: "), "{error}");
+    let error = raises(r#"{"usd": "much"}"#).unwrap_err().to_string();
+    assert!(error.starts_with("`usd` is not an amount: "), "{error}");
+}
