@@ -64,8 +64,8 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the check failed (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
-                 key list: none; kill: not confirmed), or the work failed (agent: the run; budget: its store)"
+                "the check failed: unbounded policy (check), not limited (doctor), unknown model (price), drift (replay --drift), \
+                 no key (key list), not confirmed (kill); or the work failed: the run (agent), the budget store (budget)"
             }
             Self::Usage => "invalid arguments or unusable input",
             Self::Stopped => {
@@ -76,7 +76,7 @@ impl ExitMeaning {
             }
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run, doctor)",
-            Self::Interrupted => "interrupted (Ctrl-C)",
+            Self::Interrupted => "interrupted (Ctrl-C), unless the command handled it",
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use endstop::observe::clean_lines;
-use endstop::store::private_file;
+use endstop::store::{create_private_directory, private_file};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use endstop::core::human::{count, counted, duration, money, short, tokens};
@@ -85,12 +85,20 @@ pub fn note(message: &str) {
     }
 }
 
-/// Creates a file that a run is written to, or empties an existing one. A new one has mode 0600 on Unix.
+/// Creates a file that a run is written to, or empties an existing one. Missing directories are created too. A new file
+/// has mode 0600 on Unix, a new directory 0700.
 ///
 /// # Errors
 /// Returns the error of the system.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    private_file().write(true).create(true).truncate(true).open(path)
+    let open = || private_file().write(true).create(true).truncate(true).open(path);
+    match (open(), path.parent()) {
+        (Err(error), Some(directory)) if error.kind() == io::ErrorKind::NotFound => {
+            create_private_directory(directory)?;
+            open()
+        }
+        (opened, _) => opened,
+    }
 }
 
 /// Prints a line on standard error, also with `--quiet`: what was run is not what was limited.

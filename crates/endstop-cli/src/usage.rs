@@ -109,12 +109,13 @@ impl<'c> Place<'c> {
         format!("`{} --help` lists the options", self.words)
     }
 
-    /// Its first example, as its help has it.
-    fn example(&self) -> Option<String> {
-        let help = self.command.get_after_help().or_else(|| self.command.get_after_long_help())?;
-        let help = help.to_string();
-        let mut lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
-        lines.next().map(|line| line.trim().to_owned())
+    /// Its examples, as its help has them.
+    fn examples(&self) -> Vec<String> {
+        let help = self.command.get_after_help().or_else(|| self.command.get_after_long_help());
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+        let examples = lines.take_while(|line| line.starts_with(' '));
+        examples.map(|line| line.trim().to_owned()).collect()
     }
 
     fn has_option(&self, option: &str) -> bool {
@@ -221,7 +222,10 @@ fn missing(answer: &clap::Error, place: &Place<'_>) -> CliError {
         _ => String::new(),
     };
     let error = CliError::new(format!("missing argument `{names}`"));
-    match place.example() {
+    // The first example need not have an option that another one requires.
+    let option = names.split(' ').next().filter(|word| word.starts_with("--")).unwrap_or_default();
+    let mut examples = place.examples().into_iter();
+    match examples.find(|example| example.contains(option)) {
         Some(example) => error.with_hint(format!("for example `{example}`")),
         None => error.with_hint(place.help()),
     }

@@ -128,7 +128,9 @@ fn replay_without_paths_takes_the_sample() {
         "{}",
         stdout(&output)
     );
-    assert!(stderr(&output).contains("the built-in sample"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("the built-in sample"), "{said}");
+    assert!(said.contains("which stops at $1.00, 50 steps or no_progress()\n"), "{said}");
     let quiet = endstop(&["replay", "--quiet"]);
     assert_eq!(stderr(&quiet), "");
 }
@@ -277,6 +279,20 @@ fn explain_shows_the_leaf_the_value_and_the_margins() {
     let unknown = endstop(&["explain", sample, "--run", "nobody"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("no run `nobody`"));
+}
+
+/// No policy judges the runs, so no line names a stop that would have been.
+#[test]
+fn explain_without_a_policy_says_how_the_runs_ended() {
+    let output = endstop(&["explain", "crates/endstop-transcript/data/sample"]);
+    let said = stdout(&output);
+    assert_eq!(said.matches("run ").count(), 10, "{said}");
+    for nothing in ["would have been", "would not", "no stop signal"] {
+        assert!(!said.contains(nothing), "{nothing}: {said}");
+    }
+    assert!(stderr(&output).contains("no policy given: `--stop 'cost >= $2'`"), "{said}");
+    let quiet = endstop(&["explain", "--quiet", "crates/endstop-transcript/data/sample"]);
+    assert_eq!((stderr(&quiet), stdout(&quiet)), (String::new(), said));
 }
 
 #[test]

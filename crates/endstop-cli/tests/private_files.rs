@@ -32,14 +32,15 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn traces_summaries_records_and_transcripts_have_mode_0600() {
     let directory = directory("modes");
-    let files = ["--trace", "trace.jsonl", "--json-file", "summary.json"];
+    let files = ["--trace", "traces/trace.jsonl", "--json-file", "summary.json"];
     let run = [&["-q", "run"][..], &files, &["--", "true"]].concat();
     assert_eq!(endstop(&directory, &run), Some(0));
+    assert_eq!(mode(&directory.join("traces")), 0o700, "Endstop created it");
     let agent = ["-q", "agent", "-m", "scripted:loop", "--steps", "2", "--record", "r.jsonl", "go"];
     assert_eq!(endstop(&directory, &agent), Some(124));
     let convert = ["-q", "convert", "r.jsonl", "--to", "atif", "--out", "converted"];
     assert_eq!(endstop(&directory, &convert), Some(0));
-    for file in ["trace.jsonl", "summary.json", "r.jsonl"] {
+    for file in ["traces/trace.jsonl", "summary.json", "r.jsonl"] {
         assert_eq!(mode(&directory.join(file)), 0o600, "{file}");
     }
     let converted = directory.join("converted");

@@ -340,6 +340,31 @@ fn the_trace_can_be_replayed() {
     assert!(text(&output.stdout).contains("would have stopped 1 of 1"), "{output:?}");
 }
 
+/// The guide's cron line names a file in a directory that the first night has to create.
+#[test]
+fn a_trace_is_written_into_a_new_directory_and_explained_without_a_policy() {
+    let file = directory("trace-new").join("runs/nightly/run.jsonl");
+    let path = file.to_str().unwrap();
+    let (output, _) = run("trace-new-run", &["--steps", "3", "--trace", path], AGENT);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    let explain = |more: &[&str]| {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        let output = command.args(["explain", path]).args(more).output().unwrap();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (explained, said) = explain(&[]);
+    let end = "\nEndstop stopped it: its limits refused step 4\nafter 3 steps, ";
+    assert!(explained.contains(end), "{explained}");
+    assert!(!explained.contains("no stop signal"), "{explained}");
+    assert!(
+        said.contains("no policy given: `--stop 'cost >= $2'` or `--policy FILE` shows"),
+        "{said}"
+    );
+    let (explained, said) = explain(&["--stop", "steps >= 3"]);
+    assert!(explained.contains("\nwould have been stopped at step 3 of 3\n"), "{explained}");
+    assert!(!explained.contains("Endstop stopped it") && said.is_empty(), "{explained}{said}");
+}
+
 /// The same command under the suggested option makes the call that was refused.
 #[test]
 fn a_refusal_names_the_option_that_admits_the_call() {

@@ -8,6 +8,9 @@
 //! refuses has not begun. This keeps a recorded run self-contained: the log alone reproduces every
 //! decision.
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
+
 use crate::signal::{StopReason, StopSignal};
 use crate::units::{Cost, Millis, Money, TokenUsage, WallTime};
 
@@ -312,6 +315,30 @@ impl EventKind<'_> {
                 | Self::ToolBegin { .. }
                 | Self::ChildBegin { .. }
         )
+    }
+
+    /// Returns the announced act for people, such as `step 4`; empty for an event that announces nothing. `steps` is the
+    /// number of steps that have begun.
+    ///
+    /// ```
+    /// use endstop_core::EventKind;
+    ///
+    /// assert_eq!(EventKind::StepBegin.intention_text(3), "step 4");
+    /// ```
+    #[must_use]
+    pub fn intention_text(&self, steps: u64) -> String {
+        match self {
+            Self::RunBegin { .. } => "the run".to_string(),
+            Self::StepBegin => format!("step {}", steps.saturating_add(1)),
+            Self::AttemptBegin { .. } | Self::Reserve { .. } => {
+                format!("a model request of step {steps}")
+            }
+            Self::ToolReserve { tool, .. } | Self::ToolBegin { tool } => {
+                format!("a call of `{tool}` in step {steps}")
+            }
+            Self::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
+            _ => String::new(),
+        }
     }
 
     /// Whether it cancels the run: a person, the kill switch, or a signal that says so.

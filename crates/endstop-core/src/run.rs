@@ -30,7 +30,7 @@ use crate::program::Program;
 use crate::signal::{StopReason, StopSignal, StopSignals};
 use crate::table::RuleIx;
 use crate::trip_record::{PauseRequest, TripRecord, signal_of};
-use ended::{Ended, refused_text};
+use ended::Ended;
 use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
 use overrides::Cover;
 pub use reading::WindowReset;
@@ -318,7 +318,8 @@ impl Run {
         if let Some((signal, is_final)) = raised {
             self.state.raised.raise(signal, is_final);
         }
-        let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
+        let refused =
+            event.kind.is_intention().then(|| event.kind.intention_text(self.step_count()));
         let record = self.record(self.standing_signals(natural), refused);
         let ended = Ended::stopped(record);
         self.state.status = Status::after(ended.signal().reason);

@@ -187,6 +187,9 @@ pub struct Explained {
     pub run: RunReport,
     /// The record at the stop, or at the end.
     pub trip_record: endstop_core::TripRecord,
+    /// The act that the run's own limits refused when it was recorded, such as `step 4`, if nothing began after it: they
+    /// stopped the run. Only Endstop traces record it.
+    pub refused: Option<String>,
 }
 
 /// Replays one input and keeps the trip record of each run.
@@ -203,7 +206,9 @@ pub fn explain(
             .with_reservations(options.as_live);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish().of(input);
-    let explained =
-        |run: Recorded| Some(Explained { run: run.report, trip_record: run.trip_record? });
+    let explained = |run: Recorded| {
+        let Recorded { report, trip_record, refused, .. } = run;
+        Some(Explained { run: report, trip_record: trip_record?, refused })
+    };
     Ok((record.runs.into_iter().filter_map(explained).collect(), record.warnings))
 }

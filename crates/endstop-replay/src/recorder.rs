@@ -39,6 +39,8 @@ pub(super) struct Recorded {
     pub(super) cuts: Vec<Option<StopPoint>>,
     /// The only policy's, with [`Detail::TripRecords`].
     pub(super) trip_record: Option<TripRecord>,
+    /// The act that the run's own limits refused, if nothing began after it.
+    pub(super) refused: Option<String>,
 }
 
 /// The contents of one input.
@@ -81,6 +83,8 @@ struct Replaying {
     /// Whether every policy has stopped it: from here on, only counts matter.
     has_stopped: bool,
     agent: Option<String>,
+    /// The act that was refused when it was recorded, if nothing has begun since.
+    refused: Option<String>,
     /// The spend of the whole run, in calls with a known price.
     total: Money,
 }
@@ -108,7 +112,7 @@ impl<'a> Recorder<'a> {
 
     fn end_run(&mut self, footer: &RunFooter<'_>) {
         let Some(replaying) = self.current.take() else { return };
-        let Replaying { mut report, following, agent, total, .. } = replaying;
+        let Replaying { mut report, following, agent, refused, total, .. } = replaying;
         if let Some(model) = footer.model
             && report.model.as_deref() != Some(model)
         {
@@ -123,7 +127,7 @@ impl<'a> Recorder<'a> {
         let cuts = following.cuts();
         let only = following.into_only().filter(|_| self.detail != Detail::Cuts);
         let trip_record = only.and_then(|counterfactual| self.decide(&mut report, counterfactual));
-        self.record.runs.push(Recorded { report, cuts, trip_record });
+        self.record.runs.push(Recorded { report, cuts, trip_record, refused });
     }
 
     /// Writes the counterfactual's decision into the report.
@@ -157,6 +161,7 @@ impl RunSink for Recorder<'_> {
             following: Counterfactuals::new(&self.plan),
             has_stopped: false,
             agent: None,
+            refused: None,
             total: Money::ZERO,
         });
     }
@@ -165,6 +170,9 @@ impl RunSink for Recorder<'_> {
         let Some(replaying) = &mut self.current else { return };
         self.record.usage.count(event);
         replaying.count(event);
+        if event.kind.is_intention() {
+            replaying.refused = None;
+        }
         let is_reserve =
             matches!(event.kind, EventKind::Reserve { .. } | EventKind::ToolReserve { .. });
         if !self.as_live && is_reserve {
@@ -178,6 +186,9 @@ impl RunSink for Recorder<'_> {
 
     fn refused(&mut self, event: &Event<'_>) {
         let Some(replaying) = &mut self.current else { return };
+        if self.detail == Detail::TripRecords {
+            replaying.refused = Some(event.kind.intention_text(replaying.report.steps));
+        }
         let known = replaying.total;
         replaying.following.take_refused(event, known);
         replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();

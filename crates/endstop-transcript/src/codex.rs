@@ -4,7 +4,8 @@
 //!   the report after the call's items, old ones just ahead of them. Without reports an item that comes
 //!   after a tool's output begins the next call.
 //! - A report's `last_token_usage` counts. If it is absent, the difference of the totals counts; totals may start
-//!   over. A report with the same totals as the one before it is a repetition.
+//!   over. A report with the same totals as the one before it is a repetition, unless its `last_token_usage` is zero and
+//!   a call waits for its report: a stop response of Endstop used no tokens.
 //! - A fork or a spawned thread begins with a copy of its parent's lines, restamped in one burst or with
 //!   their own, older times. They were paid for in the parent's run and are not counted again.
 //! - A tool failed if its output says so: an exit code other than 0, or `success` false.
@@ -46,6 +47,9 @@ const BURST_MILLIS: u64 = 500;
 
 /// The provider if the session names none.
 const DEFAULT_PROVIDER: &str = "openai";
+
+/// The provider of sessions under `endstop run`: its gateway, in front of [`DEFAULT_PROVIDER`].
+const GATEWAY: &str = "endstop";
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     head.lines().any(|keys| keys.have(&["timestamp", "type", "payload"]))
@@ -151,7 +155,8 @@ impl CodexAssembler<'_, '_> {
             return;
         }
         self.run.set_id(|| meta.id.as_deref().map(str::to_owned));
-        self.provider = meta.model_provider.as_deref().map(str::to_owned);
+        let provider = meta.model_provider.as_deref().filter(|provider| *provider != GATEWAY);
+        self.provider = provider.map(str::to_owned);
         let since = meta.timestamp.as_deref().and_then(parse_time).or(time);
         self.copied = match meta.copies_another() {
             true => Copied::Within { since, last: time },
@@ -185,7 +190,8 @@ impl CodexAssembler<'_, '_> {
             }
             "token_count" => {
                 // Copied reports move the totals, too.
-                let Some(usage) = self.totals.usage(event.info, lines) else { return };
+                let awaited = self.call.as_ref().is_some_and(|call| call.report.is_none());
+                let Some(usage) = self.totals.usage(event.info, awaited, lines) else { return };
                 if self.is_copy(time) {
                     self.copied_turn = None;
                 } else {
@@ -317,8 +323,14 @@ struct Totals {
 }
 
 impl Totals {
-    /// The usage of the call that this report is about; `None` if it is about none.
-    fn usage(&mut self, info: Option<&RawValue>, lines: &JsonLines<'_>) -> Option<Value> {
+    /// The usage of the call that this report is about; `None` if it is about none. `awaited` is whether a call has no
+    /// report yet.
+    fn usage(
+        &mut self,
+        info: Option<&RawValue>,
+        awaited: bool,
+        lines: &JsonLines<'_>,
+    ) -> Option<Value> {
         // Without `info` the report is about rate limits only.
         let info: Info = match serde_json::from_str(present(info)?) {
             Ok(info) => info,
@@ -328,7 +340,9 @@ impl Totals {
             }
         };
         let before = match &info.total_token_usage {
-            Some(total) if self.last.as_ref() == Some(total) => return None,
+            Some(total) if self.last.as_ref() == Some(total) => {
+                return info.last_token_usage.filter(|last| awaited && is_zero(last));
+            }
             Some(total) => self.last.replace(total.clone()),
             None => None,
         };
@@ -344,6 +358,12 @@ impl Totals {
         }
         used
     }
+}
+
+/// Whether every count of a usage object is zero. A repetition has the usage of the call before.
+fn is_zero(usage: &Value) -> bool {
+    let mut counts = COUNTS.iter().filter_map(|key| usage.get(key));
+    usage.is_object() && counts.all(|count| count.as_u64() == Some(0))
 }
 
 /// The usage since the totals were `before`. Totals that fell have started over.

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::head::ends_of;
 use super::limits::MAX_DIRECTORY_DEPTH;
+use super::opencode::DATABASE;
 use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 
 /// The result of [`walk`].
@@ -230,9 +231,20 @@ impl Unknown {
 
     fn warning(&self) -> Option<Warning> {
         let (_, path) = self.largest.as_ref()?;
-        let warning = Warning::unknown_format(&path.display().to_string());
+        let warning = unknown_format(path);
         Some(Warning { count: self.count, ..warning })
     }
+}
+
+/// The warning of a file of no known format. A new version of OpenCode may have other tables, and can still export.
+fn unknown_format(path: &Path) -> Warning {
+    let mut warning = Warning::unknown_format(&path.display().to_string());
+    if path.file_name().is_some_and(|name| name == DATABASE) {
+        warning
+            .message
+            .push_str("; `opencode export SESSION > session.json` writes a file that is");
+    }
+    warning
 }
 
 impl Walk {
@@ -260,7 +272,7 @@ impl Walk {
                         self.companion(&companion, path);
                     }
                 }
-                Ok(_) => self.warnings.push(Warning::unknown_format(&name)),
+                Ok(_) => self.warnings.push(unknown_format(path)),
             },
         }
     }

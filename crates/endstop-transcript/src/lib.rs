@@ -249,8 +249,8 @@ const SAMPLES: &[(&str, SampleFile, &[SampleFile])] = &[
         "claude-code",
         ("claude-code-session.jsonl", include_bytes!("../data/sample/claude-code-session.jsonl")),
         &[(
-            "claude-code-agent-5f2c.jsonl",
-            include_bytes!("../data/sample/claude-code-agent-5f2c.jsonl"),
+            "claude-code-session/subagents/agent-5f2c.jsonl",
+            include_bytes!("../data/sample/claude-code-session/subagents/agent-5f2c.jsonl"),
         )],
     ),
     ("openai-chat", ("chat-results.json", include_bytes!("../data/sample/chat-results.json")), &[]),

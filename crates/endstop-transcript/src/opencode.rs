@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub(super) use self::message::Conversation;
-pub(crate) use self::storage::{companions, parent, shadowed_by};
+pub(crate) use self::storage::{DATABASE, companions, parent, shadowed_by};
 use super::builder::RunBuilder;
 use super::head::first_keys;
 use super::limits::MAX_NESTING;

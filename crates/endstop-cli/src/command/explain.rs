@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use endstop::core::Policy;
+use endstop::core::Status;
 use endstop_price::PriceTable;
 use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
@@ -60,6 +61,7 @@ pub struct ExplainArgs {
 /// # Errors
 /// Returns an error if the transcript, the policy or the prices cannot be read, or there is no such run.
 pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let has_policy = args.policy.is_some() || args.stop.is_some();
     let policy = match (&args.policy, &args.stop) {
         (Some(file), _) => load_file(file)?,
         (None, Some(expression)) => load_expression(expression)?,
@@ -80,12 +82,25 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
         warnings.extend(said);
         for explained in runs.iter().filter(|e| args.run.as_ref().is_none_or(|id| *id == e.run.id))
         {
-            show(explained, args.json, shown > 0, transcripts.len() > 1, out)?;
+            if args.json {
+                let Explained { run, trip_record, .. } = explained;
+                writeln!(out, "{}", json!({ "version": 1, "run": run, "verdict": trip_record }))?;
+            } else {
+                if shown > 0 {
+                    writeln!(out)?;
+                }
+                show(explained, has_policy, transcripts.len() > 1, out)?;
+            }
             shown += 1;
         }
     }
     out.flush()?;
     warn_folded(&warnings);
+    if !has_policy && !args.json && shown > 0 {
+        output::note(
+            "\nno policy given: `--stop 'cost >= $2'` or `--policy FILE` shows the margin to each limit",
+        );
+    }
     match (&args.run, shown) {
         (Some(id), 0) => Err(CliError::new(format!("no run `{id}` in `{}`", args.path.display()))
             .with_hint("`endstop replay --per-run PATH` lists the runs")),
@@ -94,33 +109,47 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     }
 }
 
+/// Prints a run: what the policy would have done, or without one what the transcript says of its end.
 fn show(
     explained: &Explained,
-    as_json: bool,
-    not_first: bool,
+    has_policy: bool,
     with_file: bool,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let run = &explained.run;
-    if as_json {
-        writeln!(out, "{}", json!({ "version": 1, "run": run, "verdict": explained.trip_record }))?;
-        return Ok(());
-    }
-    if not_first {
-        writeln!(out)?;
-    }
     let model = run.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
     writeln!(out, "{}", output::shown(&format!("run {} ({}{model})", run.id, run.format)))?;
     if with_file {
         writeln!(out, "in {}", output::shown(&run.file))?;
     }
+    let record = explained.trip_record.to_string();
     match run.stopped_at_step {
         Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
-        None => writeln!(out, "would not have been stopped; this is the record at its end")?,
+        None if has_policy => {
+            writeln!(out, "would not have been stopped; this is the record at its end")?;
+        }
+        None => {}
     }
-    writeln!(out, "{}", output::shown(&explained.trip_record.to_string()))?;
+    // Without a policy the record's first line says only that none stopped the run.
+    match recorded_end(explained).filter(|_| !has_policy).zip(record.split_once('\n')) {
+        Some((end, (_, rest))) => {
+            writeln!(out, "{}\n{}", output::shown(&end), output::shown(rest))?;
+        }
+        None => writeln!(out, "{}", output::shown(&record))?,
+    }
     if !run.not_testable.is_empty() {
         writeln!(out, "\nnot testable on this format: {}", run.not_testable.join(", "))?;
     }
     Ok(())
+}
+
+/// How the run ended when it was recorded, if the trip record of no policy does not say it.
+fn recorded_end(explained: &Explained) -> Option<String> {
+    match (&explained.refused, explained.trip_record.status) {
+        (Some(refused), Status::InProgress | Status::Completed) => {
+            Some(format!("Endstop stopped it: its limits refused {refused}"))
+        }
+        (None, Status::InProgress) => Some("the transcript does not say what ended it".to_owned()),
+        _ => None,
+    }
 }

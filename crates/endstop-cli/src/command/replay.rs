@@ -20,6 +20,7 @@ use endstop_replay::{Options, Report, RunReport, replay};
 use endstop_transcript::{self, Transcript};
 use serde_json::json;
 
+use super::limits::in_words;
 use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
@@ -115,20 +116,19 @@ pub struct ReplayArgs {
     prices: Option<PathBuf>,
 }
 
-/// Reads `1%` or `0.01`.
+/// Reads `1%` or `0.01`. A number of 1 or more without `%` is refused: `1` would be 100%, and people mean 1%.
 fn share(text: &str) -> Result<f64, String> {
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number, 100.0),
-        None => (text, 1.0),
+    let (number, is_percent) = match text.strip_suffix('%') {
+        Some(number) => (number.trim(), true),
+        None => (text.trim(), false),
     };
-    let value: f64 = number.trim().parse().map_err(|_| "write a share such as `1%`".to_owned())?;
-    if text.ends_with('%') || value <= 1.0 {
-        let share = value / scale;
-        if share.is_finite() && (0.0..=1.0).contains(&share) {
-            return Ok(share);
-        }
+    let value: f64 = number.parse().map_err(|_| "write a share such as `1%`".to_owned())?;
+    match (is_percent, value) {
+        (true, 0.0..=100.0) => Ok(value / 100.0),
+        (false, 0.0..1.0) => Ok(value),
+        (false, 1.0..=100.0) => Err(format!("write `{number}%`, or a share such as `0.01`")),
+        _ => Err("write a share such as `1%` or `0.01`".to_owned()),
     }
-    Err("write a share such as `1%` or `0.01`".to_owned())
 }
 
 /// The inputs of a replay.
@@ -310,8 +310,12 @@ fn policy(args: &ReplayArgs) -> Result<Policy, CliError> {
         (Some(file), _) => load_file(file),
         (None, Some(expression)) => load_expression(expression),
         (None, None) if args.paths.is_empty() => {
-            output::note("no policy given: replaying the default policy (steps, money, stuck)\n");
-            load_text(DEFAULT_POLICY, "the default policy")
+            let policy = load_text(DEFAULT_POLICY, "the default policy")?;
+            let words = in_words(policy.rules.iter());
+            output::note(&format!(
+                "no policy given: replaying the default policy, which {words}\n"
+            ));
+            Ok(policy)
         }
         (None, None) => Ok(Policy::default()),
     }

@@ -105,7 +105,7 @@ pub struct RunArgs {
     json_file: Option<PathBuf>,
     /// Write a trace for `endstop replay`
     ///
-    /// `endstop explain` reads it too.
+    /// `endstop explain` reads it too. An older file is overwritten, and missing directories are created.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     #[command(flatten)]

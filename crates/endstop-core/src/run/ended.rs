@@ -1,13 +1,10 @@
 //! How a run ended.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString as _};
 
 use serde::{Deserialize, Serialize};
 
 use crate::directive::Status;
-use crate::event::{Event, EventKind};
 use crate::meter::Sight;
 use crate::signal::{StopReason, StopSignal, StopSignals};
 use crate::trip_record::TripRecord;
@@ -105,21 +102,5 @@ impl Ended {
         let record = self.record.as_mut()?;
         record.add_signal(signal.clone(), is_late);
         Some(record.status)
-    }
-}
-
-/// The thing that did not begin, for people.
-pub(super) fn refused_text(event: &Event<'_>, steps: u64) -> String {
-    match &event.kind {
-        EventKind::RunBegin { .. } => "the run".to_string(),
-        EventKind::StepBegin => format!("step {}", steps.saturating_add(1)),
-        EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => {
-            format!("a model request of step {steps}")
-        }
-        EventKind::ToolReserve { tool, .. } | EventKind::ToolBegin { tool } => {
-            format!("a call of `{tool}` in step {steps}")
-        }
-        EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
-        _ => String::new(),
     }
 }

@@ -20,7 +20,7 @@ const PART: &str = "part";
 const INFO: &str = "info";
 
 /// The database that later versions took all sessions into.
-const DATABASE: &str = "opencode.db";
+pub(crate) const DATABASE: &str = "opencode.db";
 
 /// Which session or message a file belongs to.
 pub(super) enum Place<'n> {

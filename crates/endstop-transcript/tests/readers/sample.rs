@@ -1,11 +1,12 @@
 //! The sample that ships.
 
 use std::io::Read;
+use std::path::Path;
 
 use endstop_core::units::{Cost, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::{Kind, Line};
 use endstop_price::{CallContext, PriceTable, UsageCounts};
-use endstop_transcript::{FORMATS, Head, WarningKind, sample};
+use endstop_transcript::{FORMATS, Head, Transcript, WarningKind, sample, walk};
 
 use crate::sink::Keep;
 
@@ -19,6 +20,22 @@ fn the_sample_reads_without_fault() {
     assert_eq!((keep.runs.len(), counts), (10, (5, 4, 1)));
     assert!(keep.runs.iter().all(|run| run.steps >= 3));
     assert_eq!(keep.runs.iter().map(|run| run.children).sum::<u64>(), 4);
+}
+
+/// The guide reads the directory, and the command without paths what ships: both are the same runs.
+#[test]
+fn the_directory_of_the_sample_has_the_runs_that_ship() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/sample");
+    let found = walk(&[directory]).unwrap();
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    let steps = |transcripts: &[Transcript]| {
+        let keep = Keep::all(transcripts, PriceTable::embedded());
+        let runs = keep.runs.iter().map(|run| (run.id.clone(), run.steps, run.children));
+        let mut runs: Vec<_> = runs.collect();
+        runs.sort();
+        runs
+    };
+    assert_eq!(steps(&found.transcripts), steps(&sample()));
 }
 
 #[test]

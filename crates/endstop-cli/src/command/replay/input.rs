@@ -107,12 +107,20 @@ pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let is_missing = |path: &PathBuf| path != Path::new("-") && !path.exists();
-    let hint = match paths.iter().all(is_missing) {
-        true => "check the path, or name a directory with transcripts",
+    let names = format!("{}{more}", names.join(", "));
+    let is_missing =
+        |path: &PathBuf| path != Path::new("-") && matches!(path.try_exists(), Ok(false));
+    if paths.iter().all(is_missing) {
+        let verb = if paths.len() == 1 { "does" } else { "do" };
+        return CliError::new(format!("{names} {verb} not exist"))
+            .with_hint("check the path, or name a directory with transcripts");
+    }
+    // Its tables change with the version of OpenCode; what it exports does not.
+    let is_opencode = |path: &PathBuf| path.file_name().is_some_and(|name| name == "opencode.db");
+    CliError::new(format!("no run in {names}")).with_hint(match paths.iter().any(is_opencode) {
+        true => "`opencode export SESSION > session.json` writes a session that Endstop reads",
         false => "`endstop replay --formats` lists the formats",
-    };
-    CliError::new(format!("no run in {}{more}", names.join(", "))).with_hint(hint)
+    })
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use endstop::core::Policy;
+use endstop::core::expr::parse;
 use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, Unpriced, suggest};
 use endstop_transcript::Format;
 use serde_json::{Value, json};
@@ -41,8 +42,12 @@ pub(super) fn run(
     out.flush()?;
     inputs.warn(&suggested.runs, &suggested.warnings);
     // A policy that goes into a file already needs no advice to save it.
-    let advice = if io::stdout().is_terminal() { "save it with `> policy.toml`; " } else { "" };
-    output::note(&format!("\n{advice}`endstop check policy.toml` shows what it bounds"));
+    let save = if io::stdout().is_terminal() { "save it with `> policy.toml`; " } else { "" };
+    let enable = match proposes_nothing(&suggested) {
+        true => "no rule is proposed: remove the `#` of a limit in the file; ",
+        false => "",
+    };
+    output::note(&format!("\n{save}{enable}`endstop check policy.toml` shows what it bounds"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,17 +79,48 @@ fn policy_file(suggested: &Suggestion) -> String {
             rule.condition.as_deref().unwrap_or_default()
         );
     }
-    if !suggested.rules.iter().any(|rule| rule.proposed == Proposed::Yes) {
-        text.push_str(
-            "# Nothing is proposed: no rule would have stopped a run that it should stop.\n",
-        );
+    let is_nothing = proposes_nothing(suggested);
+    if is_nothing {
+        text.push_str(&limits_to_enable(suggested));
     }
-    let left_out: Vec<String> =
-        suggested.rules.iter().filter_map(|rule| left_out(rule, measure)).collect();
+    let rest = suggested.rules.iter().filter(|rule| !(is_nothing && is_harmless_limit(rule)));
+    let left_out: Vec<String> = rest.filter_map(|rule| left_out(rule, measure)).collect();
     if !left_out.is_empty() {
         let _ = write!(text, "# Left out:\n{}", left_out.concat());
     }
     text
+}
+
+fn proposes_nothing(suggested: &Suggestion) -> bool {
+    !suggested.rules.iter().any(|rule| rule.proposed == Proposed::Yes)
+}
+
+/// The limits that stop none of the runs, as rules in comments: without any rule, the file is not yet a policy that
+/// bounds a run.
+fn limits_to_enable(suggested: &Suggestion) -> String {
+    let mut text = match suggested.knows_outcomes {
+        true => "# Nothing is proposed: no rule would have stopped a run that it should stop.\n",
+        false => "# Nothing is proposed: a run that a rule stops may have been a success.\n",
+    }
+    .to_owned();
+    let limits: Vec<_> = suggested.rules.iter().filter(|rule| is_harmless_limit(rule)).collect();
+    if !limits.is_empty() {
+        text.push_str(
+            "# These limits stop none of these runs. Remove the `#` of those that you want:\n",
+        );
+    }
+    for rule in limits {
+        let condition = rule.condition.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "#{} = \"{condition}\"", rule.id);
+    }
+    text
+}
+
+/// Whether a rule that is left out stops none of the runs and alone would bound one.
+fn is_harmless_limit(rule: &SuggestedRule) -> bool {
+    let condition = rule.condition.as_deref().filter(|_| rule.proposed == Proposed::StopsNothing);
+    let condition = condition.and_then(|condition| parse(condition).ok());
+    condition.is_some_and(|condition| Policy::stop(condition).bounds().is_bounded())
 }
 
 fn head(suggested: &Suggestion, measure: Measure) -> String {
@@ -191,7 +227,7 @@ fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
             figures(&rule.held_out, measure)
         ),
         Proposed::LosesTooMuchTogether => {
-            "it fits alone, but together with the rules above it may lose too much\n".to_owned()
+            "it fits alone, but may lose too much together with other rules\n".to_owned()
         }
     };
     Some(format!("# {}, {condition}: {why}{}", rule.id, not_told_by(rule)))
