@@ -169,6 +169,8 @@ impl Budgets {
             };
             killer.kill(group, &kill.why);
         });
+        // From here on kills wait for this process. If the store is away, its first call enters it.
+        let _ = remote.admit();
     }
 
     /// The runs in the shared store, for a process of this name. `None` without a shared store.

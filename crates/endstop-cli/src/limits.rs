@@ -99,6 +99,10 @@ pub(crate) const MAX_CONTROL_BYTES: usize = 16 << 20;
 #[cfg(unix)]
 pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
+/// The longest wait for a process that lists its runs: a frozen one must not keep the others from being shown.
+#[cfg(unix)]
+pub(crate) const MAX_LIST_TIME: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// The most characters of a command line that the registry of live processes keeps: `ps` shows one line.
 #[cfg(unix)]
 pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;

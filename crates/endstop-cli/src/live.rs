@@ -4,6 +4,8 @@
 //! Both are in a directory that only the user can open. A process that was killed leaves its file behind; the next
 //! read of the registry finds its socket dead and removes both.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -142,11 +144,14 @@ fn wall_ms() -> u128 {
 /// # Errors
 /// Returns an error if the directory is not the user's alone, or cannot be written to.
 fn register(process: &LiveProcess) -> io::Result<Registration> {
-    let directory = directory();
+    register_in(&directory(), process)
+}
+
+fn register_in(directory: &Path, process: &LiveProcess) -> io::Result<Registration> {
     if !directory.exists() {
-        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        fs::DirBuilder::new().mode(0o700).create(directory)?;
     }
-    if !is_private(&directory) {
+    if !is_private(directory) {
         let text = format!("`{}` is open to other users", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
@@ -169,6 +174,12 @@ fn register(process: &LiveProcess) -> io::Result<Registration> {
         .open(&draft)?
         .write_all(text.to_string().as_bytes())?;
     fs::rename(&draft, &file)?;
+    // One that was killed had the same socket: this process would be listed under both.
+    let same =
+        |(path, other): &(PathBuf, LiveProcess)| *path != file && other.socket == process.socket;
+    for (path, _) in entries(directory).into_iter().filter(same) {
+        let _ = fs::remove_file(path);
+    }
     Ok(Registration { file })
 }
 
@@ -203,12 +214,18 @@ fn look_in(directory: &Path) -> Found {
     if !is_private(directory) {
         return found;
     }
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let path = entry.path();
-        let is_ours = path.to_str().is_some_and(|path| path.ends_with(SUFFIX));
-        let process = is_ours.then(|| read(&path)).flatten();
-        let Some(process) = process else { continue };
+    let mut entries = entries(directory);
+    entries.sort_by_key(|(_, process)| {
+        Reverse((process.started.parse::<Timestamp>().ok(), process.pid))
+    });
+    let mut sockets = HashSet::new();
+    for (path, process) in entries {
+        // The socket is that of the latest; the others were killed.
+        if !sockets.insert(process.socket.clone()) {
+            let _ = fs::remove_file(&path);
+            found.dead.push(process.pid);
+            continue;
+        }
         match UnixStream::connect(&process.socket) {
             Ok(_) => found.live.push(process),
             Err(error) if is_dead(&error) => {
@@ -223,6 +240,18 @@ fn look_in(directory: &Path) -> Found {
         }
     }
     found
+}
+
+/// The entries of a directory that can be read.
+fn entries(directory: &Path) -> Vec<(PathBuf, LiveProcess)> {
+    let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let ours = paths.filter(|path| path.to_str().is_some_and(|path| path.ends_with(SUFFIX)));
+    ours.filter_map(|path| read(&path).map(|process| (path, process))).collect()
+}
+
+/// Whether a process can still be asked, or is too busy for that.
+pub(crate) fn is_there(process: &LiveProcess) -> bool {
+    UnixStream::connect(&process.socket).map_or_else(|error| !is_dead(&error), |_| true)
 }
 
 fn is_dead(error: &io::Error) -> bool {

@@ -65,6 +65,13 @@ impl User {
         }
     }
 
+    /// A call of a run through a gateway.
+    fn call(&self, listening: &Value, run: &str) {
+        let base = listening["address"].as_str().unwrap();
+        let mut command = self.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
+        command.env("ANTHROPIC_BASE_URL", format!("{base}/r/{run}")).output().unwrap();
+    }
+
     /// Starts the demo's agent in a loop without an end.
     fn agent(&self, options: &[&str]) -> Child {
         let mut command = self.command(&["run", "--upstream", "sim", "--steps", "100000"]);
@@ -223,6 +230,11 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     };
     assert!(String::from_utf8(asked("secret").stdout).unwrap().contains("first"));
     assert_eq!(asked("wrong").status.code(), Some(2));
+    let mut kill = user.command(&[&["kill", "--all"][..], &remote].concat());
+    let refused = kill.env("ENDSTOP_TEST_TOKEN", "wrong").output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && refused.stdout.is_empty(), "{said}");
+    assert!(said.contains("needs its token") && !said.contains("confirm"), "{said}");
 
     assert!(
         user.succeeds(&["kill", "--all", "--why", "bill"])
@@ -237,6 +249,11 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     }
     serve.kill().unwrap();
     serve.wait().unwrap();
+}
+
+/// A text without the ends of its lines.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A gateway of the scripted model, with the first line that it prints.
@@ -385,8 +402,15 @@ fn the_runs_of_a_budget_are_killed_together_and_none_begins_after_that() {
         command.env("ANTHROPIC_BASE_URL", format!("{base}/r/{run}")).output().unwrap()
     };
     agent("first");
-    let said = user.succeeds(&["kill", "--budget", "other"]);
-    assert_eq!(said, "killed 0 runs in 1 process; no call of them is admitted there\n");
+    for (group, name, problem) in [
+        ("--budget", "other", "no live run draws on budget `other`"),
+        ("--key", "nobody", "no live run of key `nobody`"),
+    ] {
+        let (code, out, error) = user.run(&["kill", group, name]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(error.contains(problem), "{error}");
+        assert!(error.contains("from now on none is admitted by 1 process"), "{error}");
+    }
     let said = user.succeeds(&["kill", "--budget", "me", "--why", "bill"]);
     assert_eq!(said, "killed 1 run in 1 process; no call of them is admitted there\n");
     agent("second");
@@ -431,6 +455,106 @@ fn killing_all_where_nothing_runs_is_no_success() {
     let (code, out, error) = user.run(&["kill", "--all"]);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
     assert!(error.contains("no live process found"), "{error}");
+    assert!(error.contains("does not list stops before its next call"), "{error}");
+    // Without its file the kill reaches no process that is not listed.
+    std::fs::remove_dir_all(user.0.join("state")).unwrap();
+    std::fs::write(user.0.join("state"), "").unwrap();
+    let (code, _, error) = user.run(&["kill", "--all"]);
+    let error = words(&error);
+    assert!(
+        code == Some(1) && error.contains("that `endstop ps` does not list continue"),
+        "{error}"
+    );
+    assert!(!error.contains("stops before its next call"), "{error}");
+}
+
+#[test]
+fn a_gateway_that_was_killed_and_started_again_on_its_socket_is_listed_once() {
+    let user = User::new("again");
+    let socket = user.0.join("s.sock");
+    let options = ["--steps", "100", "--control-socket", socket.to_str().unwrap()];
+    let (mut killed, _) = serve(&user, &options);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let (mut gateway, listening) = serve(&user, &options);
+    user.call(&listening, "one");
+    let run = user.run_that("of one process", |run| run["run"] == "one");
+    assert_eq!(run["pid"].as_u64(), Some(gateway.id().into()));
+    assert_eq!(user.succeeds(&["kill", "one"]), "one: stopped\n");
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+}
+
+#[test]
+fn a_run_of_the_same_name_in_two_processes_is_killed_in_both_and_paused_in_none() {
+    let user = User::new("two");
+    let mut gateways = [(); 2].map(|()| serve(&user, &["--steps", "100"]));
+    for (_, listening) in &gateways {
+        user.call(listening, "one");
+    }
+    let (code, _, error) = user.run(&["pause", "one"]);
+    assert!(code == Some(2) && error.contains("run `one` is in 2 processes (pids "), "{error}");
+    assert!(error.contains("name one with --server"), "{error}");
+    let said = user.succeeds(&["kill", "one"]);
+    for (gateway, _) in &mut gateways {
+        assert!(said.contains(&format!("one: stopped (process {})\n", gateway.id())), "{said}");
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_frozen_process_keeps_no_other_from_being_listed_and_its_runs_are_not_said_to_be_none() {
+    let user = User::new("frozen");
+    let (mut frozen, _) = serve(&user, &["--steps", "9"]);
+    let (mut gateway, listening) = serve(&user, &["--steps", "100"]);
+    user.call(&listening, "one");
+    let pid = frozen.id();
+    assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
+    let (code, out, error) = user.run(&["ps", "--json"]);
+    let problem = format!("cannot ask process {pid}: no answer within 3 s");
+    assert!(code == Some(0) && words(&error).contains(&problem), "{error}");
+    let all: Value = serde_json::from_str(&out).unwrap();
+    assert!(all["runs"][0]["run"] == "one" && all["runs"][1].is_null(), "{all}");
+    assert_eq!(all["no_answer"], serde_json::json!([pid]));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    let (code, out, error) = user.run(&["ps"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    assert!(error.contains("no answer from 1 process"), "{error}");
+    frozen.kill().unwrap();
+    frozen.wait().unwrap();
+    assert_eq!(user.succeeds(&["ps"]), "no run is live\n");
+}
+
+#[test]
+fn a_pause_shows_before_a_call_meets_it_and_refusals_say_why() {
+    let user = User::new("unmet");
+    let policy = user.0.join("policy.toml");
+    std::fs::write(&policy, "[stop]\nlong = 'steps >= 50'\n[pause]\nask = 'cost >= $50'\n")
+        .unwrap();
+    let (mut gateway, listening) = serve(&user, &["--policy", policy.to_str().unwrap()]);
+    user.call(&listening, "nightly");
+    let said = user.succeeds(&["pause", "nightly", "--why", "lunch"]);
+    assert_eq!(said, "nightly: paused\n");
+    assert_eq!(user.runs()[0]["status"], "paused");
+    assert!(user.succeeds(&["ps"]).contains("paused: by"));
+    let refused = |arguments: &[&str], problem: &str| {
+        let (code, _, error) = user.run(arguments);
+        assert!(code == Some(2) && error.contains(problem), "{error}");
+    };
+    refused(&["pause", "nightly"], "the run is already paused by ");
+    assert_ne!(user.succeeds(&["resume", "nightly"]), "nightly: paused\n");
+    refused(
+        &["approve", "nightly", "nosuchrule"],
+        "the run has no rule `nosuchrule`; pause rules of the run: `ask`",
+    );
+    refused(&["approve", "nightly", "long"], "rule `long` is no pause rule");
+    refused(&["approve", "nightly", "ask"], "no pause rule was approved");
+    user.succeeds(&["cancel", "nightly"]);
+    refused(&["pause", "nightly"], "the run has stopped");
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
 }
 
 #[test]

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use endstop_core::condition::GaugeId;
 use endstop_core::condition::gauge::{GAUGES, Unit};
 use endstop_core::human;
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
 use endstop_core::run::raise::RaiseError;
 use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
@@ -382,8 +384,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         },
         "pause" => {
             if !run.pause(by, why) {
-                let error = "the run has stopped or is paused already";
-                return (StatusCode::CONFLICT, json!({ "error": error }));
+                return (StatusCode::CONFLICT, json!({ "error": not_paused(run) }));
             }
         }
         "resume" => {
@@ -392,21 +393,8 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             }
         }
         "approve" => {
-            let limit = match command.limit.as_ref().map(WrittenAmount::dollars).transpose() {
-                Ok(limit) => limit,
-                Err(error) => {
-                    let error = format!("`limit` is not an amount: {error}");
-                    return (StatusCode::BAD_REQUEST, json!({ "error": error }));
-                }
-            };
-            let is_approved = match &command.rule {
-                Some(rule) => run.approve_rule(rule, limit, by, why),
-                None => run.approve(limit, by, why),
-            };
-            if !is_approved {
-                let error =
-                    "no pause rule was approved: none is met, or it has no cost limit to raise";
-                return (StatusCode::CONFLICT, json!({ "error": error }));
+            if let Err(refused) = approve(run, &command, by, why) {
+                return refused;
             }
         }
         _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
@@ -420,6 +408,63 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         Err(NotLogged::Away(why)) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": why })),
         Ok(()) | Err(NotLogged::Lost(_)) => (StatusCode::OK, one(run)),
     }
+}
+
+/// Why a run does not become paused.
+fn not_paused(run: &RunEntry) -> String {
+    let handle = run.handle();
+    match (handle.status(), handle.pause_request()) {
+        (Status::Stopped | Status::Failed, _) | (_, None) => "the run has stopped".to_owned(),
+        (_, Some(request)) => format!("the run is already {request}"),
+    }
+}
+
+/// Approves a pause rule, or all that are met.
+fn approve(
+    run: &RunEntry,
+    command: &Command,
+    by: &str,
+    why: &str,
+) -> Result<(), (StatusCode, Value)> {
+    let refused = |status, error: &str| Err((status, json!({ "error": error })));
+    let limit = match command.limit.as_ref().map(WrittenAmount::dollars).transpose() {
+        Ok(limit) => limit,
+        Err(error) => {
+            let error = format!("`limit` is not an amount: {error}");
+            return refused(StatusCode::BAD_REQUEST, &error);
+        }
+    };
+    let is_approved = match &command.rule {
+        Some(rule) => {
+            if let Some(error) = no_pause_rule(run, rule) {
+                return refused(StatusCode::CONFLICT, &error);
+            }
+            run.approve_rule(rule, limit, by, why)
+        }
+        None => run.approve(limit, by, why),
+    };
+    if is_approved {
+        return Ok(());
+    }
+    let error = "no pause rule was approved: none is met, or it has no cost limit to raise";
+    refused(StatusCode::CONFLICT, error)
+}
+
+/// Why no pause rule of a run has a name, with those that it has. `None` if one has it.
+fn no_pause_rule(run: &RunEntry, name: &str) -> Option<String> {
+    let program = run.handle().look(|run| Arc::clone(run.program()));
+    let policy = program.policy();
+    let what = match policy.rule(name) {
+        Some(rule) if rule.action == Action::Pause => return None,
+        Some(_) => format!("rule `{name}` is no pause rule"),
+        None => format!("the run has no rule `{name}`"),
+    };
+    let rules = policy.rules.iter().filter(|rule| rule.action == Action::Pause);
+    let names: Vec<String> = rules.map(|rule| format!("`{}`", rule.id)).collect();
+    Some(match names.is_empty() {
+        true => format!("{what}; no rule of the run pauses it"),
+        false => format!("{what}; pause rules of the run: {}", names.join(", ")),
+    })
 }
 
 /// Ends the pause from outside, and raises limits if the request has some.

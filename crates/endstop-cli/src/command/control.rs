@@ -1,24 +1,22 @@
 //! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
 
 mod client;
+mod fleet;
+mod kill;
 pub mod tail;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use endstop::account::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill};
-use endstop::core::expr::did_you_mean;
 use endstop::core::units::Money;
 use serde_json::{Value, json};
 
 use super::limits::usd;
-use crate::budgets::StoreArgs;
-use crate::epoch::{self, EpochLock};
-use crate::error::{CliError, ExitMeaning};
-use crate::limits::MIN_RUN_PREFIX;
-use crate::live::{self, LiveProcess};
+use crate::error::CliError;
+use crate::live::LiveProcess;
 use crate::output;
-use client::Gateway;
+use fleet::{LiveRun, Where};
+pub use kill::{KillArgs, kill};
 
 const PS_HELP: &str = "\
 Examples:
@@ -49,19 +47,6 @@ fn more_usd(text: &str) -> Result<Money, String> {
 fn more_steps(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix('+').unwrap_or(text);
     number.parse().map_err(|_| "write a number of steps such as `+10`".to_owned())
-}
-
-/// Where the runs are.
-#[derive(Debug, clap::Args)]
-struct Where {
-    /// Ask the control API at this address
-    ///
-    /// Instead of the processes of this machine.
-    #[arg(long, value_name = "URL", requires = "token_env")]
-    server: Option<String>,
-    /// With --server: variable with its token
-    #[arg(long, value_name = "VAR")]
-    token_env: Option<String>,
 }
 
 /// Arguments of `endstop ps`.
@@ -95,37 +80,6 @@ pub struct ActArgs {
     why: Option<String>,
     #[command(flatten)]
     at: Where,
-}
-
-/// Arguments of `endstop kill`.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379"
-)]
-pub struct KillArgs {
-    /// The run, or the beginning of its name
-    #[arg(required_unless_present_any = ["all", "key", "budget"], conflicts_with_all = ["all", "key", "budget"])]
-    run: Option<String>,
-    /// Stop every run of every live process
-    ///
-    /// They start no further run.
-    #[arg(long)]
-    all: bool,
-    /// Stop every run of this key, now and later
-    ///
-    /// The live processes admit no further one.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "budget"])]
-    key: Option<String>,
-    /// The same for every run that draws on this budget
-    #[arg(long, value_name = "NAME", conflicts_with = "all")]
-    budget: Option<String>,
-    /// The reason, for the run's trace
-    #[arg(long, value_name = "TEXT")]
-    why: Option<String>,
-    #[command(flatten)]
-    at: Where,
-    #[command(flatten)]
-    store: StoreArgs,
 }
 
 /// Arguments of `endstop resume`.
@@ -181,99 +135,6 @@ pub struct SignalArgs {
     at: Where,
 }
 
-/// A run, and the gateway that has it.
-struct LiveRun {
-    gateway: usize,
-    id: String,
-    value: Value,
-}
-
-/// Every gateway that was asked, and its runs.
-struct Fleet {
-    gateways: Vec<Gateway>,
-    runs: Vec<LiveRun>,
-    /// Whether every process has listed its runs: otherwise the beginning of a name may be that of another run.
-    is_whole: bool,
-}
-
-impl Where {
-    /// The gateways: that of --server, or those of the registry.
-    fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
-        if let Some(url) = &self.server {
-            let variable = self.token_env.as_deref().unwrap_or_default();
-            let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
-            let token = token.ok_or_else(|| {
-                CliError::new(format!("environment variable `{variable}` is empty or not set"))
-            })?;
-            return Ok(vec![Gateway::remote(url, token.trim())?]);
-        }
-        let found = live::look();
-        match found.dead.as_slice() {
-            [] => {}
-            [pid] => output::note(&format!("process {pid} has died; its entry is removed")),
-            several => output::note(&format!(
-                "{} processes have died; their entries are removed",
-                several.len()
-            )),
-        }
-        Ok(found.live.into_iter().map(Gateway::local).collect())
-    }
-
-    /// The gateways with their runs. A process that ends meanwhile has none.
-    fn fleet(&self) -> Result<Fleet, CliError> {
-        let gateways = self.gateways()?;
-        let (mut runs, mut is_whole) = (Vec::new(), true);
-        for (index, gateway) in gateways.iter().enumerate() {
-            let listed = match gateway.get("/endstop/v1/runs") {
-                Ok(listed) => listed,
-                Err(error) if gateway.process().is_none() => return Err(error),
-                Err(error) => {
-                    output::warn(&error.message);
-                    is_whole = false;
-                    continue;
-                }
-            };
-            let all = listed.get("runs").and_then(Value::as_array).cloned().unwrap_or_default();
-            for value in all {
-                let id = text(&value, "/run").to_owned();
-                runs.push(LiveRun { gateway: index, id, value });
-            }
-        }
-        Ok(Fleet { gateways, runs, is_whole })
-    }
-}
-
-impl Fleet {
-    /// The run of a name or of the beginning of one.
-    fn find(&self, name: &str) -> Result<(&Gateway, &LiveRun), CliError> {
-        let exact: Vec<&LiveRun> = self.runs.iter().filter(|run| run.id == name).collect();
-        let found = match exact.is_empty() {
-            true if name.len() < MIN_RUN_PREFIX || !self.is_whole => Vec::new(),
-            true => self.runs.iter().filter(|run| run.id.starts_with(name)).collect(),
-            false => exact,
-        };
-        match found.as_slice() {
-            [run] => match self.gateways.get(run.gateway) {
-                Some(gateway) => Ok((gateway, run)),
-                None => Err(CliError::new(format!("no run `{name}`"))),
-            },
-            [] => {
-                let hint = did_you_mean(name, self.runs.iter().map(|run| run.id.as_str()));
-                let hint = hint.unwrap_or_else(|| match self.runs.is_empty() {
-                    true => "no run is live now".to_owned(),
-                    false => "`endstop ps` lists the live runs".to_owned(),
-                });
-                Err(CliError::new(format!("no live run `{name}`")).with_hint(hint))
-            }
-            several => {
-                let names: Vec<&str> = several.iter().take(5).map(|run| run.id.as_str()).collect();
-                Err(CliError::new(format!("`{name}` matches {} runs", several.len()))
-                    .with_hint(format!("write more of it: {}", names.join(", "))))
-            }
-        }
-    }
-}
-
 /// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -296,33 +157,32 @@ fn signed(why: Option<&str>) -> Value {
 /// Lists the live runs.
 ///
 /// # Errors
-/// Returns an error if the gateway of --server cannot be asked.
+/// Returns an error if the gateway of --server cannot be asked, or no process answers.
 pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
-    let mut rows = Vec::new();
-    for run in &fleet.runs {
-        let Some(gateway) = fleet.gateways.get(run.gateway) else { continue };
-        // A stored run is not read back for this.
-        let is_stored = text(&run.value, "/status") == "stored";
-        let detail = if is_stored { run.value.clone() } else { gateway.one(&run.id)? };
-        rows.push((gateway.process(), run, detail));
-    }
+    let rows = fleet.reports();
     if args.json {
-        let runs: Vec<Value> = rows.iter().map(|row| as_json(row.0, row.1, &row.2)).collect();
-        writeln!(out, "{:#}", json!({ "version": 1, "runs": runs }))?;
+        let runs: Vec<Value> =
+            rows.iter().map(|row| as_json(row.0.process(), row.1, &row.2)).collect();
+        let all = json!({ "version": 1, "runs": runs, "no_answer": fleet.no_answer });
+        writeln!(out, "{all:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
+        if let Some(silent) = fleet.silent() {
+            return Err(CliError::new(silent));
+        }
         writeln!(out, "no run is live")?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table =
         output::table(&["run", "pid", "status", "steps", "cost", "command"], &[1, 3, 4])
             .unbroken(0);
-    for (process, run, detail) in &rows {
+    for (gateway, run, detail) in &rows {
+        let process = gateway.process();
         let steps = detail.pointer("/report/totals/steps").and_then(Value::as_u64);
         let cost = text(detail, "/report/spend/usd").parse::<Money>();
-        let status = status(*process, detail);
+        let status = status(process, detail);
         let status = match waits_for(detail) {
             Some(why) => format!("{status}: {why}"),
             None => status.to_owned(),
@@ -356,17 +216,25 @@ fn as_json(process: Option<&LiveProcess>, run: &LiveRun, detail: &Value) -> Valu
     })
 }
 
-/// The status of a run. Its final answer does not end a command, which may ask again: until it exits, it runs.
+/// The status of a run. Its final answer does not end a command, which may ask again: until it exits, it runs. A pause from
+/// outside counts before the next call meets it.
 fn status<'v>(process: Option<&LiveProcess>, detail: &'v Value) -> &'v str {
     match text(detail, "/status") {
+        _ if is_pause_requested(detail) => "paused",
         "completed" if process.is_some_and(|process| process.kind == "run") => "in_progress",
         status => status,
     }
 }
 
+/// Whether someone outside has paused a run that has not ended.
+fn is_pause_requested(detail: &Value) -> bool {
+    let is_over = matches!(text(detail, "/status"), "stopped" | "failed");
+    !is_over && detail.get("pause").is_some_and(|pause| !pause.is_null())
+}
+
 /// The reason why a run waits: a pause from outside, or rules that pause it.
 fn waits_for(detail: &Value) -> Option<String> {
-    if detail.get("pause").is_some_and(|pause| !pause.is_null()) {
+    if is_pause_requested(detail) {
         let by = text(detail, "/pause/by");
         return Some(match text(detail, "/pause/why") {
             "" => format!("by {by}"),
@@ -407,7 +275,7 @@ fn act(
     let fleet = at.fleet()?;
     let (gateway, run) = fleet.find(name)?;
     let detail = gateway.post(&format!("/endstop/v1/runs/{}/{command}", run.id), body)?;
-    writeln!(out, "{}: {}", run.id, text(&detail, "/status"))?;
+    writeln!(out, "{}: {}", run.id, status(gateway.process(), &detail))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -417,132 +285,6 @@ fn act(
 /// Returns an error if there is no such run.
 pub fn cancel(args: &ActArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     act(&args.at, &args.run, "cancel", &signed(args.why.as_deref()), out)
-}
-
-/// Stops a run, or all of them, and aborts the calls in flight.
-///
-/// # Errors
-/// Returns an error if there is no such run, or a process does not confirm.
-pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    if args.at.server.is_some() && args.store.is_named() {
-        return Err(CliError::new("--server and --budget-store name different things to kill by"));
-    }
-    let store = args.store.open().map_err(|error| {
-        error
-            .with_hint("without --budget-store, `endstop kill` stops the processes of this machine")
-    })?;
-    if let Some(store) = store {
-        return kill_by_store(args, &store, out);
-    }
-    let mut body = signed(args.why.as_deref());
-    if let Some(run) = &args.run {
-        return act(&args.at, run, "kill", &body, out);
-    }
-    // The lock keeps new processes from starting. The epoch comes last: processes that see it before they are asked would not be counted.
-    let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
-    if let Value::Object(body) = &mut body {
-        body.insert("key".to_owned(), json!(args.key));
-        body.insert("budget".to_owned(), json!(args.budget));
-    }
-    let gateways = args.at.gateways()?;
-    if gateways.is_empty() {
-        begin_epoch(lock, args.why.as_deref())?;
-        return Err(CliError::new("no live process found")
-            .with_hint("a process that `endstop ps` does not list stops before its next call; --server names a gateway elsewhere")
-            .with_exit(ExitMeaning::AnswerIsNo));
-    }
-    // In parallel: one that does not answer blocks no other.
-    let answers: Vec<Result<Value, CliError>> = std::thread::scope(|scope| {
-        let body = &body;
-        let ask = |gateway| scope.spawn(move || Gateway::post(gateway, "/endstop/v1/kill", body));
-        let asked: Vec<_> = gateways.iter().map(ask).collect();
-        let answer = |it: std::thread::ScopedJoinHandle<'_, _>| {
-            it.join().unwrap_or_else(|_| Err(CliError::new("cannot ask a gateway")))
-        };
-        asked.into_iter().map(answer).collect()
-    });
-    let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
-    let of = |answer: &Value| answer.get("killed").and_then(Value::as_u64).unwrap_or_default();
-    let runs: u64 = answers.iter().flatten().map(of).sum();
-    let failed: u64 = answers.iter().map(|answer| u64::from(answer.is_err())).sum();
-    for error in answers.into_iter().filter_map(Result::err) {
-        output::warn(&error.message);
-    }
-    let begun = begin_epoch(lock, args.why.as_deref());
-    writeln!(
-        out,
-        "killed {} in {}; no call {}is admitted there",
-        output::counted(runs, "run"),
-        processes(stopped),
-        if args.all { "" } else { "of them " }
-    )?;
-    begun?;
-    if failed > 0 {
-        let text = format!("{} did not confirm", processes(failed));
-        return Err(CliError::new(text)
-            .with_hint("`endstop ps` shows whether they live")
-            .with_exit(ExitMeaning::AnswerIsNo));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Kills in the processes of all machines that share a store.
-fn kill_by_store(
-    args: &KillArgs,
-    store: &RedisBudgetStore,
-    out: &mut dyn Write,
-) -> Result<ExitCode, CliError> {
-    let (target, what) = match (&args.run, &args.key, &args.budget) {
-        (Some(run), ..) => (KillTarget::Run(run.clone()), format!("run {run}")),
-        (_, Some(key), _) => (KillTarget::Key(key.clone()), format!("the runs of key {key}")),
-        (.., Some(budget)) => {
-            (KillTarget::Budget(budget.clone()), format!("the runs that draw on budget {budget}"))
-        }
-        _ => (KillTarget::All, "all runs".to_owned()),
-    };
-    let kill = StoreKill { target, why: why_by(args.why.as_deref()) };
-    let receipt = store.kill(&kill).map_err(|error| CliError::new(error.to_string()))?;
-    let KillReceipt { confirmed, silent } = receipt;
-    if confirmed == 0 && silent == 0 {
-        return Err(CliError::new(format!("no live process uses {}", store.server()))
-            .with_hint("processes that start later are not concerned")
-            .with_exit(ExitMeaning::AnswerIsNo));
-    }
-    writeln!(out, "killed {what} in {}; no call of them is admitted", processes(confirmed))?;
-    if silent > 0 {
-        let verb = if silent == 1 { "has" } else { "have" };
-        output::note(&format!(
-            "{} {verb} not confirmed: dead, or cut off from the store, and without it no call begins",
-            processes(silent)
-        ));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Lets no process start. A disk that is full is no reason to kill nothing.
-fn lock_starts() -> Option<EpochLock> {
-    epoch::lock().unwrap_or_else(|error| {
-        output::warn(&error.message);
-        None
-    })
-}
-
-/// Stops processes that the registry does not show, before their next call.
-fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
-    let Some(lock) = lock else { return Ok(()) };
-    lock.begin_next(&why_by(why))
-}
-
-/// The reason of a kill, and who it is by.
-fn why_by(why: Option<&str>) -> String {
-    let by = format!("killed by {}", who());
-    let why = why.filter(|why| !why.is_empty());
-    why.map_or_else(|| by.clone(), |why| format!("{why} ({by})"))
-}
-
-fn processes(number: u64) -> String {
-    let noun = if number == 1 { "process" } else { "processes" };
-    format!("{number} {noun}")
 }
 
 /// Holds the calls of a run.

@@ -28,3 +28,38 @@ fn a_dead_process_is_removed_and_a_live_one_stays() {
     drop(live);
     fs::remove_dir_all(&directory).unwrap();
 }
+
+#[test]
+fn of_entries_with_one_socket_the_latest_is_the_process() {
+    let directory = std::env::temp_dir().join(format!("endstop-s{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let socket = directory.join("8484.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let process = |pid: u32, started: &str| LiveProcess {
+        pid,
+        kind: "serve".to_owned(),
+        command: String::new(),
+        limits: String::new(),
+        started: started.to_owned(),
+        socket: socket.clone(),
+    };
+    let pids = || -> Vec<u32> {
+        let entries = entries(&directory);
+        entries.into_iter().map(|(_, process)| process.pid).collect()
+    };
+    // Killed processes of a version that left their entries.
+    for (pid, started) in [(7, "2026-01-01T00:00:00.5Z"), (9, "2026-01-01T00:00:00Z")] {
+        let text = json!({ "version": 1, "pid": pid, "kind": "serve", "command": "",
+            "limits": "", "started": started, "socket": socket });
+        fs::write(directory.join(format!("{pid}.{SUFFIX}")), text.to_string()).unwrap();
+    }
+    let found = look_in(&directory);
+    assert_eq!((found.live, found.dead), (vec![process(7, "2026-01-01T00:00:00.5Z")], vec![9]));
+    assert_eq!(pids(), [7]);
+    let registration = register_in(&directory, &process(8, "2026-01-02T00:00:00Z")).unwrap();
+    assert_eq!(pids(), [8]);
+    assert!(is_there(&process(8, "")));
+    drop((registration, listener));
+    assert!(pids().is_empty() && !is_there(&process(8, "")));
+    fs::remove_dir_all(&directory).unwrap();
+}

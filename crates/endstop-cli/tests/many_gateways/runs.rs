@@ -297,3 +297,47 @@ fn a_run_goes_on_where_it_is_once_nobody_waits_for_it_elsewhere() {
     assert_eq!(gateways[0].run("gone")["calls_in_flight"], 1);
     drop(in_flight);
 }
+
+#[test]
+fn a_run_of_two_gateways_of_one_machine_is_listed_once_and_taken_by_name() {
+    let Some(server) = RedisServer::start() else { return };
+    let machine = Machine::new("one-machine", 0);
+    let options = ["--upstream", "sim", "--steps", "9"];
+    let gateways = [(); 2].map(|()| machine.serve(&server.url(), &options));
+    let succeeds = |arguments: &[&str]| -> String {
+        let output = machine.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = || -> Vec<(Value, Value)> {
+        let all: Value = serde_json::from_str(&succeeds(&["ps", "--json"])).unwrap();
+        let runs = all["runs"].as_array().unwrap().iter();
+        runs.map(|run| (run["run"].clone(), run["pid"].clone())).collect()
+    };
+    for gateway in &gateways {
+        assert_eq!(stop_of(&gateway.call("job-1")), None);
+        until("rests", || listed() == [(json!("job-1"), json!(gateway.child.id()))]);
+        assert_eq!(succeeds(&["pause", "job-1", "--why", "lunch"]), "job-1: paused\n");
+        assert!(succeeds(&["show", "job-1"]).contains("lunch"));
+        succeeds(&["resume", "job-1"]);
+    }
+    assert_eq!(succeeds(&["kill", "job-1"]), "job-1: stopped\n");
+    assert_eq!(stop_of(&gateways[0].call("job-1")).as_deref(), Some("user_requested"));
+}
+
+#[test]
+fn runs_are_listed_while_the_store_of_their_gateway_is_away() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let machine = Machine::new("ps-away", 0);
+    let gateway = machine.serve(&server.url(), &["--upstream", "sim", "--steps", "9"]);
+    for run in ["one", "two"] {
+        assert_eq!(stop_of(&gateway.call(run)), None);
+        until("rests", || gateway.run(run)["calls_in_flight"] == 0);
+    }
+    server.kill();
+    let output = machine.command(&["ps", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs: Vec<&Value> = all["runs"].as_array().unwrap().iter().map(|run| &run["run"]).collect();
+    assert_eq!(runs, ["one", "two"]);
+}

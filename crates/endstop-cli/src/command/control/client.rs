@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::error::{CliError, causes};
-use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME};
+use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME, MAX_LIST_TIME};
 use crate::live::LiveProcess;
 
 /// Where a gateway's control API is.
@@ -28,6 +29,33 @@ enum Place {
 /// A gateway with a control API.
 #[derive(Debug)]
 pub(super) struct Gateway(Place);
+
+/// Why a gateway does not do what a command asks.
+#[derive(Debug)]
+pub(super) enum AskError {
+    /// There is no answer. The text names the gateway.
+    NoAnswer(String),
+    /// It answers that it does not. The text names no gateway.
+    Refused(String),
+}
+
+impl AskError {
+    /// Its text, which says what it is about.
+    pub(super) fn of(&self, what: &str) -> String {
+        match self {
+            Self::NoAnswer(why) => why.clone(),
+            Self::Refused(why) => format!("{what}: {why}"),
+        }
+    }
+}
+
+impl From<AskError> for CliError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::NoAnswer(why) | AskError::Refused(why) => Self::new(why),
+        }
+    }
+}
 
 impl Gateway {
     pub(super) const fn local(process: LiveProcess) -> Self {
@@ -59,39 +87,62 @@ impl Gateway {
         }
     }
 
+    /// Its runs, without their reports.
+    pub(super) fn list(&self) -> Result<Value, AskError> {
+        self.ask("GET", "/endstop/v1/runs", String::new(), self.list_time())
+    }
+
+    /// One run with its report, for a list.
+    pub(super) fn report(&self, run: &str) -> Result<Value, AskError> {
+        self.ask("GET", &format!("/endstop/v1/runs/{run}"), String::new(), self.list_time())
+    }
+
     /// One run with its report.
-    pub(super) fn one(&self, run: &str) -> Result<Value, CliError> {
+    pub(super) fn one(&self, run: &str) -> Result<Value, AskError> {
         self.get(&format!("/endstop/v1/runs/{run}"))
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value, CliError> {
-        self.ask("GET", path, String::new())
+    pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
+        self.ask("GET", path, String::new(), MAX_CONTROL_TIME)
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
         let given = body.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
         let given: serde_json::Map<String, Value> =
             given.map(|(key, value)| (key.clone(), value.clone())).collect();
-        self.ask("POST", path, Value::Object(given).to_string())
+        self.ask("POST", path, Value::Object(given).to_string(), MAX_CONTROL_TIME)
     }
 
-    fn ask(&self, method: &str, path: &str, body: String) -> Result<Value, CliError> {
+    /// How long a list waits for it: the only one is worth more than one of several.
+    const fn list_time(&self) -> Duration {
+        match &self.0 {
+            Place::Process(_) => MAX_LIST_TIME,
+            Place::Address { .. } => MAX_CONTROL_TIME,
+        }
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+        limit: Duration,
+    ) -> Result<Value, AskError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| CliError::new(format!("cannot start: {error}")))?;
+            .map_err(|error| AskError::NoAnswer(format!("cannot start: {error}")))?;
         let asked = runtime.block_on(async {
-            let asking = self.send(method, path, body);
-            let asked = tokio::time::timeout(MAX_CONTROL_TIME, asking).await;
-            asked.map_err(|_| format!("no answer within {}", MAX_CONTROL_TIME.as_secs()))?
+            let asked = tokio::time::timeout(limit, self.send(method, path, body)).await;
+            asked.map_err(|_| format!("no answer within {} s", limit.as_secs()))?
         });
-        let (is_success, answer) =
-            asked.map_err(|error| CliError::new(format!("cannot ask {}: {error}", self.name())))?;
+        let (is_success, answer) = asked
+            .map_err(|error| AskError::NoAnswer(format!("cannot ask {}: {error}", self.name())))?;
         if is_success {
             return Ok(answer);
         }
         let error = answer.get("error").and_then(Value::as_str);
-        Err(CliError::new(error.unwrap_or("the control API refused").to_owned()))
+        Err(AskError::Refused(error.unwrap_or("the control API refused").to_owned()))
     }
 
     pub(super) fn name(&self) -> String {

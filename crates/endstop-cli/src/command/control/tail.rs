@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use endstop::core::units::Money;
 use serde_json::{Value, json};
 
-use super::{Where, text, waits_for};
+use super::fleet::Where;
+use super::{status, text, waits_for};
 use crate::error::CliError;
 use crate::output;
 
@@ -55,7 +56,7 @@ pub fn run(args: &TailArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         let answer = match gateway.get(&path) {
             Ok(answer) => answer,
             Err(error) if args.at.gateways()?.iter().any(|it| it.name() == gateway.name()) => {
-                return Err(error);
+                return Err(error.into());
             }
             Err(_) => {
                 line(args.json, &found.id, "gone", json!({}), "its process has ended", out)?;
@@ -116,13 +117,19 @@ impl Printed {
             line(as_json, id, event, json!({ "text": why }), &words, out)?;
             self.waits_for = waits;
         }
-        let status = text(run, "/status");
+        let status = status(None, run);
         if self.status != status {
             status.clone_into(&mut self.status);
+            // For people the line of the pause says it.
+            if status == "paused" && self.waits_for.is_some() && !as_json {
+                return Ok(());
+            }
             let reason = text(run, "/report/reason");
             let message = text(run, "/report/verdict/primary/message");
-            let why: Vec<&str> =
-                [reason, message].into_iter().filter(|it| !it.is_empty()).collect();
+            let why: Vec<&str> = [reason, message]
+                .into_iter()
+                .filter(|it| !it.is_empty() && *it != status)
+                .collect();
             let words = match why.is_empty() {
                 true => status.to_owned(),
                 false => format!("{status}: {}", why.join(": ")),
@@ -163,3 +170,6 @@ fn line(
     out.flush()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
