@@ -3,12 +3,13 @@
 mod place;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use endstop::account::{
     Account, AccountLimit, AccountSet, BudgetStore, BudgetStoreError, DEFAULT_ACCOUNT, KillTarget,
-    RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
+    LimitError, RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::expr::Diagnostic;
@@ -25,6 +26,9 @@ use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
 use crate::policy_source::rendered;
 use place::in_table;
+
+/// The file of the user's budgets in the state directory.
+const LOCAL_STORE: &str = "budgets.sqlite";
 
 /// The budgets that are defined, and those that runs draw on.
 #[derive(Debug)]
@@ -62,11 +66,13 @@ impl StoreArgs {
     pub(crate) fn open(&self) -> Result<Option<Arc<RedisBudgetStore>>, CliError> {
         let Some(address) = self.budget_store.as_deref() else { return Ok(None) };
         let failed = |error: BudgetStoreError| {
+            let (name, removal) = self.origin();
             let hint = match &error {
-                BudgetStoreError::Away { .. } => "start the server, or leave out --budget-store",
-                _ => "docs/guide/many-gateways.md describes the address and the rights of its user",
+                BudgetStoreError::Away { .. } => format!("start the server, or {removal}"),
+                _ => "docs/guide/many-gateways.md describes the address and the rights of its user"
+                    .to_owned(),
             };
-            let text = format!("--budget-store: {error}");
+            let text = format!("{name}: {error}");
             CliError::new(text).with_hint(hint).with_exit(ExitMeaning::Usage)
         };
         let store = RedisBudgetStore::open(address).map_err(failed)?;
@@ -75,6 +81,26 @@ impl StoreArgs {
             None => store,
         };
         Ok(Some(Arc::new(store)))
+    }
+
+    /// The name of what has the address, and how to do without it.
+    fn origin(&self) -> (String, String) {
+        const OPTION: &str = "--budget-store";
+        let own = std::env::args_os().take_while(|word| word != "--");
+        let is_option = own.into_iter().any(|word| word.to_string_lossy().starts_with(OPTION));
+        let is_ours = |(name, value): (OsString, OsString)| {
+            let name = name.into_string().ok()?;
+            let is_named = name.starts_with("ENDSTOP_") && name.ends_with("_BUDGET_STORE");
+            (is_named && value.to_str() == self.budget_store.as_deref()).then_some(name)
+        };
+        match std::env::vars_os().find_map(is_ours).filter(|_| !is_option) {
+            Some(variable) => (variable.clone(), format!("unset {variable}")),
+            None if is_option => (OPTION.to_owned(), format!("leave out {OPTION}")),
+            None => (
+                "`budget-store`".to_owned(),
+                "take `budget-store` out of the configuration file".to_owned(),
+            ),
+        }
     }
 }
 
@@ -95,10 +121,7 @@ impl Budgets {
         let (named, limits): (Vec<&String>, Vec<&String>) =
             flags.iter().partition(|text| is_name(text));
         if !limits.is_empty() {
-            let parsed = limits.iter().map(|text| text.parse::<AccountLimit>());
-            parsed
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|error| CliError::with_advice(&format!("--budget: {error}")))?;
+            limits.iter().try_for_each(|text| check_limit(text))?;
             let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
             // It would limit the calls of those models alone.
             if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
@@ -132,6 +155,13 @@ impl Budgets {
     /// If the store cannot be opened.
     pub(crate) fn in_store(self, store: &StoreArgs) -> Result<Self, CliError> {
         Ok(Self { remote: store.open()?, ..self })
+    }
+
+    /// Whether some call of this process draws on a limit in dollars.
+    pub(crate) fn limit_money(&self) -> bool {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let limits = self.set.of_any_call(&names).into_iter().flat_map(|account| &account.limits);
+        limits.into_iter().any(|limit| limit.dimension == Dimension::Cost)
     }
 
     /// The store of the budgets.
@@ -225,6 +255,9 @@ impl Budgets {
             (false, Some(_)) => AccountSet::default(),
             (false, None) => return Ok(None),
         };
+        if let Some(remote) = &self.remote {
+            tell_of_outages(remote);
+        }
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         draw(self.store()?, set, &names, is_nested, &warn).map(Some)
     }
@@ -258,15 +291,50 @@ pub(crate) fn draw(
     Ok(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer))
 }
 
+/// Warns when a shared store goes away, and says when it is back.
+fn tell_of_outages(store: &RedisBudgetStore) {
+    let server = store.server().to_owned();
+    store.on_outage(move |error| match error {
+        Some(error @ BudgetStoreError::Away { .. }) => output::warn(&error.to_string()),
+        Some(error) => output::warn(&format!(
+            "the store of budgets cannot be used: {error}: no call begins until that is mended"
+        )),
+        None => output::note(&format!("endstop: the store of budgets `{server}` is back")),
+    });
+}
+
 /// Whether a value of `--budget` is the name of a budget, and not a limit.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.contains(' ') && !text.starts_with('$')
 }
 
-/// A budget in few words.
+/// Checks a limit that is a value of `--budget`.
+///
+/// # Errors
+/// Returns an error if it cannot be read.
+pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
+    let error = match text.parse::<AccountLimit>() {
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    let is_cut =
+        |amount: &str| amount.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    match &error {
+        // What a shell leaves of `"$20 per day"`.
+        LimitError::Amount(amount) if is_cut(amount) => {
+            Err(CliError::new(format!("--budget: `{amount}` is not an amount")).with_hint(
+                "write '$5 per day' in single quotes: in double quotes the shell replaces `$5`",
+            ))
+        }
+        error => Err(CliError::with_advice(&format!("--budget: {error}"))),
+    }
+}
+
+/// A budget in few words: `team-a ($200.00 per day; parent org)`.
 pub(crate) fn in_words(account: &Account) -> String {
     let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
-    format!("{} ({})", account.name, limits.join(", "))
+    let parent = account.parent.as_ref().map(|parent| format!("; parent {parent}"));
+    format!("{} ({}{})", account.name, limits.join(", "), parent.unwrap_or_default())
 }
 
 /// The store of the user's budgets on this machine.
@@ -275,10 +343,32 @@ fn local_store() -> Result<Arc<dyn BudgetStore>, CliError> {
         CliError::new("no directory for budgets: neither XDG_STATE_HOME nor HOME is set")
             .with_hint("set XDG_STATE_HOME to a directory of your own")
     })?;
-    let store = SqliteBudgetStore::open(directory.join("budgets.sqlite"));
-    let store =
-        store.map_err(|error| CliError::new(error.to_string()).with_exit(ExitMeaning::Usage))?;
+    let store = SqliteBudgetStore::open(directory.join(LOCAL_STORE));
+    let store = store.map_err(|error| store_error(&error).with_exit(ExitMeaning::Usage))?;
     Ok(Arc::new(store))
+}
+
+/// Whether budgets of the user have been counted on this machine.
+pub(crate) fn has_local_store() -> bool {
+    state_directory().is_some_and(|directory| directory.join(LOCAL_STORE).exists())
+}
+
+/// An error of a store of budgets, with what to do about it.
+pub(crate) fn store_error(error: &BudgetStoreError) -> CliError {
+    let shown = CliError::new(error.to_string());
+    match error {
+        BudgetStoreError::Damaged { path, .. } => shown.with_hint(format!(
+            "move `{}` away: budgets then begin at zero, and `endstop budget adjust` puts back what was spent",
+            path.display()
+        )),
+        // What SQLite and the system say of it.
+        BudgetStoreError::Failed { path, why, .. }
+            if ["disk I/O error", "is full", "No space left"].iter().any(|it| why.contains(it)) =>
+        {
+            shown.with_hint(format!("the disk of `{}` may be full", path.display()))
+        }
+        _ => shown,
+    }
 }
 
 /// The directory for state of Endstop: below `XDG_STATE_HOME`, or `~/.local/state`.
@@ -324,6 +414,11 @@ struct BudgetTables {
 
 /// No budget of a name.
 pub(crate) fn unknown(name: &str, set: &AccountSet) -> CliError {
+    if name.is_empty() {
+        // Or a shell has replaced all of `"$5"`.
+        return CliError::new("the name of a budget is missing")
+            .with_hint("name a budget, or write a limit such as '$5 per day' in single quotes");
+    }
     let known: Vec<&str> = set.iter().map(|account| account.name.as_str()).collect();
     let hint = match known.is_empty() {
         true => format!(
@@ -333,3 +428,6 @@ pub(crate) fn unknown(name: &str, set: &AccountSet) -> CliError {
     };
     CliError::new(format!("no budget `{name}`")).with_hint(hint)
 }
+
+#[cfg(test)]
+mod tests;

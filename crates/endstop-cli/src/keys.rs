@@ -119,8 +119,10 @@ impl StoredKey {
         if let Some(unknown) = object.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             return Err(format!("`{unknown}` is not known here; a later version wrote it"));
         }
-        if object.get("version").and_then(Value::as_u64) != Some(1) {
-            return Err("`version` is not 1".to_owned());
+        match object.get("version").and_then(Value::as_u64) {
+            Some(1) => {}
+            Some(2..) => return Err("a later version wrote it".to_owned()),
+            _ => return Err("`version` is not 1".to_owned()),
         }
         // A value of another type is an error: read as a missing one, it would lift a limit.
         let word = |key: &str| match object.get(key) {

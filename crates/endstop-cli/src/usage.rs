@@ -76,6 +76,9 @@ pub(crate) fn usage_error(
         ErrorKind::UnknownArgument => unknown_argument(answer, root, &place, args),
         ErrorKind::InvalidSubcommand => unknown_subcommand(answer, &place),
         ErrorKind::MissingRequiredArgument => missing(answer, &place),
+        ErrorKind::ArgumentConflict if answer.get(ContextKind::InvalidSubcommand).is_some() => {
+            extra_word(answer, &place, args)
+        }
         _ => other(answer, &place),
     })
 }
@@ -209,6 +212,20 @@ fn unknown_subcommand(answer: &clap::Error, place: &Place<'_>) -> CliError {
             None => error.with_hint(place.help()),
         },
     }
+}
+
+/// A further word behind the argument of a command that has subcommands as well: the first word may be a misspelled one.
+fn extra_word(answer: &clap::Error, place: &Place<'_>, args: &[OsString]) -> CliError {
+    let word = context(answer, ContextKind::InvalidSubcommand).unwrap_or_default();
+    let error = CliError::new(format!("unexpected `{word}`"));
+    if place.command.find_subcommand(&word).is_some() {
+        return error.with_hint(format!("`{word}` comes first: `{} {word}`", place.words));
+    }
+    let words = args.iter().filter_map(|word| word.to_str());
+    let first = words.filter(|word| !word.starts_with('-')).nth(place.words.split(' ').count());
+    let names = place.command.get_subcommands().map(clap::Command::get_name);
+    let guess = first.and_then(|first| did_you_mean(first, names));
+    error.with_hint(guess.unwrap_or_else(|| place.help()))
 }
 
 fn missing(answer: &clap::Error, place: &Place<'_>) -> CliError {

@@ -168,6 +168,14 @@ fn budgets_are_chosen_by_name_and_have_parents() {
     let spent = |name| picos(&home.budget(name)["spent"]);
     assert!(spent("team") > 0 && spent("team") == spent("org"));
     assert_eq!(spent("me"), 0);
+    let shown = "team ($5.00 per week, 5 steps per day; parent org)";
+    for named in
+        [&["run", "--budget", "team", "--", "true"][..], &["check", "--stop", "steps >= 5"]]
+    {
+        let said = text(&home.command(named).output().unwrap());
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(shown), "{said}");
+    }
     let unknown = home.command(&["run", "--budget", "teem", "--", "true"]).output().unwrap();
     assert!(text(&unknown).contains("no budget `teem`"), "{}", text(&unknown));
 }
@@ -229,6 +237,45 @@ fn an_endstop_inside_another_counts_no_call_twice() {
 }
 
 #[test]
+fn spend_without_transcripts_names_the_budgets() {
+    let home = Home::new("spend", "[budget.me]\nlimit = \"$5 per day\"\n");
+    let said = text(&home.command(&["spend"]).output().unwrap());
+    assert!(said.contains("no transcripts") && !said.contains("endstop budget"), "{said}");
+    home.budget("me");
+    let said = text(&home.command(&["spend"]).output().unwrap());
+    assert!(said.contains("`endstop budget` shows what was spent"), "{said}");
+}
+
+#[test]
+fn a_damaged_file_of_budgets_says_what_to_do() {
+    let home = Home::new("damaged", "[budget.me]\nlimit = \"$5 per day\"\n");
+    home.budget("me");
+    let file = home.0.join("state/endstop/budgets.sqlite");
+    std::fs::write(&file, "no database, but long enough to have a header of one".repeat(99))
+        .unwrap();
+    let said = text(&home.command(&["budget"]).output().unwrap());
+    assert!(said.contains("is not a store of budgets") && said.contains("hint: move `"), "{said}");
+}
+
+#[test]
+fn what_a_shell_has_replaced_in_double_quotes_is_guessed() {
+    let home = Home::new("quotes", "");
+    for (budget, message, hint) in [
+        // `"$5 per day"`, `"$20 per day"` and `"$5"`.
+        (" per day", "`` is not an amount", "hint: write '$5 per day' in single quotes"),
+        ("0 per day", "`0` is not an amount", "hint: write '$5 per day' in single quotes"),
+        ("", "the name of a budget is missing", "'$5 per day' in single quotes"),
+    ] {
+        for command in
+            [&["run", "--budget", budget, "--", "true"][..], &["budget", "--budget", budget]]
+        {
+            let said = text(&home.command(command).output().unwrap());
+            assert!(said.contains(message) && said.contains(hint), "{command:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_of_the_command_line_is_for_all_calls() {
     let config = "[budget.me]\nlimit = \"$9\"\nmodels = [\"claude-opus-*\"]\n";
     let home = Home::new("by-model", config);
@@ -285,7 +332,7 @@ fn amounts_have_one_form_on_all_screens() {
 #[test]
 fn a_correction_is_added_and_taken_back() {
     let home = Home::new("adjust", "[budget.me]\nlimit = \"$5 per day\"\n");
-    for (amount, spent) in [("+1.50", "1.5"), ("-0.25", "1.25"), ("2", "3.25")] {
+    for (amount, spent) in [("+1.50", "1.5"), ("-0.25", "1.25"), ("+2", "3.25")] {
         let output =
             home.command(&["budget", "adjust", "me", amount, "--why", "a test"]).output().unwrap();
         assert!(output.status.success(), "{}", text(&output));
@@ -297,9 +344,15 @@ fn a_correction_is_added_and_taken_back() {
         "{}",
         text(&shown)
     );
+    let more = ["budget", "adjust", "me", "-9", "--why", "a test"];
+    let more = text(&home.command(&more).output().unwrap());
+    assert!(more.contains("only $3.25 was spent, so $5.75 of $9.00 were not taken back"), "{more}");
+    assert_eq!(home.budget("me")["spent"], "0");
     for wrong in [
         &["budget", "adjust", "me", "much", "--why", "x"][..],
-        &["budget", "adjust", "you", "1", "--why", "x"],
+        &["budget", "adjust", "me", "1", "--why", "x"],
+        &["budget", "adjust", "me", "+1", "--why", ""],
+        &["budget", "adjust", "you", "+1", "--why", "x"],
         &["budget", "you"],
         &["budget", "adjust", "me", "1"],
         &["run", "--budget", "$5 per year", "--", "true"],
@@ -332,4 +385,83 @@ fn a_process_that_is_killed_leaves_its_hold_to_expire() {
     // The next process uses a store that was not closed.
     let told = home.run(&["--steps", "1"]);
     assert_eq!(told["report"]["reason"], "steps_limit", "{told}");
+}
+
+/// The status line with which a gateway answers a call of a model.
+fn answer_of_gateway(home: &Home, flags: &[&str], model: &str) -> String {
+    let serve = ["serve", "--json", "--listen", "127.0.0.1:0", "--stop-with", "error"];
+    let mut command = home.command(&serve);
+    command.args(["--upstream", "sim"]).args(flags);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap();
+    let address = told["address"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+    let gateway = Sim(child, address);
+    let mut stream = TcpStream::connect(&gateway.1).unwrap();
+    let body = serde_json::json!({
+        "model": model, "max_tokens": 100, "messages": [{ "role": "user", "content": "hi" }],
+    });
+    let body = body.to_string();
+    write!(
+        stream,
+        "POST /r/one/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn under_the_default_limits_a_budget_in_dollars_takes_no_model_without_a_price() {
+    let home = Home::new("unpriced", "");
+    for (flags, model, status) in [
+        (&["--budget", "$5 per day"][..], "no-such-model", "402"),
+        (&["--total-usd", "5"], "no-such-model", "402"),
+        (&["--budget", "$5 per day"], "gpt-4o", "200"),
+        (&["--budget", "9 steps"], "no-such-model", "200"),
+        (&["--budget", "$5 per day", "--unpriced", "ignore"], "no-such-model", "200"),
+        (&[], "no-such-model", "200"),
+    ] {
+        let answer = answer_of_gateway(&home, flags, model);
+        assert!(answer.contains(status), "{flags:?} {model}: {answer}");
+    }
+}
+
+#[test]
+fn a_wait_for_a_budget_is_shown_and_ends_the_run_if_it_takes_too_long() {
+    let config = "[budget.me]\nlimit = \"$0.03 per month\"\non_full = \"pause\"\n";
+    let home = Home::new("waits", config);
+    let fill = ["budget", "adjust", "me", "+0.03", "--why", "a test"];
+    assert!(home.command(&fill).output().unwrap().status.success());
+    let agent = ["--", "/bin/sh", "-c", "\"$AGENT\" demo-agent --iterations 3 --searches 3"];
+    let waits = |limit| {
+        let mut command = home.command(&["run", "--upstream", "sim", "--pause-limit", limit]);
+        command.args(agent).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let over = waits("1s").wait_with_output().unwrap();
+    let said = text(&over);
+    assert_eq!(over.status.code(), Some(124), "{said}");
+    assert!(said.contains("endstop: waits for budget me until "), "{said}");
+    assert!(said.contains("endstop: stopped: budget me: "), "{said}");
+    let mut child = waits("10m");
+    let begun = std::time::Instant::now();
+    loop {
+        let live = home.json(&["ps", "--json"]);
+        let mut runs = live["runs"].as_array().unwrap().iter();
+        let waits = runs.any(|run| {
+            run["waits_for"].as_str().is_some_and(|why| why.starts_with("budget me until "))
+        });
+        if waits {
+            break;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{live}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

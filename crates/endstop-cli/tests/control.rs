@@ -447,6 +447,8 @@ fn old_runs_that_have_ended_are_pruned_and_others_stay() {
     assert_eq!(stored().len(), 2);
     user.succeeds(&["prune", "--older-than", "0s"]);
     assert_eq!(stored(), ["paused"]);
+    let (code, _, error) = user.run(&["prune", "--older-than", "0s", "--store", "no-such"]);
+    assert!(code == Some(2) && error.contains("`no-such` is no directory"), "{error}");
 }
 
 #[test]

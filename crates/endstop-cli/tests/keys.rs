@@ -168,6 +168,8 @@ fn the_calls_of_a_key_draw_on_its_budgets_and_end_at_its_own_limit() {
     let mut user = User::new("budget");
     let (code, _, error) = user.run(&["key", "new", "x", "--budget", "team-b"]);
     assert!(code == Some(2) && error.contains("no budget `team-b`"), "{error}");
+    let (code, _, error) = user.run(&["key", "new", "x", "--expires", "0d"]);
+    assert!(code == Some(2) && error.contains("would have expired already"), "{error}");
     let team = user.key(&["team", "--budget", "team-a"]);
     let poor = user.key(&["poor", "--usd", "0.00001"]);
     let gateway = user.serve();

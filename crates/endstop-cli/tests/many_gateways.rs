@@ -268,6 +268,29 @@ fn without_the_store_no_call_begins_and_what_was_in_flight_is_settled_later() {
 }
 
 #[test]
+fn a_gateway_says_once_that_the_store_is_away_and_once_that_it_is_back() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let machine = Machine::new("outage", 0);
+    let _gateway = machine.serve(&server.url(), &["--upstream", "sim", "--steps", "9"]);
+    let says = |what: &str, times: usize| {
+        until(what, || machine.errors().matches(what).count() >= times);
+        assert_eq!(machine.errors().matches(what).count(), times, "{}", machine.errors());
+    };
+    server.kill();
+    says("is away", 1);
+    server.restart();
+    says("is back", 1);
+    says("is away", 1);
+    // A server that can be reached and refuses.
+    server.send(&["CONFIG SET requirepass s3cret", "CLIENT KILL TYPE normal"]);
+    says("no call begins until", 2);
+    assert!(machine.errors().contains("NOAUTH"), "{}", machine.errors());
+    server.send(&["AUTH s3cret", "CONFIG SET requirepass ''"]);
+    says("is back", 2);
+    assert!(!machine.errors().contains("s3cret"), "{}", machine.errors());
+}
+
+#[test]
 fn an_address_that_cannot_be_used_ends_the_command_and_shows_no_password() {
     let machine = Machine::new("address", 0);
     let run = ["run", "--upstream", "sim", "--budget-store"];
@@ -284,6 +307,11 @@ fn an_address_that_cannot_be_used_ends_the_command_and_shows_no_password() {
         let text = text(&output);
         assert!(text.contains(expected) && !text.contains("s3cret"), "{text}");
     }
+    let mut serve = machine.command(&["serve", "--upstream", "sim"]);
+    let output = serve.env("ENDSTOP_BUDGET_STORE", &away).output().unwrap();
+    let said = text(&output);
+    assert!(said.contains("error: ENDSTOP_BUDGET_STORE: the store of budgets"), "{said}");
+    assert!(said.contains("hint: start the server, or unset ENDSTOP_BUDGET_STORE"), "{said}");
     let killed = machine.command(&["kill", "--all", "--budget-store", &away]).output().unwrap();
     let said = text(&killed);
     assert_eq!(killed.status.code(), Some(2), "{said}");

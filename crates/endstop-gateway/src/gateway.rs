@@ -8,6 +8,7 @@ use endstop_core::run::{Status, WindowReset};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
+use endstop_runtime::account::AccountRefused;
 use endstop_runtime::cancel::{
     CancelToken, KillSwitch, MemoryKillSwitch, Urgency, poll_kill_switch,
 };
@@ -233,6 +234,19 @@ impl Gateway {
     #[must_use]
     pub fn quota_resets(&self, id: &RunId) -> Vec<WindowReset> {
         self.registry.get(id).map(|entry| entry.quotas().resets()).unwrap_or_default()
+    }
+
+    /// Returns the refusal of the budget over time whose reset calls of a run wait for now. `None` for an unknown run.
+    #[must_use]
+    pub fn awaited_budget(&self, id: &RunId) -> Option<AccountRefused> {
+        self.registry.get(id)?.account_waits().current()
+    }
+
+    /// Returns the refusal of the budget over time that stands in the way of a run: a call has waited for its reset, and none
+    /// was admitted since. `None` for an unknown run.
+    #[must_use]
+    pub fn refusing_budget(&self, id: &RunId) -> Option<AccountRefused> {
+        self.registry.get(id)?.account_waits().last()
     }
 
     /// Returns every run in memory, in order of their ids.

@@ -3,6 +3,7 @@
 //! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and a child of it for each
 //! conversation other than the first. All draw on one ledger; loops and results are judged for each conversation.
 
+mod account_waits;
 mod budget_notes;
 mod conversation;
 mod conversation_match;
@@ -20,6 +21,7 @@ mod response_history;
 mod run_log;
 mod unknown_fields;
 
+pub(crate) use account_waits::AccountWaiting;
 pub(crate) use budget_notes::BudgetNote;
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
 pub(crate) use conversation_memory::{MessageDigests, RequestBound, RequestIdentity};

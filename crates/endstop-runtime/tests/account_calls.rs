@@ -386,7 +386,7 @@ fn a_threshold_warns_once_per_window() {
     }
     run.begin_step(&plan(&pricing()));
     let warned = warned.lock().unwrap();
-    assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (80%)"]);
+    assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (warns at 80%)"]);
 }
 
 #[test]

@@ -11,7 +11,9 @@ use endstop::ledger::{Amounts, Dimension};
 use endstop::store::RunId;
 use serde_json::{Value, json};
 
-use crate::budgets::{Budgets, StoreArgs, unknown};
+#[cfg(unix)]
+use super::control::who;
+use crate::budgets::{Budgets, StoreArgs, store_error, unknown};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use crate::policy_source::load_file;
@@ -125,30 +127,72 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let budgets = args.source.read()?;
     let name = &args.name;
     let account = budgets.set.get(name).ok_or_else(|| unknown(name, &budgets.set))?;
-    let (is_return, amount) = match args.amount.split_at_checked(1) {
-        Some(("-", amount)) => (true, amount),
-        Some(("+", amount)) => (false, amount),
-        _ => (false, args.amount.as_str()),
-    };
-    let amount: Money = amount.parse().map_err(|_| {
-        CliError::new(format!("`{}` is not an amount of dollars", args.amount))
-            .with_hint("write `+1.50` or `-1.50`")
-    })?;
+    let (is_return, amount) = signed(&args.amount)?;
+    if args.why.trim().is_empty() {
+        return Err(CliError::new("--why is empty")
+            .with_hint("say why, for the record: --why 'spent on another machine'"));
+    }
     let amounts = Amounts { cost: amount, ..Amounts::ZERO };
     let (spent, returned) =
         if is_return { (Amounts::ZERO, amounts) } else { (amounts, Amounts::ZERO) };
-    let who = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
-    let store = budgets.store()?;
+    let (who, store) = (who(), budgets.store()?);
+    let before = store.read(&[account]).map_err(failed)?;
     let id = RunId::new().to_string();
     let adjustment = Adjustment { id: &id, account, spent, returned, who: &who, why: &args.why };
     store.adjust(&adjustment).map_err(failed)?;
     let states = store.read(&[account]).map_err(failed)?;
     write!(out, "{}", to_text(&states))?;
+    out.flush()?;
+    if is_return {
+        let limits = before.iter().flat_map(|state| &state.limits);
+        tell_of_the_rest(limits, amount);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who corrects.
+#[cfg(not(unix))]
+fn who() -> String {
+    std::env::var("USERNAME").unwrap_or_else(|_| "unknown".to_owned())
+}
+
+/// Reads an amount with its sign; whether it is taken from the spend.
+fn signed(text: &str) -> Result<(bool, Money), CliError> {
+    let (is_return, amount) = match text.split_at_checked(1) {
+        Some(("-", amount)) => (Some(true), amount),
+        Some(("+", amount)) => (Some(false), amount),
+        _ => (None, text),
+    };
+    let amount: Money = amount.parse().map_err(|_| {
+        CliError::new(format!("`{text}` is not an amount of dollars"))
+            .with_hint("write `+1.50` or `-1.50`")
+    })?;
+    let is_return = is_return.ok_or_else(|| {
+        let bare = text.trim_start_matches('$');
+        CliError::new(format!("`{text}` has no sign")).with_hint(format!(
+            "write `+{bare}` to add to what was spent, or `-{bare}` to take from it"
+        ))
+    })?;
+    Ok((is_return, amount))
+}
+
+/// Says of which limits less was taken back than was asked for: nothing is below zero.
+fn tell_of_the_rest<'l>(limits: impl Iterator<Item = &'l LimitState>, amount: Money) {
+    for limit in limits.filter(|it| it.limit.dimension == Dimension::Cost) {
+        if limit.settled < amount.picos() {
+            output::note(&format!(
+                "{}: only {} was spent, so {} of {} were not taken back",
+                limit.limit,
+                output::money(Money::from_picos(limit.settled)),
+                output::money(Money::from_picos(amount.picos() - limit.settled)),
+                output::money(amount)
+            ));
+        }
+    }
+}
+
 fn failed(error: BudgetStoreError) -> CliError {
-    CliError::new(error.to_string()).with_exit(ExitMeaning::AnswerIsNo)
+    store_error(&error).with_exit(ExitMeaning::AnswerIsNo)
 }
 
 fn to_text(states: &[AccountState]) -> String {

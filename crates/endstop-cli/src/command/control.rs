@@ -241,6 +241,9 @@ fn waits_for(detail: &Value) -> Option<String> {
             why => format!("by {by}: {why}"),
         });
     }
+    if let Some(budget) = detail.get("waits_for").and_then(Value::as_str) {
+        return Some(budget.to_owned());
+    }
     if text(detail, "/status") != "paused" {
         return None;
     }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use endstop::account::AccountLimit;
 use endstop::core::policy::Policy;
 use endstop::core::units::Money;
 use endstop::store::{RunId, RunIdError};
@@ -14,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::limits::{span, usd};
-use crate::budgets::{Budgets, is_name};
+use crate::budgets::{Budgets, check_limit, is_name};
 use crate::error::{CliError, ExitMeaning};
 use crate::keys::{self, KeyFile, StoredKey};
 use crate::output;
@@ -147,15 +146,15 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (budgets, mut limits): (Vec<String>, Vec<String>) =
         args.budget.iter().cloned().partition(|text| is_name(text));
     limits.extend(args.usd.map(|usd| format!("${}", usd.to_decimal())));
-    for limit in &limits {
-        limit
-            .parse::<AccountLimit>()
-            .map_err(|error| CliError::new(format!("--budget: {error}")))?;
-    }
+    limits.iter().try_for_each(|limit| check_limit(limit))?;
     let key = new_key();
     let now = Timestamp::now();
     let expires = args.expires.map(|span| now.checked_add(span)).transpose();
     let expires = expires.map_err(|_| CliError::new("--expires: that is too long"))?;
+    if expires.is_some_and(|at| at <= now) {
+        return Err(CliError::new("--expires: the key would have expired already")
+            .with_hint("write how long it is valid, such as `90d`"));
+    }
     let stored = StoredKey {
         name: args.name.clone(),
         hash: KeyHash::of(&Key::new(key.as_str())),

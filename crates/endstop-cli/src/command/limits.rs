@@ -80,6 +80,18 @@ pub(super) struct Chosen {
     pub(super) is_default: bool,
     /// Those that were stored with the run no longer hold.
     pub(super) replaced: bool,
+    /// Calls without a price count nothing, and that is not what the user wrote.
+    ignores_by_default: bool,
+}
+
+impl Chosen {
+    /// Stops the run at a call without a price, unless the user wrote what such calls count: dollars are limited beyond the
+    /// run, and these limits are meant to hold.
+    pub(super) fn refuse_unpriced(&mut self) {
+        if self.ignores_by_default {
+            self.policy.on_unpriced = None;
+        }
+    }
 }
 
 /// Reads an amount of dollars: `2`, `2.00`, `$2.00`.
@@ -195,6 +207,7 @@ impl Limits {
             (None, None) => None,
         };
         let replaced = given.is_some() && stored.is_some();
+        let written = self.unpriced.or(given.as_ref().and_then(|given| given.on_unpriced));
         let goes_on = given.is_none() && stored.is_some();
         let base = given.or(stored);
         let narrower = self.narrower()?;
@@ -212,19 +225,26 @@ impl Limits {
             // The defaults count calls without a price as nothing, and this limit is meant to hold.
             policy.on_unpriced = None;
         }
-        policy.on_unpriced = self.unpriced.or(policy.on_unpriced);
+        policy.on_unpriced = written.or(policy.on_unpriced);
         if !policy.unbounded && !policy.bounds().is_bounded() {
             return Err(unbounded(&policy));
         }
-        Ok(Chosen { policy, is_default, replaced })
+        let ignores_by_default =
+            written.is_none() && policy.on_unpriced == Some(OnUnpriced::Ignore);
+        Ok(Chosen { policy, is_default, replaced, ignores_by_default })
     }
 
-    /// The budgets over time that runs under this policy draw on.
+    /// The budgets over time that runs under this policy draw on. If one has a limit in dollars, calls without a price are
+    /// refused: see [`Chosen::refuse_unpriced`].
     ///
     /// # Errors
     /// Returns an error if one cannot be read, or is not defined.
-    pub(super) fn budgets(&self, policy: &Policy) -> Result<Budgets, CliError> {
-        Budgets::of(policy, &self.budget)?.in_store(&self.store)
+    pub(super) fn budgets(&self, chosen: &mut Chosen) -> Result<Budgets, CliError> {
+        let budgets = Budgets::of(&chosen.policy, &self.budget)?.in_store(&self.store)?;
+        if budgets.limit_money() {
+            chosen.refuse_unpriced();
+        }
+        Ok(budgets)
     }
 
     /// The options of amounts that the user gave, without dashes: what a refusal can name.

@@ -56,6 +56,10 @@ pub fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 }
 
 async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    if let Some(directory) = args.store.as_ref().filter(|directory| !directory.is_dir()) {
+        let shown = directory.display();
+        return Err(CliError::new(format!("`{shown}` is no directory")).with_hint("check the path"));
+    }
     let store = keep::open(args.store.as_deref())?;
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let before = before.saturating_sub(args.older_than).as_millis();

@@ -205,14 +205,14 @@ fn unbounded(policy: &Policy) -> Policy {
 /// How it ends: the code, and the signal that it ends by instead.
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let epoch = KillEpoch::at_start()?;
-    let chosen = args.limits.choose(None, OF_COMMAND)?;
+    let mut chosen = args.limits.choose(None, OF_COMMAND)?;
     check_files(args)?;
     args.check_intercept()?;
+    let budgets = args.limits.budgets(&mut chosen)?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (mut environment, observers) = run_environment(args, &chosen.policy)?;
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
-    let budgets = args.limits.budgets(&chosen.policy)?;
     environment.accounts = accounts(args, &budgets, &hook)?;
     let id = RunId::new();
     let adapted = AdaptedCommand::of(&args.command, args.has_adapter(), args.gateway.is_sim(), &id);
@@ -235,6 +235,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         (snapshot.stopped.clone(), snapshot.held_by(), snapshot.reset.clone())
     };
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
+    let full_budget = open.gateway.refusing_budget(&id);
     let unknown_fields = open.gateway.unknown_fields(&id);
     let quotas = open.gateway.quotas(&id);
     let quota_resets = open.gateway.quota_resets(&id);
@@ -261,6 +262,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         quota_resets,
         report,
         refused,
+        full_budget,
         options: args.limits.options(),
         dry_run: observers.dry_run.as_deref(),
         guard,

@@ -142,7 +142,11 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let epoch = KillEpoch::at_start()?;
-    let chosen = args.limits.choose(None, OF_COMMAND)?;
+    let mut chosen = args.limits.choose(None, OF_COMMAND)?;
+    if args.total_usd.is_some() || args.keys.is_some() {
+        // A key may have, or get, a budget in dollars.
+        chosen.refuse_unpriced();
+    }
     let refusals = args.log.map(|LogFormat::Json| Arc::new(RefusalLog) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
@@ -151,7 +155,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let mut environment = run_environment(args)?;
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
-    let budgets = args.limits.budgets(&chosen.policy)?;
+    let budgets = args.limits.budgets(&mut chosen)?;
     environment.accounts = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
     budgets.warn_of_persistence();
     let budgets = Arc::new(budgets);

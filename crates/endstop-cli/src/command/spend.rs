@@ -18,6 +18,7 @@ use jiff::tz::{Offset, TimeZone};
 use serde_json::{Value, json};
 
 use super::replay::input::{nothing_read, prices, recordings, warn_folded};
+use crate::budgets::has_local_store;
 use crate::error::CliError;
 use crate::limits::MAX_NAMED_MODELS;
 use crate::output;
@@ -157,7 +158,10 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
             true => Err(CliError::new("no transcripts in the directories of the known tools")
-                .with_hint("pass files or directories with transcripts")),
+                .with_hint(match has_local_store() {
+                    true => "`endstop budget` shows what was spent through Endstop; or pass files or directories with transcripts",
+                    false => "pass files or directories with transcripts",
+                })),
         };
     }
     match args.json {

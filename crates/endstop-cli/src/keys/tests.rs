@@ -71,5 +71,9 @@ fn a_field_of_another_type_lifts_no_limit() {
         assert!(error.contains(problem), "{error}");
     }
     let newer = good.replace("\"version\":1", "\"version\":2");
-    assert!(KeyFile::parse(&format!("{newer}}}")).unwrap_err().contains("`version` is not 1"));
+    assert!(
+        KeyFile::parse(&format!("{newer}}}")).unwrap_err().contains("a later version wrote it")
+    );
+    let older = good.replace("\"version\":1", "\"version\":0");
+    assert!(KeyFile::parse(&format!("{older}}}")).unwrap_err().contains("`version` is not 1"));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-use super::NARROW_COLUMNS;
+use super::{NARROW_COLUMNS, wrapped};
 
 /// A word longer than this may be broken in a table: ids and addresses are not read letter by letter.
 const LONGEST_WORD: usize = 20;
@@ -91,6 +91,21 @@ impl Grid {
         table
     }
 
+    /// A cell that begins at a column of a terminal, in as many lines as it needs there.
+    fn broken(&self, column: usize, cell: &str, begin: usize) -> String {
+        let room = usize::from(self.width).saturating_sub(begin).max(LONGEST_WORD);
+        let is_whole = !self.on_a_terminal || self.unbroken == Some(column);
+        if is_whole || cell.chars().count() <= room {
+            return cell.to_owned();
+        }
+        let mut lines: Vec<String> = Vec::new();
+        for line in wrapped(cell, room, "").lines() {
+            let characters: Vec<char> = line.chars().collect();
+            lines.extend(characters.chunks(room).map(|part| part.iter().collect::<String>()));
+        }
+        lines.join(&format!("\n{:begin$}", ""))
+    }
+
     /// A block of lines for each row.
     fn cards(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.header.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -98,9 +113,11 @@ impl Grid {
             if number > 0 {
                 f.write_str("\n\n")?;
             }
-            let cells = self.header.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
-            for (line, (name, cell)) in cells.enumerate() {
+            let cells = self.header.iter().zip(row).enumerate();
+            let cells = cells.filter(|(_, (_, cell))| !cell.is_empty());
+            for (line, (column, (name, cell))) in cells.enumerate() {
                 let feed = if line > 0 { "\n" } else { "" };
+                let cell = self.broken(column, cell, names + 2);
                 write!(f, "{feed}{name:names$}  {cell}")?;
             }
         }

@@ -16,6 +16,20 @@ fn tables_are_ascii_unless_a_wide_terminal_shows_them() {
 }
 
 #[test]
+fn a_card_is_no_wider_than_its_terminal() {
+    let drawn = |on_a_terminal| {
+        let mut grid = Grid::new(&["run", "calls"], &[1], on_a_terminal, 30);
+        grid.add_row(["a-very-long-name-of-a-run-without-a-space", "1"]);
+        grid.to_string()
+    };
+    let card = "run    a-very-long-name-of-a-r\n\
+                \u{20}      un-without-a-space\n\
+                calls  1";
+    assert_eq!(drawn(true), card);
+    assert!(drawn(false).contains("a-very-long-name-of-a-run-without-a-space"));
+}
+
+#[test]
 fn words_are_not_broken_where_a_terminal_is_narrow() {
     let drawn = |width| {
         let header = ["limit", "runs stopped", "successes lost", ""];

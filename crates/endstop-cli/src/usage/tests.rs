@@ -73,6 +73,9 @@ fn wrong_guesses_are_answered_with_what_to_write() {
             "cannot be used multiple times",
             "`endstop run --help`",
         ),
+        ("endstop budget me team-a", "unexpected `team-a`", "`endstop budget --help`"),
+        ("endstop budget adust me +1", "unexpected `me`", "did you mean `adjust`?"),
+        ("endstop budget me adjust", "unexpected `adjust`", "`endstop budget adjust`"),
         ("endstop serve --usd", "a value is required for `--usd <USD>`", "`endstop serve --help`"),
     ] {
         let line: Vec<&str> = line.split(' ').collect();

@@ -32,8 +32,8 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AcquireError, BudgetNote, ConversationPermit, ConversationState, ConversationStep, NoRun,
-    NotLogged, RequestBound, RunEntry, stop_of,
+    AccountWaiting, AcquireError, BudgetNote, ConversationPermit, ConversationState,
+    ConversationStep, NoRun, NotLogged, RequestBound, RunEntry, stop_of,
 };
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
@@ -151,7 +151,7 @@ pub(super) async fn admit(
     let mut permit = acquire(context, run, parsed)?;
     let mut admission =
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
-    let (mut waiting, mut account_wait) = (None, None);
+    let (mut waiting, mut account_wait) = (None, AccountWaitOfCall::default());
     loop {
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
@@ -175,8 +175,7 @@ pub(super) async fn admit(
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
-                let since = *account_wait.get_or_insert_with(Instant::now);
-                let is_over = wait.is_over() || since.elapsed() >= config.pause.0;
+                let is_over = account_wait.go_on(run, &wait, config.pause.0);
                 match &wait {
                     AccountWait::Store { why, .. } if is_over => {
                         return Err(Box::new(respond::uncounted(run, dialect, why)).into());
@@ -201,6 +200,29 @@ pub(super) async fn admit(
     }
 }
 
+/// The wait of a call for budgets over time, which its run shows.
+#[derive(Default)]
+struct AccountWaitOfCall<'r> {
+    since: Option<Instant>,
+    shown: Option<AccountWaiting<'r>>,
+}
+
+impl<'r> AccountWaitOfCall<'r> {
+    /// Takes the reason why the call waits now. Returns whether it has waited for too long.
+    fn go_on(&mut self, run: &'r RunEntry, wait: &AccountWait, limit: Duration) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_over = wait.is_over() || since.elapsed() >= limit;
+        match wait {
+            AccountWait::Room { refused, until } if is_over || until.is_some() => {
+                self.shown.get_or_insert_with(|| run.account_waits().begin());
+                run.account_waits().note(refused);
+            }
+            _ => self.shown = None,
+        }
+        is_over
+    }
+}
+
 /// Logs an admitted call before it is sent: its spend must survive a crash.
 fn logged(
     admitted: AdmittedCall,
@@ -208,6 +230,7 @@ fn logged(
     run: &RunEntry,
     parsed: &ParsedCall,
 ) -> Result<AdmittedCall, NotAdmitted> {
+    run.account_waits().admitted();
     let Err(why) = run.log_now() else { return Ok(admitted) };
     let signal = admitted.not_logged(run);
     let NotLogged::Away(why) = why else { return Err(stopped(context, run, parsed, &signal)) };

@@ -19,6 +19,7 @@ use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{RunLogError, TraceHole};
 use tokio::sync::futures::Notified;
 
+use super::account_waits::AccountWaits;
 use super::budget_notes::BudgetNotes;
 use super::conversation::stop_of;
 use super::conversation_match::Conversations;
@@ -53,6 +54,7 @@ pub(crate) struct RunEntry {
     unknown_fields: UnknownFields,
     quotas: Quotas,
     budget_notes: BudgetNotes,
+    account_waits: AccountWaits,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogWriter>>,
     is_log_failure_raised: AtomicBool,
@@ -142,6 +144,7 @@ impl RunEntry {
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
             quotas: Quotas::default(),
+            account_waits: AccountWaits::default(),
             log: None,
             is_log_failure_raised: AtomicBool::new(false),
             traffic: Arc::default(),
@@ -192,6 +195,10 @@ impl RunEntry {
 
     pub(crate) const fn budget_notes(&self) -> &BudgetNotes {
         &self.budget_notes
+    }
+
+    pub(crate) const fn account_waits(&self) -> &AccountWaits {
+        &self.account_waits
     }
 
     /// The run, counted in the share of the client that has begun it as long as it is in memory.

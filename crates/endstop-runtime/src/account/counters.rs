@@ -147,6 +147,30 @@ struct Sum {
     counters: Vec<(Place, Counter)>,
 }
 
+impl Sum {
+    /// Counts holds that have expired as the next reservation will: as spent, at their worst case.
+    fn spend(
+        &mut self,
+        expired: &[StoredHold],
+        account: &Account,
+        limit: &AccountLimit,
+        after: u64,
+    ) {
+        let kind = limit.window.to_string();
+        let is_summed = |place: &&Place| {
+            place.account == account.name && place.kind == kind && place.end > after
+        };
+        for hold in expired {
+            let amount = of(&hold.amounts, limit.dimension);
+            for _ in hold.places.iter().filter(is_summed) {
+                self.settled = self.settled.saturating_add(amount);
+                self.held = self.held.saturating_sub(amount);
+                self.unconfirmed = self.unconfirmed.saturating_add(amount);
+            }
+        }
+    }
+}
+
 fn sum(
     rows: &mut impl Rows,
     account: &Account,
@@ -382,12 +406,15 @@ pub(super) fn read(
 ) -> Result<Vec<AccountState>, BudgetStoreError> {
     let latest = rows.latest()?;
     let now = wall.0.min(NEVER / 2).max(latest);
+    // Nothing is written here, so they are still stored as held.
+    let expired = rows.expired(now)?;
     let mut states = Vec::with_capacity(accounts.len());
     for account in accounts {
         let mut limits = Vec::with_capacity(account.limits.len());
         for limit in &account.limits {
             let span = Span::at(limit.window, WallTime(now), &account.zone);
-            let sum = sum(rows, account, limit, span.after)?;
+            let mut sum = sum(rows, account, limit, span.after)?;
+            sum.spend(&expired, account, limit, span.after);
             let oldest = sum.counters.first().map_or(span.end, |(place, _)| place.end);
             let state = LimitState {
                 limit: *limit,

@@ -90,6 +90,7 @@ pub(super) fn rounded(dimension: Dimension, amount: u64, rounding: Rounding) -> 
     match dimension {
         Dimension::Cost => human::money_rounded(Money::from_picos(amount), rounding),
         Dimension::Tokens => human::tokens(amount),
+        Dimension::Steps => human::counted(amount, "step"),
         dimension => format!("{} {dimension}", human::count(amount)),
     }
 }

@@ -13,6 +13,7 @@ use self::address::{Address, why};
 use self::connections::{CallError, Connections};
 use self::kills::Kills;
 use self::spool::{Settlement, Spool};
+use self::watch::Listeners;
 use super::counters::check_id;
 use super::refused::AccountRefused;
 use super::spec::Account;
@@ -74,6 +75,7 @@ pub(crate) struct RedisServer {
     /// How far the time of the store is ahead of the clock of this machine, in milliseconds, when it was last heard of.
     ahead: AtomicI64,
     kills: Kills,
+    listeners: Listeners,
     spool: OnceLock<Spool>,
 }
 
@@ -108,6 +110,7 @@ impl RedisBudgetStore {
             wall,
             ahead: AtomicI64::new(0),
             kills: Kills::new(),
+            listeners: Listeners::default(),
             spool: OnceLock::new(),
         });
         let hello = shared.call("hello", Request::default(), true)?;
@@ -205,7 +208,7 @@ impl RedisServer {
 
     fn reply(&self, function: &'static str, value: Value) -> Result<Reply, BudgetStoreError> {
         let reply = Reply::read(value).ok_or_else(|| BudgetStoreError::Failed {
-            doing: function,
+            doing: operation(function),
             path: self.server.clone().into(),
             why: "its answer cannot be read".to_owned(),
         })?;
@@ -228,8 +231,8 @@ impl RedisServer {
         }
     }
 
-    fn failed(&self, doing: &'static str, error: CallError) -> BudgetStoreError {
-        let server = self.server.clone();
+    fn failed(&self, function: &'static str, error: CallError) -> BudgetStoreError {
+        let (server, doing) = (self.server.clone(), operation(function));
         match error {
             CallError::Away(why) => BudgetStoreError::Away { server, why },
             CallError::Server(error) => {
@@ -274,7 +277,7 @@ impl RedisServer {
             self.set_time(reply.number(0));
         }
         Err(BudgetStoreError::Failed {
-            doing: function,
+            doing: operation(function),
             path: self.server.clone().into(),
             why: "its clock jumps".to_owned(),
         })
@@ -345,6 +348,28 @@ fn refused(reply: &Reply, accounts: &[&Account]) -> BudgetStoreError {
         resets_at: reply.time(5),
         zone: account.zone.clone(),
     }))
+}
+
+/// The work of a function of the library, in an error after `cannot`. Other texts stay.
+fn operation(function: &'static str) -> &'static str {
+    match function {
+        "reserve" => "reserve on a budget",
+        "grow" => "extend a hold",
+        "settle" => "settle a hold",
+        "read" => "read the budgets",
+        "adjust" => "correct a budget",
+        "hello" => "greet the server",
+        "kills" => "read the kills",
+        "obey" | "obeyed" => "confirm a kill",
+        "take" => "take over a run",
+        "append" => "write to a run",
+        "lines" | "written" => "read a run",
+        "rest" => "release a run",
+        "renew" => "keep runs",
+        "runs" => "list runs",
+        "wanted" => "ask which runs are wanted",
+        other => other,
+    }
 }
 
 fn is_missing_function(error: &RedisError) -> bool {

@@ -71,6 +71,13 @@ impl AccountRefused {
         self.limit.amount.saturating_sub(self.settled).saturating_sub(self.held)
     }
 
+    /// Returns the budget and the time of its reset, for a call that waits for it: `budget team-a until 2026-11-26 00:00 UTC`.
+    #[must_use]
+    pub fn awaited(&self) -> String {
+        let until = self.resets_at.map(|at| format!(" until {}", time(at, &self.zone)));
+        format!("budget {}{}", self.account, until.unwrap_or_default())
+    }
+
     /// Returns whether only the holds of calls in flight are in the way.
     #[must_use]
     pub const fn is_only_held(&self) -> bool {

@@ -535,7 +535,10 @@ impl Shared {
                 let key = (account.name.clone(), of.to_string(), end);
                 if self.open().warned.insert(key) {
                     let spent = super::limit::rounded(of.dimension, *settled, Rounding::Nearest);
-                    warn(&format!("budget {}: {spent} of {of} spent ({percent}%)", account.name));
+                    warn(&format!(
+                        "budget {}: {spent} of {of} spent (warns at {percent}%)",
+                        account.name
+                    ));
                 }
             }
         }

@@ -330,8 +330,10 @@ impl AccountSet {
         self.of_calls(of_run, |account| account.takes(provider, model))
     }
 
-    /// The accounts that the calls of some model draw on, with their parents.
-    pub(super) fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {
+    /// Returns the accounts that the calls of some model draw on: those of the run by name, those of any model, and all
+    /// parents. By name, each once.
+    #[must_use]
+    pub fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {
         self.of_calls(of_run, Account::is_by_model)
     }
 

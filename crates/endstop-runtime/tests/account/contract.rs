@@ -95,7 +95,11 @@ fn an_expired_hold_is_charged_and_a_late_settlement_corrects_it() {
         let me = account("me", &["$1 per day"]);
         one.reserve(&[&me], cents(60), &terms("a")).unwrap();
         clock.set(clock.now() + 61_000);
-        // Any operation of any process expires it.
+        // It is shown as spent at once, and any operation of any process expires it.
+        for store in [one, other] {
+            assert_eq!(committed(&**store, &me), (60, 0), "{}", pair.name);
+            assert_eq!(first(&**store, &me).unconfirmed, 600_000_000_000);
+        }
         other.reserve(&[&me], cents(10), &terms("b")).unwrap();
         assert_eq!(committed(&**one, &me), (60, 10));
         assert_eq!(first(&**one, &me).unconfirmed, 600_000_000_000);

@@ -15,6 +15,7 @@ use super::super::limits::{OF_AGENT, in_words, names_money, names_only_money};
 use super::super::replay::input::prices as load_prices;
 
 use super::{AgentArgs, model};
+use crate::budgets::Budgets;
 use crate::error::{CliError, causes};
 use crate::output;
 
@@ -33,6 +34,8 @@ pub(super) const PRICE_HINT: &str =
 pub(super) struct Setup {
     pub(super) model: String,
     pub(super) policy: Policy,
+    /// The budgets over time that its calls draw on.
+    pub(super) budgets: Budgets,
     /// The user gave no limits.
     is_default_policy: bool,
     /// The stored limits no longer hold.
@@ -62,7 +65,8 @@ impl Setup {
         let kept_policy = text("policy").map(|toml| Policy::from_toml(&toml)).transpose();
         let kept_policy = kept_policy
             .map_err(|error| CliError::new(format!("the stored policy: {}", error.message)))?;
-        let chosen = args.limits.choose(kept_policy, OF_AGENT)?;
+        let mut chosen = args.limits.choose(kept_policy, OF_AGENT)?;
+        let budgets = args.limits.budgets(&mut chosen)?;
         let prices = args.prices.clone().or_else(|| text("prices").map(PathBuf::from));
         let table = match load_prices(prices.as_deref())? {
             // Once a process, and the agents of the run ask it until the end.
@@ -92,6 +96,7 @@ impl Setup {
         Ok(Self {
             model,
             policy: chosen.policy,
+            budgets,
             is_default_policy: chosen.is_default,
             is_policy_replaced: chosen.replaced,
             prices,

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use endstop::account::AccountRefused;
 use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::amount_text;
 use endstop::core::run::WindowReset;
@@ -68,6 +69,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) report: Option<Report>,
     /// The call that money or tokens did not admit.
     pub(super) refused: Option<RefusedCall>,
+    /// The full budget that a call waited for, if no call was admitted since.
+    pub(super) full_budget: Option<AccountRefused>,
     /// The options of limits that the user gave, without dashes.
     pub(super) options: Vec<&'static str>,
     /// The policy that was not obeyed, under `--dry-run`.
@@ -83,7 +86,7 @@ impl RunOutcome<'_> {
             return ExitMeaning::OwnFailure.code();
         }
         let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
-        let is_stopped = is_forced || self.held.is_some();
+        let is_stopped = is_forced || self.held.is_some() || self.full_budget.is_some();
         if !is_stopped && self.lacks_calls() {
             return ExitMeaning::OwnFailure.code();
         }
@@ -114,6 +117,9 @@ impl RunOutcome<'_> {
         }
         if let Some(why) = self.why_held() {
             output::note(&format!("endstop: stopped: {why}"));
+        }
+        if let Some(budget) = self.full_budget.as_ref().filter(|_| self.stopped.is_none()) {
+            output::note(&format!("endstop: stopped: {budget}"));
         }
         if let Some(refused) = self.refused_call() {
             output::note(&output::wrapped(
@@ -165,7 +171,8 @@ impl RunOutcome<'_> {
         let counts = &self.counts;
         let answered = counts.stop_responses + counts.refused;
         let requests = report.totals.attempts + counts.unmetered + answered;
-        requests == 0 && self.stopped.is_none() && self.held.is_none()
+        let is_held = self.held.is_some() || self.full_budget.is_some();
+        requests == 0 && self.stopped.is_none() && !is_held
     }
 
     /// The line if no request reached the gateway. A command that failed before it made a call is not asked for its
@@ -231,6 +238,7 @@ impl RunOutcome<'_> {
                 "stopped (waited for the plan)".to_owned()
             }
             (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
+            (None, _) if self.full_budget.is_some() => "stopped (waited for a budget)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),
             (None, ended) => format!("exit code {}", ended.code()),
         };
@@ -279,7 +287,7 @@ impl RunOutcome<'_> {
             "command": command,
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
-            "stopped": self.stopped.is_some() || self.held.is_some(),
+            "stopped": self.stopped.is_some() || self.held.is_some() || self.full_budget.is_some(),
             "held_by": self.held,
             "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,

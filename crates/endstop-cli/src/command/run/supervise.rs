@@ -86,6 +86,8 @@ struct Said {
     /// The pause that was printed ends with the reset of a window.
     waits: bool,
     held: bool,
+    /// The budget that calls wait for, as it was printed.
+    budget: Option<String>,
     lingering: bool,
 }
 
@@ -102,6 +104,7 @@ impl Supervisor<'_> {
         loop {
             self.hear_news();
             self.look_at_run();
+            self.heed_budget();
             self.heed_guard();
             self.obey();
             if let Some(ended) = self.is_done() {
@@ -299,6 +302,23 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Reports that calls wait for the reset of a budget over time, and that they continue.
+    fn heed_budget(&mut self) {
+        let awaited = self.gateway.awaited_budget(self.id).map(|refused| refused.awaited());
+        if awaited == self.state.said.budget {
+            return;
+        }
+        if let Some(budget) = &awaited {
+            let limit = duration(millis(self.pause_limit));
+            self.announce(&format!(
+                "endstop: waits for {budget}; a call waits for {limit}, then it gets a stop response"
+            ));
+        } else if self.gateway.refusing_budget(self.id).is_none() {
+            self.announce("endstop: the run continues");
+        }
+        self.state.said.budget = awaited;
+    }
+
     /// Reports refused connections, and ends the command if it makes no other calls.
     fn heed_guard(&mut self) {
         let snapshot = self.snapshot.borrow().clone();
@@ -415,7 +435,9 @@ impl Supervisor<'_> {
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
         {
-            let notice = self.guard.in_short();
+            let budget = self.state.said.budget.as_ref();
+            let notice =
+                self.guard.in_short().or(budget.map(|budget| format!("waits for {budget}")));
             let content = RowContent {
                 run,
                 dry_run: self.dry_run,

@@ -30,3 +30,9 @@ fn commas_separate_only_thousands() {
         assert!(matches!(error, LimitError::Amount(_)), "{text}: {error}");
     }
 }
+
+#[test]
+fn one_step_is_not_steps() {
+    let shown = [0, 1, 2].map(|steps| rounded(Dimension::Steps, steps, Rounding::Up));
+    assert_eq!(shown, ["0 steps", "1 step", "2 steps"]);
+}

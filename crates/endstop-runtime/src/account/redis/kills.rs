@@ -275,7 +275,7 @@ impl RedisBudgetStore {
     }
 
     /// Ends the part of this process: it admits no further call, no kill waits for it, and the functions of
-    /// [`RedisBudgetStore::on_kill`] are dropped. Holds can still be settled.
+    /// [`RedisBudgetStore::on_kill`] and [`RedisBudgetStore::on_outage`] are dropped. Holds can still be settled.
     pub fn leave(&self) {
         let kills = &self.shared.kills;
         kills.state().all = Some("this process has left the store".to_owned());
@@ -283,6 +283,7 @@ impl RedisBudgetStore {
         // After the lock, because they can have the last handle of something that is used here.
         let receivers = std::mem::take(&mut *kills.receivers());
         drop(receivers);
+        self.shared.listeners.clear();
     }
 
     /// Calls a function for every kill that comes, before this process obeys it, and for those that came since the store was

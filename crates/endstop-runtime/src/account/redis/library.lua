@@ -354,15 +354,48 @@ local function settle(store)
   return { 'OK' }
 end
 
+-- The amounts of holds that have expired, by window and counter. A reader writes nothing, so they are still stored as held.
+local function expired(store)
+  local found = {}
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', store.base .. ':held', '-inf', text(store.now), 'LIMIT', 0, SWEEP)) do
+    local hold = hold_of(store, id)
+    for _, place in ipairs(hold and hold[1] == HELD and hold[5] or {}) do
+      local name = place[1] .. ':' .. place[2]
+      found[name] = found[name] or {}
+      table.insert(found[name], { place[3], hold[4] })
+    end
+  end
+  return found
+end
+
+-- Counts them as the next reservation will: as spent, at their worst case.
+local function spend(list, holds)
+  for _, counter in ipairs(list) do
+    for _, hold in ipairs(holds or {}) do
+      if hold[1] == counter.place[3] then
+        for dimension = 1, 3 do
+          local amount = hold[2][dimension]
+          counter.counts[dimension] = counter.counts[dimension] + amount
+          counter.counts[3 + dimension] = counter.counts[3 + dimension] - amount
+          counter.counts[6 + dimension] = counter.counts[6 + dimension] + amount
+        end
+      end
+    end
+  end
+  return list
+end
+
 local function read(store)
   if not set_windows(store) then
     return { 'SPAN', store.now }
   end
   local reply = { 'OK', store.now, store.wall }
-  local lists = {}
+  local lists, holds = {}, expired(store)
   for _, limit in ipairs(store.request.limits) do
     local name = limit.account .. ':' .. limit.kind
-    lists[name] = lists[name] or counters(store, limit.account, limit.kind, limit.after, false)
+    if not lists[name] then
+      lists[name] = spend(counters(store, limit.account, limit.kind, limit.after, false), holds[name])
+    end
     local settled, held, unconfirmed = sum(lists[name], limit.dimension)
     local oldest = lists[name][1] and lists[name][1].ended or limit.ended
     for _, number in ipairs({ settled, held, unconfirmed, gone_at(limit, oldest) }) do

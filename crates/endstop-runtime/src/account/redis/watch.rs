@@ -1,15 +1,45 @@
 //! The thread of a store: it asks the server for the epoch and the time, finds out when a server that was away is back, and
 //! sends then what waited.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
+use super::super::store::BudgetStoreError;
 use super::connections::CallError;
 use super::wire::Request;
-use super::{RedisServer, is_missing_function};
+use super::{RedisBudgetStore, RedisServer, is_missing_function};
 use crate::limits::{STORE_POLL, STORE_RETRY, STORE_TELL};
 use redis::Connection;
+
+/// The function that the thread calls.
+const HELLO: &str = "hello";
+
+/// Takes the error of a server that can no longer be used, and `None` once it can again.
+type Receiver = Box<dyn Fn(Option<&BudgetStoreError>) + Send + Sync>;
+
+/// The functions that are called when the server goes away, and when it is back.
+#[derive(Default)]
+pub(super) struct Listeners(Mutex<Vec<Receiver>>);
+
+impl Listeners {
+    fn all(&self) -> MutexGuard<'_, Vec<Receiver>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes them.
+    pub(super) fn clear(&self) {
+        self.all().clear();
+    }
+}
+
+impl RedisBudgetStore {
+    /// Calls a function when the server can no longer be used, with the error, and with `None` once it can be used again. The
+    /// thread of the store finds out within about a second, whether calls are made or not.
+    pub fn on_outage(&self, receive: impl Fn(Option<&BudgetStoreError>) + Send + Sync + 'static) {
+        self.shared.listeners.all().push(Box::new(receive));
+    }
+}
 
 /// Starts the thread. It ends with the last handle of the store.
 pub(super) fn start(shared: &Arc<RedisServer>) {
@@ -23,6 +53,7 @@ fn run(of: &Weak<RedisServer>) {
     let mut kept = None;
     let (mut looked, mut told, mut sent) = (Instant::now(), Instant::now(), Instant::now());
     let mut told_epoch = None;
+    let mut is_out = false;
     loop {
         thread::sleep(STORE_POLL);
         let Some(shared) = of.upgrade() else { return };
@@ -31,7 +62,12 @@ fn run(of: &Weak<RedisServer>) {
             continue;
         }
         looked = Instant::now();
-        if look(&shared, &mut kept).is_none() {
+        let answer = look(&shared, &mut kept);
+        if answer.is_err() != is_out {
+            is_out = answer.is_err();
+            shared.listeners.all().iter().for_each(|receive| receive(answer.as_ref().err()));
+        }
+        if is_out {
             continue;
         }
         // A reservation may have learned of a kill before this.
@@ -51,22 +87,23 @@ fn run(of: &Weak<RedisServer>) {
     }
 }
 
-/// Asks for the epoch, and learns of kills. `None` if there is no answer.
-fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Option<()> {
+/// Asks for the epoch, and learns of kills.
+fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Result<(), BudgetStoreError> {
     let asked = Instant::now();
-    let command = shared.command("hello", Request::default());
+    let failed = |error| shared.failed(HELLO, error);
+    let command = shared.command(HELLO, Request::default());
     let value = match shared.connections.look(kept, &command) {
         Err(CallError::Server(error)) if is_missing_function(&error) => {
             // The server has lost it.
-            shared.load().ok()?;
-            shared.connections.look(kept, &command).ok()?
+            shared.load()?;
+            shared.connections.look(kept, &command).map_err(failed)?
         }
-        answer => answer.ok()?,
+        answer => answer.map_err(failed)?,
     };
-    let hello = shared.reply("hello", value).ok()?;
+    let hello = shared.reply(HELLO, value)?;
     shared.set_time(hello.number(0));
     if !shared.kills.heard(asked, hello.number(1)) {
-        shared.learn_kills().ok()?;
+        shared.learn_kills()?;
     }
-    Some(())
+    Ok(())
 }
