@@ -30,6 +30,24 @@ fn refused(begun: Instant, seconds: impl IntoIterator<Item = u64>) -> TunnelRepo
 }
 
 #[test]
+fn a_refused_connection_says_who_ends_the_command() {
+    let direct = DirectConnections {
+        provider: "OpenAI",
+        refused: 1,
+        tunnelled: 0,
+        intercepted: 0,
+        untrusted: 0,
+    };
+    let model_hosts = [("api.openai.com".to_owned(), direct)].into_iter().collect();
+    let report = TunnelReport { model_hosts, ..TunnelReport::default() };
+    let lines = guard(&report).news(false);
+    let text = "; Endstop ends the command unless a call comes through the gateway within 30s";
+    assert!(lines[0].ends_with(text), "{lines:?}");
+    let lines = guard(&report).news(true);
+    assert!(lines[0].ends_with("model calls there would bypass the limits"), "{lines:?}");
+}
+
+#[test]
 fn a_command_without_any_call_is_ended_some_time_after_the_first_refusal() {
     let begun = Instant::now();
     let snapshot = RunSnapshot::default();
