@@ -552,7 +552,7 @@ fn a_pause_shows_before_a_call_meets_it_and_refusals_say_why() {
         "the run has no rule `nosuchrule`; pause rules of the run: `ask`",
     );
     refused(&["approve", "nightly", "long"], "rule `long` is no pause rule");
-    refused(&["approve", "nightly", "ask"], "no pause rule was approved");
+    refused(&["approve", "nightly"], "no pause rule was approved: none is met");
     user.succeeds(&["cancel", "nightly"]);
     refused(&["pause", "nightly"], "the run has stopped");
     gateway.kill().unwrap();
