@@ -318,7 +318,7 @@ pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
     let is_cut =
         |amount: &str| amount.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
     match &error {
-        // What a shell leaves of `"$20 per day"`.
+        // A shell has taken `$2` out of `"$20 per day"`.
         LimitError::Amount(amount) if is_cut(amount) => {
             Err(CliError::new(format!("--budget: `{amount}` is not an amount")).with_hint(
                 "write '$5 per day' in single quotes: in double quotes the shell replaces `$5`",
@@ -356,10 +356,10 @@ pub(crate) fn store_error(error: &BudgetStoreError) -> CliError {
     let shown = CliError::new(error.to_string());
     match error {
         BudgetStoreError::Damaged { path, .. } => shown.with_hint(format!(
-            "move `{}` away: budgets then begin at zero, and `endstop budget adjust` puts back what was spent",
+            "move `{}` away: budgets then begin at zero, and `endstop budget adjust` adds the earlier spend",
             path.display()
         )),
-        // What SQLite and the system say of it.
+        // The words of SQLite and of the system.
         BudgetStoreError::Failed { path, why, .. }
             if ["disk I/O error", "is full", "No space left"].iter().any(|it| why.contains(it)) =>
         {

@@ -243,7 +243,7 @@ fn spend_without_transcripts_names_the_budgets() {
     assert!(said.contains("no transcripts") && !said.contains("endstop budget"), "{said}");
     home.budget("me");
     let said = text(&home.command(&["spend"]).output().unwrap());
-    assert!(said.contains("`endstop budget` shows what was spent"), "{said}");
+    assert!(said.contains("`endstop budget` shows the spend"), "{said}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ struct Waits {
     calls: usize,
     /// The latest reason why one of them waits.
     current: Option<Box<AccountRefused>>,
-    /// The latest reason why a call waits or was given up, if no call was admitted since.
+    /// The latest reason why a call waits or was refused, if no call was admitted since.
     last: Option<Box<AccountRefused>>,
 }
 
@@ -32,7 +32,7 @@ impl AccountWaits {
         AccountWaiting(self)
     }
 
-    /// Notes why a call waits, or is given up.
+    /// Notes why a call waits, or is refused.
     pub(crate) fn note(&self, refused: &AccountRefused) {
         let refused = Some(Box::new(refused.clone()));
         let mut waits = self.waits();

@@ -18,7 +18,7 @@ const HELLO: &str = "hello";
 /// Takes the error of a server that can no longer be used, and `None` once it can again.
 type Receiver = Box<dyn Fn(Option<&BudgetStoreError>) + Send + Sync>;
 
-/// The functions that are called when the server goes away, and when it is back.
+/// The functions that are called at the beginning and at the end of an outage.
 #[derive(Default)]
 pub(super) struct Listeners(Mutex<Vec<Receiver>>);
 
