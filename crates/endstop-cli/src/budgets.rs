@@ -157,7 +157,7 @@ impl Budgets {
         Ok(Self { remote: store.open()?, ..self })
     }
 
-    /// Whether some call of this process draws on a limit in dollars.
+    /// Whether some call of this process draws on a budget that limits dollars.
     pub(crate) fn limit_money(&self) -> bool {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let limits = self.set.of_any_call(&names).into_iter().flat_map(|account| &account.limits);
@@ -289,13 +289,13 @@ pub(crate) fn draw(
     Ok(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer))
 }
 
-/// Warns when a shared store goes away, and says when it is back.
+/// Warns of each outage of a shared store, and reports its end.
 fn tell_of_outages(store: &RedisBudgetStore) {
     let server = store.server().to_owned();
     store.on_outage(move |error| match error {
         Some(error @ BudgetStoreError::Away { .. }) => output::warn(&error.to_string()),
         Some(error) => output::warn(&format!(
-            "the store of budgets cannot be used: {error}: no call begins until that is mended"
+            "the store of budgets cannot be used: {error}: no call begins until it can be used again"
         )),
         None => output::note(&format!("endstop: the store of budgets `{server}` is back")),
     });

@@ -443,7 +443,7 @@ fn a_wait_for_a_budget_is_shown_and_ends_the_run_if_it_takes_too_long() {
         command.args(agent).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
-    let over = waits("1s").wait_with_output().unwrap();
+    let over = waits("5s").wait_with_output().unwrap();
     let said = text(&over);
     assert_eq!(over.status.code(), Some(124), "{said}");
     assert!(said.contains("endstop: waits for budget me until "), "{said}");
