@@ -197,7 +197,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
     let overshoot = Overshoot::default();
-    let budgets = &setup.budgets;
+    let budgets = Arc::clone(&setup.budgets);
     let switch = epoch::switch(epoch.as_ref(), args.kill_file.as_deref(), budgets.kill_switch());
     let mut builder = build(args, &setup, &model, &screen)?.cancel_token(token.clone());
     if let Some(switch) = switch {
@@ -238,7 +238,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
     let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
-    let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), budgets)).await?;
+    let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), &*budgets)).await?;
     budgets.leave();
     hook.end().await;
     if let Some(record) = &record {

@@ -47,7 +47,7 @@ impl AccountWaits {
         waits.last = refused;
     }
 
-    /// A call was admitted: no budget is in the way any more.
+    /// A call was admitted: no budget is in the way.
     pub(crate) fn admitted(&self) {
         self.waits().last = None;
     }
