@@ -157,7 +157,7 @@ impl Budgets {
         Ok(Self { remote: store.open()?, ..self })
     }
 
-    /// Whether some call of this process draws on a limit in dollars.
+    /// Whether some call of this process draws on a budget that limits dollars.
     pub(crate) fn limit_money(&self) -> bool {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let limits = self.set.of_any_call(&names).into_iter().flat_map(|account| &account.limits);
@@ -291,13 +291,13 @@ pub(crate) fn draw(
     Ok(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer))
 }
 
-/// Warns when a shared store goes away, and says when it is back.
+/// Warns of each outage of a shared store, and reports its end.
 fn tell_of_outages(store: &RedisBudgetStore) {
     let server = store.server().to_owned();
     store.on_outage(move |error| match error {
         Some(error @ BudgetStoreError::Away { .. }) => output::warn(&error.to_string()),
         Some(error) => output::warn(&format!(
-            "the store of budgets cannot be used: {error}: no call begins until that is mended"
+            "the store of budgets cannot be used: {error}: no call begins until it can be used again"
         )),
         None => output::note(&format!("endstop: the store of budgets `{server}` is back")),
     });
@@ -320,7 +320,7 @@ pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
     let is_cut =
         |amount: &str| amount.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
     match &error {
-        // What a shell leaves of `"$20 per day"`.
+        // A shell has taken `$2` out of `"$20 per day"`.
         LimitError::Amount(amount) if is_cut(amount) => {
             Err(CliError::new(format!("--budget: `{amount}` is not an amount")).with_hint(
                 "write '$5 per day' in single quotes: in double quotes the shell replaces `$5`",
@@ -358,10 +358,10 @@ pub(crate) fn store_error(error: &BudgetStoreError) -> CliError {
     let shown = CliError::new(error.to_string());
     match error {
         BudgetStoreError::Damaged { path, .. } => shown.with_hint(format!(
-            "move `{}` away: budgets then begin at zero, and `endstop budget adjust` puts back what was spent",
+            "move `{}` away: budgets then begin at zero, and `endstop budget adjust` adds the earlier spend",
             path.display()
         )),
-        // What SQLite and the system say of it.
+        // The words of SQLite and of the system.
         BudgetStoreError::Failed { path, why, .. }
             if ["disk I/O error", "is full", "No space left"].iter().any(|it| why.contains(it)) =>
         {

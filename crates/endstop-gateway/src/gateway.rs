@@ -242,7 +242,7 @@ impl Gateway {
         self.registry.get(id)?.account_waits().current()
     }
 
-    /// Returns the refusal of the budget over time that stands in the way of a run: a call has waited for its reset, and none
+    /// Returns the refusal of the budget over time that is in the way of a run: a call has waited for its reset, and none
     /// was admitted since. `None` for an unknown run.
     #[must_use]
     pub fn refusing_budget(&self, id: &RunId) -> Option<AccountRefused> {

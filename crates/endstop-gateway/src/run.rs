@@ -21,7 +21,7 @@ mod response_history;
 mod run_log;
 mod unknown_fields;
 
-pub(crate) use account_waits::AccountWaiting;
+pub(crate) use account_waits::CallAccountWait;
 pub(crate) use budget_notes::BudgetNote;
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
 pub(crate) use conversation_memory::{MessageDigests, RequestBound, RequestIdentity};

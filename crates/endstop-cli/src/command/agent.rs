@@ -197,8 +197,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
     let overshoot = Overshoot::default();
-    let switch = setup.budgets.kill_switch();
-    let switch = epoch::switch(epoch.as_ref(), args.kill_file.as_deref(), switch);
+    let budgets = Arc::clone(&setup.budgets);
+    let switch = epoch::switch(epoch.as_ref(), args.kill_file.as_deref(), budgets.kill_switch());
     let mut builder = build(args, &setup, &model, &screen)?.cancel_token(token.clone());
     if let Some(switch) = switch {
         builder = builder.kill_switch(switch);
@@ -213,7 +213,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(observer) = hook.observer() {
         builder = builder.shared_observer(observer);
     }
-    if let Some(accounts) = setup.budgets.open(is_nested, hook.budget_warnings())? {
+    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
     if let Some(store) = &store {
@@ -238,9 +238,8 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
     let live = (format!("agent ({})", setup.model), in_words(setup.policy.rules.iter()));
-    let state =
-        execute(&agent, state, &args.control, live, (epoch.as_deref(), &setup.budgets)).await?;
-    setup.budgets.leave();
+    let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), &*budgets)).await?;
+    budgets.leave();
     hook.end().await;
     if let Some(record) = &record {
         record.tell_of_problems();

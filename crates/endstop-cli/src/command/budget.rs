@@ -169,14 +169,13 @@ fn signed(text: &str) -> Result<(bool, Money), CliError> {
     })?;
     let is_return = is_return.ok_or_else(|| {
         let bare = text.trim_start_matches('$');
-        CliError::new(format!("`{text}` has no sign")).with_hint(format!(
-            "write `+{bare}` to add to what was spent, or `-{bare}` to take from it"
-        ))
+        CliError::new(format!("`{text}` has no sign"))
+            .with_hint(format!("write `+{bare}` to add to the spend, or `-{bare}` to take from it"))
     })?;
     Ok((is_return, amount))
 }
 
-/// Says of which limits less was taken back than was asked for: nothing is below zero.
+/// Reports the limits that had spent less than the returned amount: no counter falls below zero.
 fn tell_of_the_rest<'l>(limits: impl Iterator<Item = &'l LimitState>, amount: Money) {
     for limit in limits.filter(|it| it.limit.dimension == Dimension::Cost) {
         if limit.settled < amount.picos() {

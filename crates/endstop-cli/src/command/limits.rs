@@ -234,7 +234,7 @@ impl Limits {
         Ok(Chosen { policy, is_default, replaced, ignores_by_default })
     }
 
-    /// The budgets over time that runs under this policy draw on. If one has a limit in dollars, calls without a price are
+    /// The budgets over time that runs under this policy draw on. If one of them limits dollars, calls without a price are
     /// refused: see [`Chosen::refuse_unpriced`].
     ///
     /// # Errors

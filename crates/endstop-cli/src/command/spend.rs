@@ -159,7 +159,7 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
             false => Err(nothing_read(&args.paths)),
             true => Err(CliError::new("no transcripts in the directories of the known tools")
                 .with_hint(match has_local_store() {
-                    true => "`endstop budget` shows what was spent through Endstop; or pass files or directories with transcripts",
+                    true => "`endstop budget` shows the spend through Endstop; or pass files or directories with transcripts",
                     false => "pass files or directories with transcripts",
                 })),
         };

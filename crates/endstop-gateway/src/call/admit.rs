@@ -19,7 +19,6 @@ use endstop_runtime::{
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
 use http::{Response, StatusCode};
-use tokio::time::Instant;
 
 use super::context::CallContext;
 use super::count;
@@ -32,7 +31,7 @@ use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
-    AccountWaiting, AcquireError, BudgetNote, ConversationPermit, ConversationState,
+    AcquireError, BudgetNote, CallAccountWait, ConversationPermit, ConversationState,
     ConversationStep, NoRun, NotLogged, RequestBound, RunEntry, stop_of,
 };
 
@@ -151,7 +150,7 @@ pub(super) async fn admit(
     let mut permit = acquire(context, run, parsed)?;
     let mut admission =
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
-    let (mut waiting, mut account_wait) = (None, AccountWaitOfCall::default());
+    let (mut waiting, mut account_wait) = (None, CallAccountWait::default());
     loop {
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
@@ -175,7 +174,7 @@ pub(super) async fn admit(
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
-                let is_over = account_wait.go_on(run, &wait, config.pause.0);
+                let is_over = account_wait.go_on(run.account_waits(), &wait, config.pause.0);
                 match &wait {
                     AccountWait::Store { why, .. } if is_over => {
                         return Err(Box::new(respond::uncounted(run, dialect, why)).into());
@@ -197,29 +196,6 @@ pub(super) async fn admit(
                 }
             }
         }
-    }
-}
-
-/// The wait of a call for budgets over time, which its run shows.
-#[derive(Default)]
-struct AccountWaitOfCall<'r> {
-    since: Option<Instant>,
-    shown: Option<AccountWaiting<'r>>,
-}
-
-impl<'r> AccountWaitOfCall<'r> {
-    /// Takes the reason why the call waits now. Returns whether it has waited for too long.
-    fn go_on(&mut self, run: &'r RunEntry, wait: &AccountWait, limit: Duration) -> bool {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let is_over = wait.is_over() || since.elapsed() >= limit;
-        match wait {
-            AccountWait::Room { refused, until } if is_over || until.is_some() => {
-                self.shown.get_or_insert_with(|| run.account_waits().begin());
-                run.account_waits().note(refused);
-            }
-            _ => self.shown = None,
-        }
-        is_over
     }
 }
 

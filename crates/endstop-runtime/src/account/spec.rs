@@ -330,7 +330,7 @@ impl AccountSet {
         self.of_calls(of_run, |account| account.takes(provider, model))
     }
 
-    /// Returns the accounts that the calls of some model draw on: those of the run by name, those of any model, and all
+    /// Returns the accounts that the calls of some model draw on: the named accounts, the accounts of any model, and all
     /// parents. By name, each once.
     #[must_use]
     pub fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {

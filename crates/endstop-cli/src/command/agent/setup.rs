@@ -1,6 +1,7 @@
 //! The settings of a run. They are stored with the run, so that `--resume` needs no other flag.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use endstop::agent::AgentState;
 use endstop::core::policy::{OnUnpriced, Policy, Rule};
@@ -35,7 +36,7 @@ pub(super) struct Setup {
     pub(super) model: String,
     pub(super) policy: Policy,
     /// The budgets over time that its calls draw on.
-    pub(super) budgets: Budgets,
+    pub(super) budgets: Arc<Budgets>,
     /// The user gave no limits.
     is_default_policy: bool,
     /// The stored limits no longer hold.
@@ -96,7 +97,7 @@ impl Setup {
         Ok(Self {
             model,
             policy: chosen.policy,
-            budgets,
+            budgets: Arc::new(budgets),
             is_default_policy: chosen.is_default,
             is_policy_replaced: chosen.replaced,
             prices,

@@ -16,14 +16,14 @@ use redis::Connection;
 const HELLO: &str = "hello";
 
 /// Takes the error of a server that can no longer be used, and `None` once it can again.
-type Receiver = Box<dyn Fn(Option<&BudgetStoreError>) + Send + Sync>;
+type OutageReceiver = Box<dyn Fn(Option<&BudgetStoreError>) + Send + Sync>;
 
-/// The functions that are called when the server goes away, and when it is back.
+/// The functions that are called at the beginning and at the end of an outage.
 #[derive(Default)]
-pub(super) struct Listeners(Mutex<Vec<Receiver>>);
+pub(super) struct Listeners(Mutex<Vec<OutageReceiver>>);
 
 impl Listeners {
-    fn all(&self) -> MutexGuard<'_, Vec<Receiver>> {
+    fn all(&self) -> MutexGuard<'_, Vec<OutageReceiver>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
