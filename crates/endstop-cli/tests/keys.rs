@@ -227,7 +227,8 @@ fn a_key_cannot_be_named_by_a_pattern_and_an_expired_one_is_not_rotated() {
             assert!(code == Some(2) && error.contains("cannot name a key"), "{error}");
         }
     }
-    user.key(&["short", "--expires", "0s"]);
+    user.key(&["short", "--expires", "1ms"]);
+    std::thread::sleep(std::time::Duration::from_millis(2));
     let (code, _, error) = user.run(&["key", "rotate", "short"]);
     assert!(code == Some(2) && error.contains("the key `short` has expired"), "{error}");
 }

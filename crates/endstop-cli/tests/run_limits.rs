@@ -332,7 +332,7 @@ fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
 
 #[test]
 fn the_trace_can_be_replayed() {
-    let file = directory("trace").join("run.jsonl");
+    let file = directory("trace-replay").join("run.jsonl");
     let path = file.to_str().unwrap();
     run("trace-replayed", &["--steps", "3", "--trace", path], AGENT);
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));

@@ -1,13 +1,12 @@
 //! Reports of upstreams that cannot be reached.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::{Mutex, PoisonError};
 
 use http::Uri;
 
 use crate::limits::MAX_UNREACHABLE_UPSTREAMS;
-use crate::upstream::UpstreamError;
 
 /// An upstream to which there is no connection. Nothing in it is a key or a password.
 ///
@@ -49,17 +48,17 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Takes note of how a request ended, and reports an upstream that could be reached until now.
-    pub(crate) fn note<T>(
+    /// Takes note of whether there was a connection for a request, and reports an upstream that could be reached until now.
+    pub(crate) fn note(
         &self,
         upstream: &Uri,
-        sent: &Result<T, UpstreamError>,
+        no_connection: Option<&dyn Display>,
         observer: &dyn UpstreamObserver,
     ) {
         let port = upstream.port_u16().map_or_else(String::new, |port| format!(":{port}"));
         let host = format!("{}{port}", upstream.host().unwrap_or_default());
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
-        let Err(error @ UpstreamError::Connect { .. }) = sent else {
+        let Some(error) = no_connection else {
             unreachable.remove(&host);
             return;
         };

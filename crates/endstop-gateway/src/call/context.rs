@@ -1,5 +1,6 @@
 //! Everything that calls share.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -116,7 +117,11 @@ impl CallContext {
         let upstream = self.upstream(route);
         let sent = self.client.send(upstream, request).await;
         if let Some(observer) = &self.config.upstream_observer {
-            self.reachability.note(upstream, &sent, &**observer);
+            let no_connection = match &sent {
+                Err(error @ UpstreamError::Connect { .. }) => Some(error as &dyn Display),
+                _ => None,
+            };
+            self.reachability.note(upstream, no_connection, &**observer);
         }
         sent
     }
