@@ -279,14 +279,14 @@ fn a_gateway_says_once_that_the_store_is_away_and_once_that_it_is_back() {
     server.kill();
     says("is away", 1);
     server.restart();
-    says("is back", 1);
+    says("` is back", 1);
     says("is away", 1);
     // A server that can be reached and refuses.
     server.send(&["CONFIG SET requirepass s3cret", "CLIENT KILL TYPE normal"]);
     says("no call begins until", 2);
     assert!(machine.errors().contains("NOAUTH"), "{}", machine.errors());
     server.send(&["AUTH s3cret", "CONFIG SET requirepass ''"]);
-    says("is back", 2);
+    says("` is back", 2);
     assert!(!machine.errors().contains("s3cret"), "{}", machine.errors());
 }
 
