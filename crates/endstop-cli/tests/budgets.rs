@@ -455,7 +455,10 @@ fn a_wait_for_a_budget_is_shown_and_ends_the_run_if_it_takes_too_long() {
     let said = text(&over);
     assert_eq!(over.status.code(), Some(124), "{said}");
     assert!(said.contains("endstop: waits for budget me until "), "{said}");
-    assert!(said.contains("endstop: stopped: budget me has used $0.03 of $0.03 per month"), "{said}");
+    assert!(
+        said.contains("endstop: stopped: budget me has used $0.03 of $0.03 per month"),
+        "{said}"
+    );
     let mut child = waits("10m");
     let begun = std::time::Instant::now();
     loop {

@@ -89,7 +89,7 @@ impl Refused {
         }
         let mut unit = CENT;
         loop {
-            let used_units = used.saturating_add(unit / 2) / unit;
+            let used_units = used.saturating_add(unit / 2).div_euclid(unit);
             let (shown, asked) = (used_units.saturating_mul(unit), self.asked.div_ceil(unit));
             let is_told = asked >= TOLD_UNITS;
             let asked = asked.saturating_mul(unit);
