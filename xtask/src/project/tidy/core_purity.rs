@@ -77,13 +77,13 @@ fn impurity(tokens: &[TokenTree], index: usize) -> Option<String> {
         .then(|| format!("float `{literal}` in the core; use integers with a scale"))
 }
 
-/// Builds the core without the standard library in a separate directory, so that it waits for no lock
-/// and disturbs no other build.
+/// Checks that the core builds without the standard library, in a separate directory, so that it waits for no lock and
+/// disturbs no other build.
 pub(super) fn check_build(tree: &Tree) -> Result<Vec<Finding>, TidyError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(&tree.root)
-        .args(["build", "--quiet", "--package", "endstop-core", "--no-default-features"])
+        .args(["check", "--quiet", "--package", "endstop-core", "--no-default-features"])
         .args(["--target-dir", "target/tidy"])
         .output()
         .map_err(TidyError::Cargo)?;
