@@ -123,13 +123,11 @@ fn tests(root: &Path) -> Plan {
 }
 
 /// Chosen by what their names contain: with `--doc`, cargo builds 36 crates again, without the features of what only tests
-/// need.
-fn doc_tests(_: &Path) -> Plan {
+/// need. With the `PATH` of the tests, which build scripts read.
+fn doc_tests(root: &Path) -> Plan {
     let names = "(line ";
-    let mut line =
-        words("cargo test --workspace --features endstop/otel --no-fail-fast --quiet --");
-    line.push(names.to_owned());
-    Plan::Run(vec![line])
+    let line = "cargo test --workspace --features endstop/otel --no-fail-fast --quiet --";
+    Plan::Run(vec![[with_redis(root, line), vec![names.to_owned()]].concat()])
 }
 
 /// The doc tests have built them: by themselves, without the features of what only tests need, 22 crates would be built again.
