@@ -130,7 +130,7 @@ fn doc_tests(root: &Path) -> Plan {
     Plan::Run(vec![[with_redis(root, line), vec![names.to_owned()]].concat()])
 }
 
-/// The doc tests have built them: by themselves, without the features of what only tests need, 22 crates would be built again.
+/// The doc tests have built them. Built alone, without the features of what only tests need, they take 22 crates again.
 fn examples(_: &Path) -> Plan {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     let runs = EXAMPLES.iter().map(|name| vec![format!("{target}/debug/examples/{name}")]);

@@ -1,4 +1,4 @@
-//! TLS in front of a server of a test, with a certificate that nobody trusts unless told to.
+//! TLS in front of a server of a test, with a certificate that no client trusts by default.
 #![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl TlsRelay {
 }
 
 async fn relay(acceptor: TlsAcceptor, client: TcpStream, server: String) {
-    // A client that trusts nobody leaves in the middle of the handshake.
+    // A client that does not trust it leaves in the middle of the handshake.
     let Ok(mut client) = acceptor.accept(client).await else { return };
     let mut server = TcpStream::connect(server).await.expect("the server behind");
     let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;

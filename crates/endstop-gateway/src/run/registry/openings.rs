@@ -49,7 +49,7 @@ impl Openings {
         Opening { of: self, id: id.clone() }
     }
 
-    /// Holds up all openings. Blocks until those that have begun are done.
+    /// Blocks all openings. Returns once those that have begun are done.
     pub(super) fn hold_up(&self) -> NoOpening<'_> {
         self.wait_while(|state| state.are_held_up).are_held_up = true;
         drop(self.wait_while(|state| !state.runs.is_empty()));

@@ -12,7 +12,7 @@ use super::OpenModelError;
 
 /// Returns a client that trusts what the system trusts, and asks for HTTP/2.
 ///
-/// The cryptography is what the process has installed for `rustls`, else `ring`: the gateway and the store in Redis use
+/// The cryptography is what the process has installed for `rustls`, or `ring`: the gateway and the store in Redis use
 /// it too, and the default of `reqwest` takes a minute longer to build.
 ///
 /// # Errors

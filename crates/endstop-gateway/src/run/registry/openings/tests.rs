@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Long enough that what does not wait would have come.
+/// Long enough for what does not wait.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn id(name: &str) -> RunId {
