@@ -538,7 +538,7 @@ impl Registry {
         let keys = self.config.runs.keys();
         let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
         self.runs().retain(|_, entry| !(entry.has_moved() && entry.is_idle()));
-        let forgotten = loop {
+        let (forgotten, _evicting) = loop {
             let room = Room {
                 of,
                 keys: keys.as_deref(),
@@ -551,8 +551,11 @@ impl Registry {
             let full = if of.is_some() { NoRun::FullOfClient } else { NoRun::Full };
             let idle = longest_idle(&self.runs(), room).ok_or(full)?;
             // One that cannot be written is not among the idle from here on. No lock is held while it is written.
-            if idle.is_log_written() && self.remove_idle(&idle) {
-                break idle;
+            if let Some(evicting) = self.openings.evict(idle.id())
+                && idle.is_log_written()
+                && self.remove_idle(&idle)
+            {
+                break (idle, evicting);
             }
         };
         if let Some(signal) = forgotten.stop().filter(|_| !forgotten.is_stored()) {
@@ -600,3 +603,6 @@ fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<
     let ranked = idle.filter_map(|(id, run)| Some(((rank(id, run)?, run.last_used(), id), run)));
     ranked.min_by_key(|(order, _)| *order).map(|(_, run)| Arc::clone(run))
 }
+
+#[cfg(test)]
+mod tests;

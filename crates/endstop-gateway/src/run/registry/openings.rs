@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use endstop_runtime::store::RunId;
 
-/// The openings of runs. Locked before any other lock of the registry.
+/// The openings of runs, and their evictions. Locked before any other lock of the registry.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     state: Mutex<OpeningState>,
@@ -17,11 +17,18 @@ pub(super) struct Openings {
 #[derive(Debug, Default)]
 struct OpeningState {
     runs: HashSet<RunId>,
+    evicted: HashSet<RunId>,
     are_held_up: bool,
 }
 
 /// A run that is being opened, until this is dropped.
 pub(super) struct Opening<'o> {
+    of: &'o Openings,
+    id: RunId,
+}
+
+/// A run that is being evicted, and not opened again until this is dropped.
+pub(super) struct Evicting<'o> {
     of: &'o Openings,
     id: RunId,
 }
@@ -42,11 +49,21 @@ impl Openings {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to open a run. Blocks while this run is being opened.
+    /// Begins to open a run. Blocks while this run is being opened or evicted.
     pub(super) fn begin(&self, id: &RunId) -> Opening<'_> {
-        let mut state = self.wait_while(|state| state.are_held_up || state.runs.contains(id));
+        let mut state = self.wait_while(|state| {
+            state.are_held_up || state.runs.contains(id) || state.evicted.contains(id)
+        });
         state.runs.insert(id.clone());
         Opening { of: self, id: id.clone() }
+    }
+
+    /// Begins to evict a run for one that is being opened: until it is gone whole, with its stop recorded and its log closed,
+    /// it is not opened again. Never blocks; `None` if the run is being opened or evicted.
+    pub(super) fn evict(&self, id: &RunId) -> Option<Evicting<'_>> {
+        let mut state = self.state();
+        let is_new = !state.runs.contains(id) && state.evicted.insert(id.clone());
+        is_new.then(|| Evicting { of: self, id: id.clone() })
     }
 
     /// Blocks all openings. Returns once those that have begun are done.
@@ -65,6 +82,13 @@ impl Openings {
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         self.of.state().runs.remove(&self.id);
+        self.of.changed.notify_all();
+    }
+}
+
+impl Drop for Evicting<'_> {
+    fn drop(&mut self) {
+        self.of.state().evicted.remove(&self.id);
         self.of.changed.notify_all();
     }
 }

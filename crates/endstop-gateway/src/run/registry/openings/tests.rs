@@ -59,3 +59,24 @@ fn nothing_is_opened_while_openings_are_held_up() {
         drop(openings.hold_up());
     });
 }
+
+#[test]
+fn a_run_that_is_being_evicted_is_opened_afterwards() {
+    let openings = Openings::default();
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        let other = openings.begin(&id("b"));
+        assert!(openings.evict(&id("b")).is_none(), "it is being opened");
+        let evicting = openings.evict(&id("a"));
+        assert!(evicting.is_some() && openings.evict(&id("a")).is_none());
+        assert_eq!(openings.count(), 1);
+        scope.spawn(|| {
+            let _again = openings.begin(&id("a"));
+            done.send(()).unwrap();
+        });
+        assert!(is_done.recv_timeout(MOMENT).is_err());
+        drop(evicting);
+        is_done.recv().unwrap();
+        drop(other);
+    });
+}
