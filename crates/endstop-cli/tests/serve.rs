@@ -4,7 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -131,14 +131,11 @@ fn chat(addr: &str, headers: &str) -> String {
     all
 }
 
-#[test]
-fn a_refused_call_is_a_line_of_the_log_without_its_key() {
-    let keys = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log-keys.txt");
-    std::fs::write(&keys, "canary-1 build\ncanary-2 ci-*\n").unwrap();
+/// A gateway on a free port, with its standard output, which has to stay open, and its address.
+fn listening(options: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
     let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"))
-        .args(["serve", "--upstream", "sim:loop", "--listen", "127.0.0.1:0", "--steps", "1"])
-        .args(["--log", "json", "--keys"])
-        .arg(&keys)
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -148,6 +145,17 @@ fn a_refused_call_is_a_line_of_the_log_without_its_key() {
     let mut out = BufReader::new(serve.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
     let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
+    (serve, out, addr.to_owned())
+}
+
+#[test]
+fn a_refused_call_is_a_line_of_the_log_without_its_key() {
+    let keys = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log-keys.txt");
+    std::fs::write(&keys, "canary-1 build\ncanary-2 ci-*\n").unwrap();
+    let keys = keys.to_str().unwrap();
+    let options = ["--upstream", "sim:loop", "--steps", "1", "--log", "json", "--keys", keys];
+    let (mut serve, _out, addr) = listening(&options);
+    let addr = addr.as_str();
     let ci = "authorization: Bearer canary-2\r\nx-endstop-run: ci-7\r\n";
     for (headers, status) in [
         (ci, "200"),
@@ -196,21 +204,11 @@ fn an_upstream_that_cannot_be_reached_is_said_once() {
     for flags in [&[][..], &["--log", "json"]] {
         // The port was free a moment ago, so nothing listens on it.
         let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--steps", "9", "--upstream"])
-            .arg(format!("http://{port}"))
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(serve.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let addr = line.split("http://").nth(1).unwrap().split(';').next().unwrap();
+        let upstream = format!("http://{port}");
+        let options = ["--steps", "9", "--upstream", &upstream];
+        let (mut serve, _out, addr) = listening(&[&options, flags].concat());
         for _ in 0..2 {
-            let got = chat(addr, "x-endstop-run: a\r\n");
+            let got = chat(&addr, "x-endstop-run: a\r\n");
             assert!(got.starts_with("HTTP/1.1 502"), "{got}");
         }
         let ended = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status();
