@@ -1,6 +1,7 @@
 //! Many gateways on one Redis, while gateways and Redis are killed and come back.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread;
@@ -9,11 +10,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::http::{Answer, Api, Call};
-use super::place::{Gateway, Home, PATIENCE, Place, Prices, Sim, dollars, picos};
+use super::place::{Gateway, Home, PATIENCE, Place, Prices, Sim, dollars, failed, picos};
 use super::redis::RedisServer;
 use super::{Found, Row};
 
 const GATEWAYS: usize = 8;
+const NAMESPACE: &str = "gateways";
+/// A gateway that was killed keeps its runs for five seconds, and settlements that were spooled are sent within one second.
+const SETTLING: Duration = Duration::from_secs(7);
 const CLIENTS: usize = 24;
 const MODEL: &str = "gpt-4o";
 /// Output of a call: with its input a tenth of a cent and a bit.
@@ -91,7 +95,7 @@ impl Fleet {
         let begun = Instant::now();
         loop {
             // A gateway that is down comes back.
-            let answer = call.make(&self.address_for(at));
+            let answer = call.make(&self.address_for(number));
             if answer.is_err() && begun.elapsed() < PATIENCE {
                 thread::sleep(Duration::from_millis(10));
                 continue;
@@ -100,10 +104,11 @@ impl Fleet {
         }
     }
 
-    /// The gateway of a run: a run stays where it is.
-    fn address_for(&self, run: usize) -> String {
+    /// The gateway of a call, whichever had the calls of its run before.
+    fn address_for(&self, number: usize) -> String {
         let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
-        addresses.get(run % addresses.len().max(1)).cloned().unwrap_or_default()
+        let at = scattered(number.wrapping_add(self.size.calls)) % addresses.len().max(1);
+        addresses.get(at).cloned().unwrap_or_default()
     }
 }
 
@@ -149,7 +154,7 @@ impl Bench {
             ["--upstream", &upstream, "--usd", "100", "--steps", STEPS, "--stop-with", "error"];
         let mut bench = Self {
             sim,
-            store: format!("{}?namespace=gateways", server.url()),
+            store: format!("{}?namespace={NAMESPACE}", server.url()),
             words: words.map(str::to_owned).to_vec(),
             gateways: Vec::new(),
             homes,
@@ -162,11 +167,8 @@ impl Bench {
     }
 
     fn serve(&self, number: usize) -> Result<Gateway, String> {
-        let home = self.homes.get(number).ok_or("no such home")?;
-        let keep = home.path.join("runs").display().to_string();
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        let words = [words.as_slice(), &["--keep", &keep]].concat();
-        home.serve(&self.store, &words)
+        self.homes.get(number).ok_or("no such home")?.serve(&self.store, &words)
     }
 
     /// Kills a gateway as `kill -9` does, and starts it again.
@@ -195,32 +197,44 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs whose numbers differ between the gateway that serves them and the replay of their log, and all runs.
-    fn compare(&mut self, runs: &[String]) -> Result<(Vec<String>, usize), String> {
+    /// Runs whose numbers differ between the gateway that is asked and the replay of their log, and the number of all runs.
+    fn compare(
+        &mut self,
+        runs: &[String],
+        server: &RedisServer,
+    ) -> Result<(Vec<String>, usize), String> {
         let mut live = BTreeMap::new();
-        for run in runs {
-            let at: usize = run.split('-').nth(1).and_then(|at| at.parse().ok()).unwrap_or(0);
-            let gateway = self.gateways.get(at % GATEWAYS).and_then(Option::as_ref);
+        for (number, run) in runs.iter().enumerate() {
+            let gateway = self.gateways.get(scattered(number) % GATEWAYS).and_then(Option::as_ref);
             let told = gateway.ok_or("a gateway is missing")?.run(run)?;
             live.insert(run.clone(), told);
         }
         for gateway in self.gateways.iter_mut().filter_map(Option::take) {
             gateway.end();
         }
+        let home = self.homes.first().ok_or("no home")?;
+        let logs = home.path.join("logs");
+        fs::create_dir_all(&logs).map_err(|error| failed(&logs, &error))?;
+        for run in runs {
+            let answer = server.send(&[&format!("LRANGE {{endstop:{NAMESPACE}}}:log:{run} 0 -1")]);
+            let lines = answer.lines().filter(|line| line.starts_with('{'));
+            let text: String = lines.map(|line| format!("{line}\n")).collect();
+            if text.is_empty() {
+                continue;
+            }
+            let file = logs.join(format!("{run}.jsonl"));
+            fs::write(&file, text).map_err(|error| failed(&file, &error))?;
+        }
+        let (directory, stop) = (logs.display().to_string(), format!("steps >= {STEPS}"));
+        let text = home.ask(["explain", &directory, "--json", "--stop", &stop])?;
         let (mut differ, mut all) = (Vec::new(), 0);
-        for home in &self.homes {
-            let keep = home.path.join("runs").display().to_string();
-            let stop = format!("steps >= {STEPS}");
-            let text = home.ask(["replay", &keep, "--json", "--stop", &stop])?;
-            let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-            let replayed = value.get("per_run").and_then(Value::as_array).ok_or("no runs")?;
-            for run in replayed {
-                let id = run.get("id").and_then(Value::as_str).unwrap_or_default();
-                let Some(told) = live.get(id) else { continue };
-                all += 1;
-                if let Some(why) = difference(told, run) {
-                    differ.push(format!("{id}: {why}"));
-                }
+        for line in text.lines() {
+            let replayed: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+            let id = replayed.pointer("/run/id").and_then(Value::as_str).unwrap_or_default();
+            let Some(told) = live.get(id) else { continue };
+            all += 1;
+            if let Some(why) = difference(told, &replayed) {
+                differ.push(format!("{id}: {why}"));
             }
         }
         if all < live.values().filter(|told| told.get("report").is_some()).count() {
@@ -233,12 +247,13 @@ impl Bench {
 /// The difference between a run as its gateway shows it and its replay under the same step limit, if there is one.
 fn difference(told: &Value, replayed: &Value) -> Option<String> {
     let report = told.get("report")?;
-    let steps = (report.pointer("/totals/steps"), replayed.get("steps"));
-    let tokens = (report.pointer("/totals/tokens"), replayed.get("tokens"));
+    let steps = (report.pointer("/totals/steps"), replayed.pointer("/run/steps"));
+    let tokens = (report.pointer("/totals/tokens"), replayed.pointer("/run/tokens"));
     let usd = |value: Option<&Value>| value.and_then(picos);
-    let cost = (usd(report.pointer("/spend/usd")), usd(replayed.get("cost_usd")));
+    let cost = (usd(report.pointer("/spend/usd")), usd(replayed.pointer("/run/cost_usd")));
     let is_stop = |value: Option<&Value>| value.and_then(Value::as_str) == Some("steps_limit");
-    let stop = (is_stop(report.get("reason")), is_stop(replayed.get("reason")));
+    let verdict = replayed.pointer("/verdict/primary/reason");
+    let stop = (is_stop(report.get("reason")), is_stop(verdict));
     let is_same =
         steps.0 == steps.1 && tokens.0 == tokens.1 && cost.0 == cost.1 && stop.0 == stop.1;
     (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {stop:?}"))
@@ -297,12 +312,17 @@ pub(super) fn measure(
     });
     disturbed?;
     let took = begun.elapsed();
-    // Gateways send their spooled settlements within a second of the last restart.
-    thread::sleep(Duration::from_secs(3));
-    report(&mut bench, &fleet, cents, took)
+    thread::sleep(SETTLING);
+    report(&mut bench, &fleet, server, cents, took)
 }
 
-fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Result<Found, String> {
+fn report(
+    bench: &mut Bench,
+    fleet: &Fleet,
+    server: &RedisServer,
+    cents: u64,
+    took: Duration,
+) -> Result<Found, String> {
     let size = fleet.size;
     let home = bench.homes.first().ok_or("no home")?;
     let limit = cents * 10_000_000_000;
@@ -311,13 +331,13 @@ fn report(bench: &mut Bench, fleet: &Fleet, cents: u64, took: Duration) -> Resul
     let billed = served.cost(Prices::of(home, MODEL)?);
     let ends = fleet.ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let runs: Vec<String> = (0..size.runs).map(run_of).collect();
-    let (differ, compared) = bench.compare(&runs)?;
+    let (differ, compared) = bench.compare(&runs, server)?;
     let over = billed.saturating_sub(limit);
     let mut found = Found::row(Row {
         what: "many gateways",
         tried: format!(
-            "{GATEWAYS} `endstop serve` on one Redis that writes each change to the disk first; {} calls of {} runs at a time \
-             by {CLIENTS} clients, half of them streams; a budget of {}; {} × `kill -9` of a gateway, {} × `kill -9` of Redis",
+            "{GATEWAYS} `endstop serve` on one Redis that writes each change to the disk first; {} calls of {} runs by \
+             {CLIENTS} clients, each to a gateway by chance, half of them streams; a budget of {}; {} × `kill -9` of a gateway, {} × `kill -9` of Redis",
             size.calls,
             size.runs,
             dollars(limit),
@@ -358,7 +378,7 @@ fn told(ends: &BTreeMap<End, usize>) -> String {
         End::Served => format!("{count} served"),
         End::Refused(reason) => format!("{count} refused (`{reason}`)"),
         End::Cut => format!("{count} cut by a kill"),
-        End::Other(503) => format!("{count} refused because Redis was away (503)"),
+        End::Other(503) => format!("{count} refused until Redis or the run was there again (503)"),
         End::Other(status) => format!("{count} with status {status}"),
     };
     ends.iter().map(one).collect::<Vec<_>>().join(", ")
