@@ -2,11 +2,12 @@
 //!
 //! A separate file because each row of the table has one.
 
+use std::fs;
 use std::process::Child;
 
 use serde_json::Value;
 
-use super::place::{Home, Place, Prices, Sim, dollars, picos};
+use super::place::{Home, Place, Prices, Sim, dollars, failed, picos};
 use super::{Found, Row};
 
 const PROCESSES: usize = 16;
@@ -30,8 +31,10 @@ pub(super) fn measure(place: &Place) -> Result<Found, String> {
     let mut spent = 0;
     for number in 0..PROCESSES {
         let file = home.path.join(file_of(number));
-        let text =
-            std::fs::read_to_string(&file).map_err(|error| super::place::failed(&file, &error))?;
+        let text = fs::read_to_string(&file).map_err(|error| {
+            let errors = fs::read_to_string(home.path.join(errors_of(number))).unwrap_or_default();
+            format!("{}: {errors}", failed(&file, &error))
+        })?;
         let told: Value = serde_json::from_str(&text).unwrap_or_default();
         spent += told.pointer("/report/spend/usd").and_then(picos).ok_or("a run has no spend")?;
     }
@@ -72,8 +75,14 @@ fn begin(home: &Home, sim: &Sim, number: usize) -> Result<Child, String> {
     let endstop = home.endstop.display().to_string();
     let agent = ["--", &endstop, "demo-agent", "--iterations", ITERATIONS, "--searches", "3"];
     let mut command = home.command(run.into_iter().chain(["--json-file", &file]).chain(agent));
-    command.current_dir(&home.path);
+    let errors = home.path.join(errors_of(number));
+    let errors = fs::File::create(&errors).map_err(|error| failed(&errors, &error))?;
+    command.current_dir(&home.path).stderr(errors);
     command.spawn().map_err(|error| format!("cannot start `endstop run`: {error}"))
+}
+
+fn errors_of(number: usize) -> String {
+    format!("run-{number}.errors")
 }
 
 fn file_of(number: usize) -> String {

@@ -15,8 +15,8 @@ use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 const KIND: FileKind = FileKind {
     // `endb` in ASCII.
     application_id: 0x656e_6462,
-    version: 1,
     schema: SCHEMA,
+    migrations: &[],
     synchronous: "NORMAL",
 };
 

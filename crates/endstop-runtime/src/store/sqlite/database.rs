@@ -39,7 +39,7 @@ CREATE TABLE trace (
 /// Opens the database with its tables.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let synchronous = if durability >= Durability::Power { "FULL" } else { "NORMAL" };
-    let kind = FileKind { application_id: APPLICATION_ID, version: 1, schema: SCHEMA, synchronous };
+    let kind = FileKind { application_id: APPLICATION_ID, schema: SCHEMA, migrations: &[], synchronous };
     sqlite_file::open(path, &kind, BUSY).map_err(|error| match error {
         OpenError::Foreign => {
             let why = "it is a database of another program".to_owned();
