@@ -72,7 +72,7 @@ impl RunHistory {
         Some(Arc::clone(recorder) as Arc<dyn Observer>)
     }
 
-    /// Writes what could not be written before, and warns of what is missing.
+    /// Tries again to write calls that wait, and warns if some are lost.
     pub(crate) fn end(&self) {
         let missing = self.0.as_ref().map_or(0, |recorder| recorder.finish());
         if missing > 0 {

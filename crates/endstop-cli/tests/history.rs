@@ -1,4 +1,4 @@
-//! The history of `endstop run`, `serve` and `agent`: what is in it, what is not, and what `spend`, `show` and `prune` make of it.
+//! The history of `endstop run`, `serve` and `agent`: its calls and acts, as `spend`, `show` and `prune` read them.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
@@ -61,7 +61,7 @@ impl Home {
         self.0.join("state/endstop/history.sqlite")
     }
 
-    /// Runs the demo's agent. Returns the JSON of the run, and what was printed on standard error.
+    /// Runs the demo's agent. Returns the JSON of the run, and its standard error.
     fn run(&self, upstream: &str, flags: &[&str], script: &str) -> (Value, String) {
         let file = self.0.join("run.json");
         let run = ["run", "--upstream", upstream, "--usd", "100", "--json-file"];
@@ -143,7 +143,7 @@ fn json_of(response: &str) -> Value {
 /// A chat completion, the `number`-th of its conversation.
 fn chat(address: &str, path: &str, key: &str, number: usize) -> String {
     let messages: Vec<Value> = (0..=number)
-        .map(|turn| json!({ "role": "user", "content": format!("Go on, {turn}.") }))
+        .map(|turn| json!({ "role": "user", "content": format!("Search again, {turn}.") }))
         .collect();
     let body = json!({ "model": "gpt-4o-mini", "max_tokens": 20, "messages": messages });
     let response = request(address, "POST", path, key, &body.to_string());
@@ -190,7 +190,7 @@ impl Driven {
 
     /// Begins a chat completion.
     fn ask(&self, is_stream: bool) -> TcpStream {
-        let messages = json!([{ "role": "user", "content": "Go on." }]);
+        let messages = json!([{ "role": "user", "content": "Search." }]);
         let body = json!({ "model": "gpt-4o-mini", "stream": is_stream, "messages": messages });
         let (address, body) = (&self.address, body.to_string());
         let mut stream = TcpStream::connect(address).unwrap();
@@ -284,7 +284,7 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
     let (code, _, said) = home.output(&["show", &run[..4]]);
     assert_eq!(code, Some(2));
     assert!(said.contains("matches 2 runs of the history"), "{said}");
-    let (code, _, said) = home.output(&["show", "nobody-knows-it"]);
+    let (code, _, said) = home.output(&["show", "no-such-run"]);
     assert_eq!(code, Some(2), "{said}");
 
     // Old parts are removed.

@@ -3,11 +3,11 @@
 //! A [`HistoryRecorder`] is an [`Observer`](crate::observe::Observer) that writes it, and [`History`] reads it. It has no
 //! content of prompts, responses or tool calls.
 //!
-//! # A file of its own
+//! # A separate file
 //!
 //! The history is not in the file of the budgets ([`SqliteBudgetStore`](crate::account::SqliteBudgetStore)), because the two
 //! fail in opposite ways. A budget that cannot be counted refuses the call. A history that cannot be written warns, and the
-//! call goes on. In one file, each would wait for the lock of the other, and a damaged history would stop all calls.
+//! call continues. In one file, each would wait for the lock of the other, and a damaged history would stop all calls.
 //!
 //! # What survives
 //!
@@ -183,9 +183,9 @@ pub struct RecordedAct {
     pub who: Option<String>,
     /// The act: `paused`, `resumed`, `approved`, `raised`, `overridden`, `reopened`, `signal`, `cancelled` or `killed`.
     pub what: String,
-    /// What it was about, such as the rule and its new limit.
+    /// The object of the act, such as the rule and its new limit.
     pub detail: Option<String>,
-    /// Why, if that was said.
+    /// Why, if the person gave a reason.
     pub why: Option<String>,
 }
 

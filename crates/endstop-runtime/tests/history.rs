@@ -29,7 +29,7 @@ use endstop_runtime::{
     RunEnvironment, RunHandle,
 };
 
-/// A history in a directory of its own.
+/// A history in its own directory.
 struct Place(PathBuf);
 
 impl Place {
@@ -139,7 +139,7 @@ fn busy_run(run: &RunHandle) {
     // Aborted in flight: its worst case.
     drop(step(run, &pricing));
     run.record(&EventKind::StepEnd, Detail::None);
-    // A sub-agent, and tools with a cost of their own.
+    // A sub-agent, and tools that cost money.
     run.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
     let below = Policy { unbounded: true, on_unpriced: None, ..Policy::default() };
     let child = run.child(RunId::new(), "helper", program(&below));

@@ -23,9 +23,9 @@ Examples:
   endstop prune --older-than 30d --dry-run
 
 It removes stored runs of `endstop agent` that have ended and were saved before
-that. Runs that are paused, or whose process died, stay: they can continue. It
-also removes calls and acts from before that from the history, and runs that are
-older and have none left. `[prune]` with `older-than = \"90d\"` in the configuration file is the default.
+that. Runs that are paused, or whose process died, stay: they can continue. From
+the history it removes older calls and acts, and older runs without any left.
+`[prune]` with `older-than = \"90d\"` in the configuration file is the default.
 Budgets need no pruning: their file keeps counters of current windows. A
 directory of `serve --keep` is not touched, because a run whose file is removed
 has its full budget again.";

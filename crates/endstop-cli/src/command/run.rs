@@ -310,7 +310,7 @@ async fn open_gateway(
     Ok(open)
 }
 
-/// Ends the records of the run, and warns of what is missing in them.
+/// Ends the records of the run, and warns of gaps in them.
 fn end_records(observers: &RunObservers) {
     observers.history.end();
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {

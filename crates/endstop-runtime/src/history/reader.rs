@@ -17,7 +17,7 @@ pub struct History {
     connection: Connection,
 }
 
-/// What [`History::prune`] removed.
+/// The counts of rows that [`History::prune`] removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Outermost runs.

@@ -100,8 +100,8 @@ type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 /// Writes the history of this process's runs into a file. The file is created with the first call or act, so a process without
 /// one leaves none.
 ///
-/// An error stops no run: the first one is passed to [`HistoryRecorder::on_failure`]. What could not be written waits in
-/// memory, and is written with the next call. [`HistoryRecorder::finish`] says how much is missing.
+/// An error stops no run: the first one is passed to [`HistoryRecorder::on_failure`]. Entries that could not be
+/// written wait in memory, and are written with the next call. [`HistoryRecorder::finish`] says how much is missing.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -148,7 +148,7 @@ pub struct HistoryRecorder {
     times: Mutex<BTreeMap<RunId, RunTimes>>,
 }
 
-/// The file, and what is not in it yet.
+/// The file, and the entries that wait for it.
 #[derive(Default)]
 pub(super) struct Writing {
     pub(super) connection: Option<Connection>,
@@ -241,7 +241,7 @@ impl HistoryRecorder {
 }
 
 impl Writing {
-    /// Writes all that waits in one transaction. What fails stays, up to a number.
+    /// Writes all that waits in one transaction. If that fails, it stays, up to a number of entries.
     fn write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
         let written = self.try_write(path, process);
         match &written {

@@ -74,7 +74,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 const ADD_ACT: &str =
     "INSERT INTO act (run, at, who, what, detail, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-/// A call whose run is not there any more has the name of none.
+/// A call whose run is missing has the name `(unknown)`.
 const CALLS: &str = "
 SELECT coalesce(run.id, '(unknown)'), coalesce(run.directory, '(unknown)'), call.at, call.model, call.provider, call.tool,
     call.input, call.cached, call.output, call.picos, call.unconfirmed_picos, call.is_priced, call.is_estimate, call.key,
@@ -264,7 +264,7 @@ fn recorded_call(row: &Row<'_>) -> rusqlite::Result<RecordedCall> {
         is_priced: row.get(11)?,
         is_estimate: row.get(12)?,
         key: row.get(13)?,
-        // Only names of budgets are lost where it is not JSON.
+        // If it is not JSON, only names of budgets are lost.
         budgets: budgets.transpose().ok().flatten().unwrap_or_default(),
     })
 }

@@ -45,7 +45,7 @@ fn begin(place: &Place) -> Child {
         .unwrap()
 }
 
-/// The child: settles calls, and says so after each, until it is killed.
+/// The child: settles calls, and reports each, until it is killed.
 fn work(path: &str) {
     let recorder = std::sync::Arc::new(HistoryRecorder::new(path, origin()));
     let policy = Policy { unbounded: true, ..Policy::default() };

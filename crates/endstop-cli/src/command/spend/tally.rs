@@ -137,7 +137,7 @@ impl Amounts {
         Self { calls: 1, input, cached, output, cost, unpriced_calls }
     }
 
-    /// A tool call with a cost is no model call.
+    /// A tool call with a cost does not count as a model call.
     fn of_recorded(call: &RecordedCall) -> Self {
         let RecordedCall { input, cached, output, cost, .. } = *call;
         let calls = u64::from(call.tool.is_none());
