@@ -16,6 +16,7 @@
 //! the disk at every call would cost more than the call. A call that is in flight when the process dies has no row, unless its
 //! run is stored: then it is charged, and gets its row, when the run continues.
 
+mod entry;
 mod reader;
 mod recorder;
 mod rows;
@@ -26,7 +27,7 @@ use endstop_core::units::{Money, WallTime};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-pub use reader::{History, Pruned};
+pub use reader::History;
 pub use recorder::HistoryRecorder;
 
 use crate::sqlite_file::OpenError;
@@ -187,6 +188,17 @@ pub struct RecordedAct {
     pub detail: Option<String>,
     /// Why, if the person gave a reason.
     pub why: Option<String>,
+}
+
+/// The counts of rows that [`History::prune`] removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Outermost runs.
+    pub runs: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Acts from outside.
+    pub acts: u64,
 }
 
 #[cfg(test)]

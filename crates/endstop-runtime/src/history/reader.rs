@@ -7,7 +7,7 @@ use endstop_core::units::WallTime;
 use rusqlite::Connection;
 
 use super::rows::{self, Which};
-use super::{HistoryError, RecordedCall, RecordedRun};
+use super::{HistoryError, Pruned, RecordedCall, RecordedRun};
 
 /// The history in a file. Processes may write it at the same time.
 ///
@@ -15,17 +15,6 @@ use super::{HistoryError, RecordedCall, RecordedRun};
 pub struct History {
     path: PathBuf,
     connection: Connection,
-}
-
-/// The counts of rows that [`History::prune`] removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// Outermost runs.
-    pub runs: u64,
-    /// Calls.
-    pub calls: u64,
-    /// Acts from outside.
-    pub acts: u64,
 }
 
 impl fmt::Debug for History {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
-use super::recorder::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
 use crate::sqlite_file::{self, FileKind, signed, unsigned};
 
-pub(super) const KIND: FileKind = FileKind {
+const KIND: FileKind = FileKind {
     // `endh` in ASCII.
     application_id: 0x656e_6468,
     version: 1,
