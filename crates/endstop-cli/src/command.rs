@@ -72,7 +72,7 @@ pub enum Command {
     /// List the live runs of this user, and why each waits
     #[cfg(unix)]
     Ps(control::PsArgs),
-    /// Print a live run with its report, as JSON
+    /// Print a run that is live or in the history, as JSON
     #[cfg(unix)]
     Show(control::ShowArgs),
     /// Follow a live run: steps, cost, warnings, pauses and its end
@@ -104,7 +104,7 @@ pub enum Command {
     Key(key::KeyArgs),
     /// Replay a policy over recorded runs: savings and losses
     Replay(replay::ReplayArgs),
-    /// Print the cost of recorded runs by day, model, project or tool
+    /// Print what runs cost by day, model, project or budget
     Spend(spend::SpendArgs),
     /// Show a policy and its bounds; exit 1 if it is unbounded
     Check(check::CheckArgs),
@@ -114,7 +114,7 @@ pub enum Command {
     Convert(convert::ConvertArgs),
     /// Print the cost of a model call: tokens, rates, exact total
     Price(price::PriceArgs),
-    /// Remove old stored runs of `endstop agent`
+    /// Remove old stored runs, and the old part of the history
     Prune(prune::PruneArgs),
     /// Print the defaults from the configuration and the environment
     Config(config::ConfigArgs),

@@ -38,6 +38,7 @@ pub mod command;
 pub mod defaults;
 mod epoch;
 pub mod error;
+mod history;
 mod input;
 mod keys;
 mod limits;

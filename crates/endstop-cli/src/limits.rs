@@ -107,6 +107,10 @@ pub(crate) const MAX_LIST_TIME: std::time::Duration = std::time::Duration::from_
 #[cfg(unix)]
 pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;
 
+/// The most runs that an error names whose names begin alike.
+#[cfg(unix)]
+pub(crate) const MAX_NAMED_RUNS: usize = 5;
+
 /// The fewest characters that stand for a run by the beginning of its name: an empty variable in a script must not stop
 /// the only run there is.
 pub(crate) const MIN_RUN_PREFIX: usize = 4;

@@ -55,7 +55,7 @@ const GUESSED_SUBCOMMANDS: &[(&[&str], &str)] = &[
     (&["proxy", "gateway", "server", "listen"], "write `endstop serve --usd 2`"),
     (
         &["cost", "costs", "usage", "stats", "report"],
-        "`endstop spend` prints the cost of recorded runs",
+        "`endstop spend` prints what runs cost",
     ),
     (&["validate", "lint", "verify", "policy"], "write `endstop check policy.toml`"),
     (&["suggest", "recommend"], "write `endstop replay --suggest`"),

@@ -239,10 +239,10 @@ fn an_endstop_inside_another_counts_no_call_twice() {
 #[test]
 fn spend_without_transcripts_names_the_budgets() {
     let home = Home::new("spend", "[budget.me]\nlimit = \"$5 per day\"\n");
-    let said = text(&home.command(&["spend"]).output().unwrap());
+    let said = text(&home.command(&["spend", "--transcripts"]).output().unwrap());
     assert!(said.contains("no transcripts") && !said.contains("endstop budget"), "{said}");
     home.budget("me");
-    let said = text(&home.command(&["spend"]).output().unwrap());
+    let said = text(&home.command(&["spend", "--transcripts"]).output().unwrap());
     assert!(said.contains("`endstop budget` shows the spend"), "{said}");
 }
 

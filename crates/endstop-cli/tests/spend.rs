@@ -54,6 +54,7 @@ fn days_projects_and_models_add_up_and_copies_count_once() {
     for by in ["day", "model", "project", "run"] {
         let bill = spend(&root, &["--by", by]);
         assert_eq!(bill["total"]["cost_usd"], total, "{bill}");
+        assert_eq!(bill["source"], "transcripts");
         assert_eq!(
             (bill["total"]["calls"].as_u64(), bill["duplicates"].as_u64()),
             (Some(5), Some(3))

@@ -30,7 +30,8 @@
 //! # Features
 //!
 //! - `redis`: a store of budgets in Redis 7 or Valkey, for processes on many machines ([`account`]).
-//! - `sqlite`: a store of runs in one SQLite file ([`store`]).
+//! - `sqlite`: a store of runs in one SQLite file ([`store`]), a store of budgets in another, and the history of what runs
+//!   spent in a third.
 //! - `test-util`: runs played by hand, for tests of observers.
 //!
 //! # Where next
@@ -42,6 +43,8 @@ pub mod account;
 mod call;
 pub mod cancel;
 pub mod clock;
+#[cfg(feature = "sqlite")]
+pub mod history;
 pub mod ledger;
 mod limits;
 mod model_error;

@@ -162,6 +162,12 @@ pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
 /// How often an owner shows that it lives: three signs within [`HOLD_TTL`].
 pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);
 
+// The history.
+
+/// The calls and acts that wait in memory for a history that cannot be written: those of some hours, about a megabyte.
+#[cfg(feature = "sqlite")]
+pub(crate) const MAX_WAITING_ENTRIES: usize = 4_096;
+
 // The store of accounts on a server.
 
 /// The longest namespace in bytes: each key begins with it.

@@ -17,12 +17,14 @@ mod report;
 mod text;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::Run;
 use endstop_core::event::Event;
 use endstop_core::run::{Directive, Notice};
-use endstop_core::units::{Cost, Money};
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
 
 use crate::ledger::Budget;
@@ -221,6 +223,64 @@ impl<'a> Observation<'a> {
     }
 }
 
+/// A model request or a tool call with a cost, once it is settled.
+///
+/// Passed to [`Observer::settled`].
+#[derive(Clone, Copy, Debug)]
+pub struct SettledCall<'a> {
+    /// The outermost run of the tree.
+    pub root: &'a RunInfo,
+    /// When it was settled.
+    pub wall: WallTime,
+    /// The model or the tool.
+    pub spender: Spender<'a>,
+    /// The tokens that are charged. `None` for a tool, and for a request that failed without a charge.
+    pub usage: Option<TokenUsage>,
+    /// The cost, as the ledger counts it: a call without a price costs what the policies say, or nothing.
+    pub cost: Money,
+    /// Whether it has a price.
+    pub is_priced: bool,
+    /// The part of the cost that no provider and no tool confirmed.
+    pub unconfirmed: Money,
+    /// Whether the tokens are an estimate or a bound.
+    pub is_estimate: bool,
+    /// Whether the run that made it has ended, so that this call was its last.
+    pub is_run_over: bool,
+    /// The names of the budgets over time that it is charged to.
+    pub budgets: &'a [String],
+    /// The name of the client's key ([`RunHandle::set_key`](crate::RunHandle::set_key)).
+    pub key: Option<&'a str>,
+}
+
+/// The part of a run that spends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spender<'a> {
+    /// A model.
+    Model {
+        /// The model that answered, or that was asked.
+        model: &'a str,
+        /// Its provider; empty if unknown.
+        provider: &'a str,
+    },
+    /// A tool.
+    Tool {
+        /// Its name; empty if unknown.
+        tool: &'a str,
+    },
+}
+
+/// Calls [`Observer::settled`] of all observers. The caller holds no lock of a run.
+pub(crate) fn tell_settled(
+    observers: &[Arc<dyn Observer>],
+    info: &RunInfo,
+    call: &SettledCall<'_>,
+) {
+    for observer in observers {
+        // An observer that fails must not end what it watches.
+        let _ = catch_unwind(AssertUnwindSafe(|| observer.settled(info, call)));
+    }
+}
+
 /// Watches runs. Shared by all runs of a tree.
 ///
 /// ```
@@ -260,6 +320,15 @@ pub trait Observer: Send + Sync {
     /// Records one event. Called in order for each run, while the run waits: it must not block for long and must not
     /// call back into the run. A panic is caught and ends nothing.
     fn observe(&self, observation: &Observation<'_>);
+
+    /// A call is settled: once for each attempt, failed ones included, and for each tool call with a cost. Only the run
+    /// that made it reports it, so that the costs of all calls add up to the cost of their outermost run. It is called after
+    /// the event, without the locks of the run, and before the driver continues with the response.
+    ///
+    /// Also called for calls in flight that a dead process left behind, once their run continues.
+    fn settled(&self, info: &RunInfo, call: &SettledCall<'_>) {
+        let _ = (info, call);
+    }
 
     /// A warn rule began to hold. Called after the event that brought it.
     fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {

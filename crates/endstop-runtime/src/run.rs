@@ -19,5 +19,5 @@ pub use budget_use::BudgetUse;
 pub(crate) use chain::LockedChain;
 pub use environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 pub use handle::RunHandle;
-pub(crate) use node::{RunCore, RunNode};
+pub(crate) use node::{RunCore, RunNode, is_over};
 pub use wait::{CancelOn, Standstill, Waited};

@@ -1,6 +1,6 @@
 //! SQLite files of Endstop: opened, checked and created by one function.
 //!
-//! A separate file because the store of runs and that of budgets share it.
+//! A separate file because the store of runs, that of budgets and the history share it.
 
 use std::path::Path;
 use std::thread;

@@ -17,7 +17,8 @@ mod text;
 
 pub use endstop_runtime::observe::{
     CostUncertainty, Detail, Observation, Observer, REPORT_VERSION, RefusedCall, Remedy, Report,
-    Reporter, RunInfo, Spend, SpendCertainty, SubAgent, Totals, clean, clean_lines,
+    Reporter, RunInfo, SettledCall, Spend, SpendCertainty, Spender, SubAgent, Totals, clean,
+    clean_lines,
 };
 pub use endstop_runtime::trace::{
     Flush, Recorded, Recording, TraceProblems, TraceRecorder, push_seen, push_trace_line,

@@ -28,6 +28,7 @@ use super::limits::{self, in_words, usd};
 use crate::budgets::Budgets;
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
+use crate::history::HistoryArgs;
 use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
 use crate::webhook::Hook;
@@ -142,6 +143,8 @@ pub struct AgentArgs {
     kill_file: Option<PathBuf>,
     #[command(flatten)]
     control: ControlFiles,
+    #[command(flatten)]
+    history: HistoryArgs,
     /// Print events; twice: with the model's text
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -210,9 +213,9 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     let is_nested = !model::is_offline(&setup.model);
     let hook = Hook::open()?;
-    if let Some(observer) = hook.observer() {
-        builder = builder.shared_observer(observer);
-    }
+    let history = args.history.open("agent", "endstop", !is_nested, is_nested);
+    let watching = hook.observer().into_iter().chain(history.observer());
+    builder = watching.fold(builder, AgentBuilder::shared_observer);
     if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
         builder = builder.accounts(accounts);
     }
@@ -241,6 +244,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let state = execute(&agent, state, &args.control, live, (epoch.as_deref(), &*budgets)).await?;
     budgets.leave();
     hook.end().await;
+    history.end();
     if let Some(record) = &record {
         record.tell_of_problems();
     }

@@ -3,6 +3,7 @@
 mod client;
 mod fleet;
 mod kill;
+mod past;
 pub mod tail;
 
 use std::io::Write;
@@ -27,6 +28,15 @@ Examples:
 It lists the runs of all `endstop run` and `endstop serve` processes of this
 user. A paused run shows why it waits. `endstop approve`, `resume`, `cancel` and
 `kill` take a run's name or its beginning.";
+
+const SHOW_HELP: &str = "\
+Examples:
+  endstop show nightly-17
+  endstop show nightly-17 | jq '.acts'
+
+A live run is printed with its report. One that is over is printed as the
+history has it: how it ended, the totals of its calls, and who paused, approved
+or stopped it, when and why.";
 
 const RESUME_HELP: &str = "\
 Examples:
@@ -62,7 +72,7 @@ pub struct PsArgs {
 
 /// Arguments of `endstop show`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  endstop show nightly-17")]
+#[command(after_long_help = SHOW_HELP)]
 pub struct ShowArgs {
     /// The run, or the beginning of its name
     run: String,
@@ -255,12 +265,19 @@ fn waits_for(detail: &Value) -> Option<String> {
     Some(words.collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
 }
 
-/// Prints one run as JSON, with its report.
+/// Prints one run as JSON, with its report; one that is over, as the history has it.
 ///
 /// # Errors
 /// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
+    if args.at.server.is_none() && !fleet.has(&args.run) {
+        // A process that does not answer may have another run whose name begins so.
+        if let Some(past) = past::find(&args.run, fleet.no_answer.is_empty())? {
+            writeln!(out, "{past:#}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     let (gateway, run) = fleet.find(&args.run)?;
     let detail = gateway.one(&run.id)?;
     writeln!(out, "{detail:#}")?;

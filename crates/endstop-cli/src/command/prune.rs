@@ -1,4 +1,4 @@
-//! `endstop prune`: removes old stored runs of `endstop agent`.
+//! `endstop prune`: removes old stored runs of `endstop agent`, and what is old in the history.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,11 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use endstop::agent::AgentState;
 use endstop::core::run::Status;
+use endstop::core::units::WallTime;
+use endstop::runtime::history::Pruned;
 use endstop::store::{RunSummary, Store, StoreError};
 
 use super::agent::keep;
 use super::limits::span;
 use crate::error::CliError;
+use crate::history::{self, history_error};
 use crate::output;
 
 const HELP: &str = "\
@@ -20,7 +23,8 @@ Examples:
   endstop prune --older-than 30d --dry-run
 
 It removes stored runs of `endstop agent` that have ended and were saved before
-that. Runs that are paused, or whose process died, stay: they can continue.
+that. Runs that are paused, or whose process died, stay: they can continue. From
+the history it removes older calls and acts, and older runs without any left.
 `[prune]` with `older-than = \"90d\"` in the configuration file is the default.
 Budgets need no pruning: their file keeps counters of current windows. A
 directory of `serve --keep` is not touched, because a run whose file is removed
@@ -30,7 +34,7 @@ has its full budget again.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct PruneArgs {
-    /// Remove runs saved longer ago than `90d`
+    /// Remove what is older than this, such as `90d`
     #[arg(long, value_name = "TIME", value_parser = span)]
     older_than: Duration,
     /// Directory of stored runs
@@ -85,7 +89,23 @@ async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let what = if args.dry_run { "would remove" } else { "removed" };
     let runs = output::counted(removed, "run");
     output::note(&format!("{what} {runs} ({} of states)", size(bytes)));
+    let before = u64::try_from(before).unwrap_or(u64::MAX);
+    prune_history(WallTime(before), args.dry_run, what)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what is older in the history.
+fn prune_history(before: WallTime, is_dry_run: bool, what: &str) -> Result<(), CliError> {
+    let Some(mut history) = history::read()? else { return Ok(()) };
+    let pruned = history.prune(before, is_dry_run).map_err(|error| history_error(&error))?;
+    let Pruned { runs, calls, acts } = pruned;
+    output::note(&format!(
+        "{what} {}, {} and {} of the history",
+        output::counted(calls, "call"),
+        output::counted(acts, "act"),
+        output::counted(runs, "run")
+    ));
+    Ok(())
 }
 
 /// Whether a run can be read, and has ended.

@@ -41,6 +41,7 @@ use super::replay::input::with_prices;
 use crate::budgets::Budgets;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
+use crate::history::{HistoryArgs, RunHistory};
 use crate::webhook::Hook;
 use crate::{live, output};
 use adapted::AdaptedCommand;
@@ -112,6 +113,8 @@ pub struct RunArgs {
     guard: GuardArgs,
     #[command(flatten)]
     control: ControlFiles,
+    #[command(flatten)]
+    history: HistoryArgs,
     /// Time to exit after a stop
     ///
     /// A command that has not exited by then gets SIGTERM, and SIGKILL 5 seconds later.
@@ -144,6 +147,13 @@ impl RunArgs {
     /// Whether the command gets what its program is known to need. With `--intercept` it needs nothing.
     const fn has_adapter(&self) -> bool {
         !self.no_adapter && !self.guard.intercepts()
+    }
+
+    /// The history, for the name of the program. Its arguments can be a prompt.
+    fn history(&self) -> RunHistory {
+        let program = self.command.first().map(Path::new).and_then(Path::file_name);
+        let program = program.unwrap_or_default().to_string_lossy();
+        self.history.open("run", &program, self.gateway.is_sim(), !self.gateway.has_upstream())
     }
 
     /// Refuses another upstream together with `--intercept`: calls go to the host that the command names.
@@ -189,6 +199,7 @@ struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
     dry_run: Option<Arc<DryRunObserver>>,
     trace: Option<Arc<TraceRecorder>>,
+    history: RunHistory,
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
 
@@ -244,7 +255,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     hook.end().await;
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
-    warn_of_cut_trace(&observers);
+    end_records(&observers);
     let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcome = RunOutcome {
         run: id.to_string(),
@@ -299,7 +310,9 @@ async fn open_gateway(
     Ok(open)
 }
 
-fn warn_of_cut_trace(observers: &RunObservers) {
+/// Ends the records of the run, and warns of gaps in them.
+fn end_records(observers: &RunObservers) {
+    observers.history.end();
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
@@ -397,7 +410,9 @@ fn run_environment(
     if let Some(trace) = &trace {
         environment.observers.push(Arc::<TraceRecorder>::clone(trace));
     }
-    Ok((environment, RunObservers { report, dry_run, trace, snapshot }))
+    let history = args.history();
+    environment.observers.extend(history.observer());
+    Ok((environment, RunObservers { report, dry_run, trace, history, snapshot }))
 }
 
 /// Begins the command and waits until it has ended.

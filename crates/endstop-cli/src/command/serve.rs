@@ -26,6 +26,7 @@ use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals
 use crate::budgets::Budgets;
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
+use crate::history::HistoryArgs;
 use crate::keys::{self, FileKeys};
 use crate::output::{self, counted, duration, tokens};
 use crate::webhook::Hook;
@@ -114,6 +115,8 @@ pub struct ServeArgs {
     /// Their spend then outlives this process. One process per directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    #[command(flatten)]
+    history: HistoryArgs,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
@@ -153,10 +156,13 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let mut environment = run_environment(args)?;
+    let (is_sim, is_nested) = (args.gateway.is_sim(), !args.gateway.has_upstream());
+    let history = args.history.open("serve", "endstop", is_sim, is_nested);
+    environment.observers.extend(history.observer());
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&mut chosen)?;
-    environment.accounts = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
+    environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
     budgets.warn_of_persistence();
     let budgets = Arc::new(budgets);
     let keys = issued_keys(args, &budgets, &hook)?;
@@ -198,6 +204,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let code = hear_the_end(open.gateway.shut_down()).await;
     budgets.leave();
     hook.end().await;
+    history.end();
     drop(open.sim);
     Ok(code)
 }

@@ -1,4 +1,5 @@
-//! `endstop spend`: the recorded runs of this machine as a bill, by day, model, project, run or tool.
+//! `endstop spend`: what runs cost, by day, model, project, run, budget, key or tool: from the history of this user, or from
+//! transcripts.
 
 mod tally;
 
@@ -10,6 +11,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use endstop::core::units::WallTime;
+use endstop::runtime::history::RecordedCall;
 use endstop_price::PriceTable;
 use endstop_transcript::Transcript;
 use jiff::Timestamp;
@@ -20,20 +23,31 @@ use serde_json::{Value, json};
 use super::replay::input::{nothing_read, prices, recordings, warn_folded};
 use crate::budgets::has_local_store;
 use crate::error::CliError;
+use crate::history::{self, history_error};
 use crate::limits::MAX_NAMED_MODELS;
 use crate::output;
-use tally::{Amounts, Bill, Reader, RunCalls};
+use tally::{Amounts, Bill, Reader, RunCalls, UNNAMED};
+
+/// The row of calls without a budget or a key.
+const NONE: &str = "(none)";
 
 const HELP: &str = "\
 Examples:
   endstop spend
   endstop spend --by model --since 7d
   endstop spend --by project --since 2026-01-01 --json
+  endstop spend --by budget --since 7d
+  endstop spend --transcripts
   endstop spend --by tool ~/.claude/projects
 
-It reads the transcripts of the known tools on this machine, or the given paths.
-A call that a resumed session copied from an earlier one counts once. Days begin
-at midnight UTC, or in the time zone of --timezone.";
+It reads the history: every call that `endstop run`, `serve` and `agent` of this
+user settled, at the cost that the limits counted. With --transcripts or a path
+it reads what agent programs left on disk instead, with or without Endstop. Both
+have the calls of an agent under `endstop run`, so they are not added up. A call
+that a resumed session copied from an earlier one counts once.
+
+--by budget and --by key need the history, --by tool needs transcripts. Days
+begin at midnight UTC, or in the time zone of --timezone.";
 
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]
@@ -41,11 +55,19 @@ at midnight UTC, or in the time zone of --timezone.";
 pub struct SpendArgs {
     /// Transcripts, directories, or `-` for stdin
     ///
-    /// By default Endstop reads the directories of the known tools.
+    /// Without one, and without --transcripts, Endstop reads the history.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Rows: day, model, project, run or tool
-    #[arg(hide_possible_values = true, long, value_enum, value_name = "WHAT", default_value_t = By::Day)]
+    /// Read transcripts instead of the history
+    ///
+    /// Those in the directories of the known tools, if no path is given.
+    #[arg(long)]
+    transcripts: bool,
+    /// Rows: day (default), model, project, run and more
+    ///
+    /// `day`, `model`, `project` (the directory) or `run`; `budget` or `key` of the history; `tool` of transcripts.
+    #[arg(hide_possible_values = true, hide_default_value = true, long, value_enum, value_name = "WHAT",
+        default_value_t = By::Day)]
     by: By,
     /// Count from this day: `2026-01-31`, `7d`
     ///
@@ -64,7 +86,7 @@ pub struct SpendArgs {
     /// Draw a bar for each row's cost
     #[arg(long)]
     chart: bool,
-    /// Read prices from this file
+    /// For transcripts: read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
@@ -76,10 +98,14 @@ enum By {
     Day,
     /// The model that answered
     Model,
-    /// The directory of the transcript
+    /// The directory of the transcript, or the one in which the run began
     Project,
     /// The run
     Run,
+    /// The budget over time
+    Budget,
+    /// The key of the client
+    Key,
     /// The tool: its calls, failures and the bytes of its results
     Tool,
 }
@@ -135,8 +161,52 @@ fn offset(text: &str) -> Result<Offset, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// Returns an error if paths are named and no run is in them, or the prices cannot be read.
+/// Returns an error if nothing is recorded, or a file cannot be read.
 pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    match args.reads_history() {
+        true => of_history(args, out),
+        false => of_transcripts(args, out),
+    }
+}
+
+/// The spend that the history has.
+fn of_history(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    if args.by == By::Tool {
+        return Err(CliError::new("--by tool needs transcripts: the history has no tool calls")
+            .with_hint("add --transcripts"));
+    }
+    let failed = |error| history_error(&error);
+    let history = history::read()?;
+    let history = match history {
+        Some(history) if !history.is_empty().map_err(failed)? => history,
+        _ => {
+            return Err(CliError::new("no calls in the history").with_hint(
+                "`endstop spend --transcripts` reads what agent programs left on disk",
+            ));
+        }
+    };
+    let mut bill = Bill::default();
+    let begin = args.begin().map(WallTime);
+    let add = |call: RecordedCall| bill.add_recorded(&call, args.rows(&call));
+    history.each_call(begin, add).map_err(failed)?;
+    match args.json {
+        true => writeln!(out, "{:#}", args.to_json(&bill))?,
+        false => args.print(&bill, out)?,
+    }
+    out.flush()?;
+    tell_of_unpriced(&bill, "their cost is what --unpriced said, or nothing");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The cost of transcripts.
+fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    if let By::Budget | By::Key = args.by {
+        let name = args.name();
+        return Err(CliError::new(format!(
+            "--by {name} needs the history: transcripts have no {name}s"
+        ))
+        .with_hint("leave out --transcripts and the paths"));
+    }
     let table = prices(args.prices.as_deref())?;
     let table = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let mut found = recordings(&args.paths);
@@ -169,13 +239,13 @@ pub fn run(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         false => args.print(&bill, out)?,
     }
     out.flush()?;
-    tell_of_unpriced(&bill);
+    tell_of_unpriced(&bill, "they cost nothing here; --prices FILE adds prices");
     warn_folded(&warnings);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the models without a price: their calls are in no amount.
-fn tell_of_unpriced(bill: &Bill) {
+/// Names the models without a price, and what their calls cost here.
+fn tell_of_unpriced(bill: &Bill, cost: &str) {
     let calls: u64 = bill.unpriced.values().sum();
     if calls == 0 {
         return;
@@ -183,7 +253,7 @@ fn tell_of_unpriced(bill: &Bill) {
     let names: Vec<&str> =
         bill.unpriced.keys().take(MAX_NAMED_MODELS).map(String::as_str).collect();
     output::warn(&format!(
-        "no price for {}, which cost nothing here: `{}`; --prices FILE adds prices",
+        "no price for {} of `{}`: {cost}",
         output::counted(calls, "call"),
         names.join("`, `")
     ));
@@ -216,6 +286,30 @@ fn read_all(transcripts: &[Transcript], table: &PriceTable) -> Vec<Reader> {
 }
 
 impl SpendArgs {
+    fn reads_history(&self) -> bool {
+        self.paths.is_empty() && !self.transcripts
+    }
+
+    /// The rows of a call of the history. Only with budgets it can be in several.
+    fn rows(&self, call: &RecordedCall) -> Vec<String> {
+        let one = |name: &Option<String>, missing: &str| {
+            vec![name.clone().unwrap_or_else(|| missing.to_owned())]
+        };
+        match self.by {
+            By::Day => vec![self.day(call.at.0)],
+            By::Model => match &call.tool {
+                Some(tool) => vec![format!("(tool {tool})")],
+                None => one(&call.model, UNNAMED),
+            },
+            By::Project => vec![call.directory.clone()],
+            By::Run => vec![call.run.clone()],
+            By::Key => one(&call.key, NONE),
+            By::Budget if call.budgets.is_empty() => vec![NONE.to_owned()],
+            By::Budget => call.budgets.clone(),
+            By::Tool => Vec::new(),
+        }
+    }
+
     /// The first millisecond that counts.
     fn begin(&self) -> Option<u64> {
         let date = match self.since? {
@@ -240,7 +334,7 @@ impl SpendArgs {
             By::Model => call.model.clone(),
             By::Project => run.project.clone(),
             By::Run => run.id.clone(),
-            By::Tool => String::new(),
+            By::Budget | By::Key | By::Tool => String::new(),
         }
     }
 
@@ -257,6 +351,8 @@ impl SpendArgs {
             By::Model => "model",
             By::Project => "project",
             By::Run => "run",
+            By::Budget => "budget",
+            By::Key => "key",
             By::Tool => "tool",
         }
     }
@@ -284,15 +380,22 @@ impl SpendArgs {
                 })
                 .collect(),
         };
-        json!({
+        let mut all = json!({
             "version": 1,
+            "source": if self.reads_history() { "history" } else { "transcripts" },
             "by": name,
             "rows": rows,
             "total": bill.total.to_json(),
             "runs": bill.runs,
             "duplicates": bill.duplicates,
             "unpriced_models": bill.unpriced,
-        })
+        });
+        if let Some(all) = all.as_object_mut().filter(|_| self.reads_history()) {
+            let (calls, sum) = bill.unconfirmed;
+            all.insert("unconfirmed_calls".to_owned(), json!(calls));
+            all.insert("unconfirmed_usd".to_owned(), json!(sum.to_decimal()));
+        }
+        all
     }
 
     fn print(&self, bill: &Bill, out: &mut dyn Write) -> Result<(), CliError> {
@@ -331,6 +434,17 @@ impl SpendArgs {
         if bill.duplicates > 0 {
             let calls = output::counted(bill.duplicates, "call");
             writeln!(out, "{calls} of resumed sessions counted once")?;
+        }
+        if let (calls @ 1.., sum) = bill.unconfirmed {
+            let (sum, calls) = (output::money(sum), output::counted(calls, "call"));
+            writeln!(
+                out,
+                "{sum} of it is unconfirmed: the worst case of {calls} without a usage report"
+            )?;
+        }
+        if bill.in_many_rows > 0 {
+            let calls = output::counted(bill.in_many_rows, "call");
+            writeln!(out, "{calls} in several rows; the total counts each once")?;
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ impl CallContext {
             // Its key may have other budgets than at its last call.
             let of_key = issued.key.accounts.clone();
             run.handle().set_accounts(of_key.or_else(|| self.config.environment.accounts.clone()));
-            run.set_key(&issued.key.name);
+            run.handle().set_key(&issued.key.name);
         }
         self.registry.kill_if_in_group(&run);
         Ok(run)

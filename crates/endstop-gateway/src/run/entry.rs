@@ -1,7 +1,7 @@
 //! One run of the gateway.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use endstop_core::condition::GaugeId;
@@ -68,8 +68,6 @@ pub(crate) struct RunEntry {
     is_controlled: AtomicBool,
     last_used: AtomicU64,
     share: Option<ClientShare>,
-    /// The name of the key of its last call.
-    key: Mutex<Option<String>>,
 }
 
 /// How easily a run can be evicted; see [`RunEntry::eviction`].
@@ -154,19 +152,6 @@ impl RunEntry {
             is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
             share: None,
-            key: Mutex::default(),
-        }
-    }
-
-    /// The name of the key of its last call.
-    pub(super) fn key(&self) -> Option<String> {
-        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_key(&self, name: &str) {
-        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-        if key.as_deref() != Some(name) {
-            *key = Some(name.to_owned());
         }
     }
 

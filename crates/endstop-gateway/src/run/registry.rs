@@ -108,7 +108,7 @@ impl RunGroup {
     fn has(&self, run: &RunEntry) -> bool {
         match self {
             Self::Run(name) => run.id().as_str() == name,
-            Self::Key(name) => run.key().as_ref() == Some(name),
+            Self::Key(name) => run.handle().key().as_deref() == Some(name.as_str()),
             Self::Budget(name) => {
                 let accounts = run.handle().accounts();
                 accounts.is_some_and(|accounts| accounts.drawn_names().contains(&name.as_str()))

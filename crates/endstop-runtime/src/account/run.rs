@@ -233,6 +233,11 @@ impl RunAccounts {
         accounts
     }
 
+    /// The names of the accounts that a call draws on here.
+    pub(crate) fn names_of_call(&self, provider: &str, model: &str) -> Vec<String> {
+        self.of_call(provider, model).into_iter().map(|it| it.name.clone()).collect()
+    }
+
     /// Whether tokens or money can be limited for some call: then every call has to be bounded.
     pub(crate) fn is_metered(&self) -> bool {
         self.limits_any(|dimension| dimension != Dimension::Steps)
@@ -575,6 +580,11 @@ impl AccountHold {
     /// The amounts held.
     pub(crate) const fn amounts(&self) -> Amounts {
         self.amounts
+    }
+
+    /// The names of its accounts.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// The units of which it is less than what was wanted for what other calls in flight hold.

@@ -2,6 +2,7 @@
 //! processes.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
@@ -33,6 +34,18 @@ impl RunHandle {
     /// are settled on the old ones.
     pub fn set_accounts(&self, accounts: Option<RunAccounts>) {
         self.node().set_accounts(accounts);
+    }
+
+    /// Returns the name of the client's key, if one was set.
+    #[must_use]
+    pub fn key(&self) -> Option<Arc<str>> {
+        self.node().key()
+    }
+
+    /// Sets the name of the key of the client whose calls begin from here on, for observers
+    /// ([`SettledCall::key`](crate::observe::SettledCall::key)). It is that of the whole tree.
+    pub fn set_key(&self, name: &str) {
+        self.node().set_key(name);
     }
 
     /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
@@ -124,8 +137,8 @@ impl RunHandle {
             while let Some(parent) = &owner.parent {
                 owner = parent;
             }
-            if !std::sync::Arc::ptr_eq(owner, self.node()) {
-                Self::of(std::sync::Arc::clone(owner)).raise(&signal);
+            if !Arc::ptr_eq(owner, self.node()) {
+                Self::of(Arc::clone(owner)).raise(&signal);
             }
         }
         self.raise(&signal);

@@ -21,9 +21,9 @@ use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
-use crate::observe::Detail;
+use crate::observe::{Detail, SettledCall, Spender};
 use crate::provider_api::ProviderApi;
-use crate::run::{RunHandle, RunNode};
+use crate::run::{RunHandle, RunNode, is_over};
 use crate::tool_call::ToolCall;
 
 /// The outcome of a call that was replied to.
@@ -180,6 +180,8 @@ pub struct CallCounts {
 pub struct OpenCall {
     hold: Option<Hold>,
     accounts: Option<AccountHold>,
+    /// The name of the client's key.
+    key: Option<Arc<str>>,
     /// Whether the accounts count a step with it.
     counts_step: bool,
     node: Arc<RunNode>,
@@ -273,6 +275,7 @@ impl RunHandle {
                     .as_ref()
                     .is_some_and(|held| planned.is_capped_by_accounts(output, held.by_others())),
                 accounts,
+                key: self.node().key(),
                 counts_step,
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
@@ -603,14 +606,33 @@ impl OpenCall {
         detail: Detail<'_>,
     ) -> Directive {
         let spent = settled(&usage.unwrap_or_default(), cost, self.unpriced);
-        let directive = {
+        let (directive, is_run_over) = {
             let mut chain = self.node.chain();
             if let Some(hold) = hold {
                 hold.settle(spent);
             }
             chain.add_usage(usage, is_estimate);
-            chain.record(kind, detail)
+            let directive = chain.record(kind, detail);
+            (directive, is_over(chain.own_core().run.status()))
         };
+        let model = match kind {
+            EventKind::Reply { model: Some(model), .. } => *model,
+            _ => self.pricing.model(),
+        };
+        // Before the accounts: an observer that stores it misses nothing that they have, whenever the process dies.
+        self.node.tell_settled(&SettledCall {
+            root: self.node.root_info(),
+            wall: self.node.wall(),
+            spender: Spender::Model { model, provider: self.pricing.provider() },
+            usage,
+            cost: spent.cost,
+            is_priced: cost != Cost::Unpriced,
+            unconfirmed: detail.unconfirmed(),
+            is_estimate,
+            is_run_over,
+            budgets: accounts.as_ref().map_or(&[][..], AccountHold::names),
+            key: self.key.as_deref(),
+        });
         // Accounts are settled without the locks: their store may wait for other processes.
         if let Some(accounts) = accounts {
             accounts.settle(Amounts { steps: u64::from(self.counts_step), ..spent });

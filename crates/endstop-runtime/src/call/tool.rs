@@ -14,8 +14,8 @@ use super::admission::NotAdmitted;
 use super::fit::Others;
 use crate::account::{AccountBlock, AccountHold, AccountWait};
 use crate::ledger::{Amounts, Budget, Hold};
-use crate::observe::Detail;
-use crate::run::{LockedChain, RunHandle, RunNode};
+use crate::observe::{Detail, SettledCall, Spender};
+use crate::run::{LockedChain, RunHandle, RunNode, is_over};
 
 /// The report of a tool about the cost of its call. Clones share one report.
 ///
@@ -263,7 +263,7 @@ impl OpenToolCall {
         let is_known = is_confirmed || reported.is_some();
         let unconfirmed = if is_known { Money::ZERO } else { cost };
         let amounts = Amounts { cost, ..Amounts::ZERO };
-        {
+        let is_run_over = {
             let mut chain = self.node.chain();
             match hold {
                 Some(hold) => hold.settle(amounts),
@@ -271,8 +271,27 @@ impl OpenToolCall {
             }
             let kind = EventKind::ToolCost { tool: &self.tool, cost };
             chain.record(&kind, Detail::ToolCost { unconfirmed });
-        }
-        match (accounts, self.node.accounts()) {
+            is_over(chain.own_core().run.status())
+        };
+        let charged = match accounts {
+            Some(_) => None,
+            None => self.node.accounts(),
+        };
+        let unheld = charged.as_ref().map(|all| all.names_of_call("", "")).unwrap_or_default();
+        self.node.tell_settled(&SettledCall {
+            root: self.node.root_info(),
+            wall: self.node.wall(),
+            spender: Spender::Tool { tool: &self.tool },
+            usage: None,
+            cost,
+            is_priced: true,
+            unconfirmed,
+            is_estimate: false,
+            is_run_over,
+            budgets: accounts.as_ref().map_or(unheld.as_slice(), AccountHold::names),
+            key: self.node.key().as_deref(),
+        });
+        match (accounts, charged) {
             (Some(held), _) => held.settle(amounts),
             (None, Some(accounts)) => accounts.charge(amounts),
             (None, None) => {}

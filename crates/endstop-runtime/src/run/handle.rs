@@ -121,6 +121,7 @@ impl RunHandle {
             accounts: Mutex::new(environment.accounts),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
+            key: Mutex::default(),
         });
         let core = RunCore::new(run, carried);
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))

@@ -21,7 +21,9 @@ use crate::account::RunAccounts;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal, look_at};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
-use crate::observe::{Detail, Observation, Observer, RefusedCall, RunInfo, Unconfirmed};
+use crate::observe::{
+    Detail, Observation, Observer, RefusedCall, RunInfo, SettledCall, Unconfirmed, tell_settled,
+};
 
 /// The parts that all runs of a tree share.
 pub(crate) struct Tree {
@@ -37,6 +39,8 @@ pub(crate) struct Tree {
     pub(super) pause_changed: Notify,
     /// How often that was.
     pub(super) pause_changes: AtomicU64,
+    /// The name of the key of the client whose calls begin now.
+    pub(super) key: Mutex<Option<Arc<str>>>,
 }
 
 /// One run of a tree.
@@ -156,6 +160,32 @@ impl RunNode {
 
     pub(crate) fn set_accounts(&self, accounts: Option<RunAccounts>) {
         *self.tree.accounts.lock().unwrap_or_else(PoisonError::into_inner) = accounts;
+    }
+
+    /// The name of the key of the client whose calls begin now.
+    pub(crate) fn key(&self) -> Option<Arc<str>> {
+        self.tree.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_key(&self, name: &str) {
+        let mut key = self.tree.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.as_deref() != Some(name) {
+            *key = Some(name.into());
+        }
+    }
+
+    /// The facts about the outermost run of the tree.
+    pub(crate) fn root_info(&self) -> &RunInfo {
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        &root.info
+    }
+
+    /// Reports a settled call of the run to the observers. The caller holds no lock of it.
+    pub(crate) fn tell_settled(&self, call: &SettledCall<'_>) {
+        tell_settled(&self.tree.observers, &self.info, call);
     }
 
     /// Sets whether a step has begun that no account has counted, and returns the previous value.
@@ -432,6 +462,6 @@ impl RunNode {
 }
 
 /// Whether a run with this status has ended.
-pub(super) const fn is_over(status: Status) -> bool {
+pub(crate) const fn is_over(status: Status) -> bool {
     matches!(status, Status::Completed | Status::Stopped | Status::Failed)
 }

@@ -12,8 +12,11 @@ use endstop_core::wire::v1::trace::{Kind, Line};
 use super::open_work::OpenWork;
 use crate::call::settled;
 use crate::ledger::Amounts;
-use crate::observe::{CostUncertainty, RunInfo, Unconfirmed, UnconfirmedCause};
-use crate::run::{Carried, RunEnvironment, RunHandle};
+use crate::observe::{
+    CostUncertainty, Observer, RunInfo, SettledCall, Spender, Unconfirmed, UnconfirmedCause,
+    tell_settled,
+};
+use crate::run::{Carried, RunEnvironment, RunHandle, is_over};
 use crate::store::sealed_file::TraceLineError;
 
 /// Replays the recorded events of a root run, in their order, under the current policy.
@@ -239,6 +242,39 @@ impl Replayed {
         &self.added
     }
 
+    /// Reports the calls that the added events charge to observers, as settled calls of the run.
+    pub fn tell_added(&self, info: &RunInfo, observers: &[Arc<dyn Observer>]) {
+        let unpriced = self.run.program().policy().unpriced();
+        for event in &self.added {
+            let (spender, usage, charged) = match &event.kind {
+                EventKind::AttemptFailed { usage, cost: Some(cost) } => {
+                    let model = Spender::Model { model: &info.model, provider: &info.provider };
+                    (model, *usage, *cost)
+                }
+                EventKind::ToolCost { tool, cost } => {
+                    (Spender::Tool { tool }, None, Cost::Known(*cost))
+                }
+                _ => continue,
+            };
+            let cost = settled(&usage.unwrap_or_default(), charged, unpriced).cost;
+            let is_priced = charged != Cost::Unpriced;
+            let call = SettledCall {
+                root: info,
+                wall: event.wall,
+                spender,
+                usage,
+                cost,
+                is_priced,
+                unconfirmed: if is_priced { cost } else { Money::ZERO },
+                is_estimate: true,
+                is_run_over: is_over(self.run.status()),
+                budgets: &[],
+                key: None,
+            };
+            tell_settled(observers, info, &call);
+        }
+    }
+
     /// The run continues so long after its last event, in which no process ran it and its clocks did not stand still: all of it
     /// counts, as in the process that has the run in memory. Of a run that is paused nothing counts.
     #[must_use]
@@ -273,9 +309,11 @@ impl Replayed {
 
 impl RunHandle {
     /// Creates a root run that continues from its recorded events: counters, money and a permanent stop as they were.
-    /// The budgets of its ancestors are not charged.
+    /// The budgets of its ancestors are not charged. Observers get the calls that the dead process left in flight
+    /// ([`Replayed::added`]) as settled.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
+        replayed.tell_added(&info, &environment.observers);
         let Replayed { run, usage, uncertainty, spent, later, .. } = replayed;
         let is_estimate = uncertainty.estimated > 0;
         let carried = Carried { usage, is_estimate, uncertainty, ..Carried::default() };

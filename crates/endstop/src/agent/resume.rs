@@ -8,6 +8,7 @@ use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
 use crate::message::{Message, ToolOutcome};
 use endstop_runtime::Carried;
+use endstop_runtime::observe::RunInfo;
 use endstop_runtime::store::{RunId, RunLock, stored_lines};
 use endstop_runtime::trace::{Replay, trace_line};
 
@@ -53,6 +54,7 @@ pub(super) async fn load(
     let (run, (usage, is_estimate)) = (replayed.run(), replayed.usage());
     let text: String = replayed.added().iter().map(trace_line).collect();
     store.append(id, &text).await?;
+    replayed.tell_added(&info_of(agent, id), &agent.0.observers);
     if was_open {
         answer_open_calls(&mut state);
     }
@@ -70,6 +72,20 @@ pub(super) async fn load(
     execution.core = run.to_state().ok().map(Box::new);
     store.save(id, &state.to_json(), Some(stored.version)).await?;
     Ok((state, lock))
+}
+
+/// The facts about a run that is read back.
+fn info_of(agent: &AgentLoop, id: &RunId) -> RunInfo {
+    let inner = &agent.0;
+    RunInfo {
+        id: id.clone(),
+        parent: None,
+        agent: inner.name.clone(),
+        model: inner.model.name().to_owned(),
+        provider: inner.model.provider().to_owned(),
+        depth: 0,
+        is_resumed: true,
+    }
 }
 
 /// Answers the tool calls of a step that was open when a pause interrupted it: it continued in the dead process, and

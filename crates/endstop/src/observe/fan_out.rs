@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use endstop_core::Run;
 use endstop_core::run::Notice;
 
-use super::{Observation, Observer, RunInfo};
+use super::{Observation, Observer, RunInfo, SettledCall};
 use endstop_runtime::ledger::Budget;
 
 /// Observers that are called one after the other, in the order in which they were added. One that panics
@@ -81,6 +81,10 @@ impl Observers {
 impl Observer for Observers {
     fn observe(&self, observation: &Observation<'_>) {
         self.each(|observer| observer.observe(observation));
+    }
+
+    fn settled(&self, info: &RunInfo, call: &SettledCall<'_>) {
+        self.each(|observer| observer.settled(info, call));
     }
 
     fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::client::{AskError, Gateway};
 use super::text;
 use crate::error::CliError;
-use crate::limits::MIN_RUN_PREFIX;
+use crate::limits::{MAX_NAMED_RUNS, MIN_RUN_PREFIX};
 use crate::{live, output};
 
 /// Where the runs are.
@@ -115,6 +115,13 @@ impl Fleet {
         }
     }
 
+    /// Whether a live run has this name, or one that begins so.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let is_beginning = name.len() >= MIN_RUN_PREFIX && self.no_answer.is_empty();
+        let is_meant = |run: &LiveRun| run.id == name || is_beginning && run.id.starts_with(name);
+        self.runs.iter().any(is_meant)
+    }
+
     /// The run of a name or of the beginning of one, in the only process that has it.
     pub(super) fn find(&self, name: &str) -> Result<(&Gateway, &LiveRun), CliError> {
         let found = self.find_all(name)?;
@@ -147,7 +154,7 @@ impl Fleet {
         names.dedup();
         if let [_, _, ..] = names.as_slice() {
             let count = names.len();
-            names.truncate(5);
+            names.truncate(MAX_NAMED_RUNS);
             return Err(CliError::new(format!("`{name}` matches {count} runs"))
                 .with_hint(format!("write more of it: {}", names.join(", "))));
         }

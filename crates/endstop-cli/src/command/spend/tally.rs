@@ -1,16 +1,17 @@
 //! Calls of recorded runs, and what they add up to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use endstop::core::Event;
 use endstop::core::event::EventKind;
 use endstop::core::units::{Cost, Money, TokenUsage};
+use endstop::runtime::history::RecordedCall;
 use endstop_transcript::{RunFooter, RunHeader, RunSink, Wants, Warning};
 use serde_json::{Value, json};
 
 /// The name of a model that a transcript does not name.
-const UNNAMED: &str = "(unnamed)";
+pub(super) const UNNAMED: &str = "(unnamed)";
 
 /// A model call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,15 +130,28 @@ pub(super) struct Amounts {
 }
 
 impl Amounts {
-    fn add(&mut self, call: &Call) {
+    fn of(call: &Call) -> Self {
         let [input, cached, output, _] = call.usage.unwrap_or_default();
-        self.calls = self.calls.saturating_add(1);
-        self.input = self.input.saturating_add(input);
-        self.cached = self.cached.saturating_add(cached);
-        self.output = self.output.saturating_add(output);
-        self.unpriced_calls = self.unpriced_calls.saturating_add(u64::from(call.cost.is_none()));
         let cost = call.cost.unwrap_or_default();
-        self.cost = self.cost.checked_add(cost).unwrap_or(self.cost);
+        let unpriced_calls = u64::from(call.cost.is_none());
+        Self { calls: 1, input, cached, output, cost, unpriced_calls }
+    }
+
+    /// A tool call with a cost does not count as a model call.
+    fn of_recorded(call: &RecordedCall) -> Self {
+        let RecordedCall { input, cached, output, cost, .. } = *call;
+        let calls = u64::from(call.tool.is_none());
+        let unpriced_calls = u64::from(!call.is_priced);
+        Self { calls, input, cached, output, cost, unpriced_calls }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.input = self.input.saturating_add(other.input);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.output = self.output.saturating_add(other.output);
+        self.unpriced_calls = self.unpriced_calls.saturating_add(other.unpriced_calls);
+        self.cost = self.cost.checked_add(other.cost).unwrap_or(self.cost);
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -176,12 +190,40 @@ pub(super) struct Bill {
     pub(super) duplicates: u64,
     /// Calls without a price, by model.
     pub(super) unpriced: BTreeMap<String, u64>,
+    /// Calls with an amount that no provider and no tool confirmed, and the sum of these amounts.
+    pub(super) unconfirmed: (u64, Money),
+    /// Calls that are in more than one row.
+    pub(super) in_many_rows: u64,
+    /// The names of the runs of recorded calls.
+    recorded_runs: HashSet<String>,
     /// The run that had a call first. A session that is resumed copies the calls of the one before with their times, so a
     /// call of the same millisecond, model and tokens in another run is the same call.
     first: HashMap<Call, u64>,
 }
 
 impl Bill {
+    /// Adds a call of the history to each of these rows, and once to the total.
+    pub(super) fn add_recorded(&mut self, call: &RecordedCall, rows: Vec<String>) {
+        let amounts = Amounts::of_recorded(call);
+        self.in_many_rows = self.in_many_rows.saturating_add(u64::from(rows.len() > 1));
+        for row in rows {
+            self.rows.entry(row).or_default().add(&amounts);
+        }
+        self.total.add(&amounts);
+        if !self.recorded_runs.contains(&call.run) {
+            self.recorded_runs.insert(call.run.clone());
+            self.runs = self.runs.saturating_add(1);
+        }
+        if !call.is_priced {
+            let model = call.model.clone().unwrap_or_else(|| UNNAMED.to_owned());
+            *self.unpriced.entry(model).or_default() += 1;
+        }
+        if !call.unconfirmed.is_zero() {
+            let (calls, sum) = self.unconfirmed;
+            self.unconfirmed = (calls.saturating_add(1), sum.saturating_add(call.unconfirmed));
+        }
+    }
+
     /// Adds the calls of a run that were made at `begin` or later.
     pub(super) fn add(
         &mut self,
@@ -197,8 +239,9 @@ impl Bill {
                 self.duplicates = self.duplicates.saturating_add(1);
                 continue;
             }
-            self.rows.entry(key(call)).or_default().add(call);
-            self.total.add(call);
+            let amounts = Amounts::of(call);
+            self.rows.entry(key(call)).or_default().add(&amounts);
+            self.total.add(&amounts);
             if call.cost.is_none() {
                 *self.unpriced.entry(call.model.clone()).or_default() += 1;
             }

@@ -1,0 +1,71 @@
+//! Entries of the history, as they wait to be written.
+
+use super::HistoryOrigin;
+
+/// The process that writes.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessFacts {
+    /// Its name among all that ever wrote: process ids are used again.
+    pub(super) id: String,
+    pub(super) origin: HistoryOrigin,
+}
+
+/// A run, for its row.
+#[derive(Clone, Debug)]
+pub(super) struct RunFacts {
+    pub(super) id: String,
+    pub(super) parent: Option<String>,
+    pub(super) agent: String,
+    pub(super) began: u64,
+    pub(super) is_resumed: bool,
+}
+
+/// Something that is written whole.
+#[derive(Clone, Debug)]
+pub(super) enum HistoryEntry {
+    Call(Box<CallEntry>),
+    Act(ActEntry),
+    End(EndEntry),
+}
+
+/// A settled call.
+#[derive(Clone, Debug)]
+pub(super) struct CallEntry {
+    pub(super) run: RunFacts,
+    /// The outermost run, if it is another one.
+    pub(super) root: Option<RunFacts>,
+    pub(super) at: u64,
+    pub(super) model: Option<String>,
+    pub(super) provider: Option<String>,
+    pub(super) tool: Option<String>,
+    /// Input, cached input, output, the cost, and the unconfirmed part of it.
+    pub(super) amounts: [u64; 5],
+    pub(super) is_priced: bool,
+    pub(super) is_estimate: bool,
+    pub(super) is_run_over: bool,
+    pub(super) key: Option<String>,
+    /// A JSON array; `None` if there are none.
+    pub(super) budgets: Option<String>,
+}
+
+/// An act from outside.
+#[derive(Clone, Debug)]
+pub(super) struct ActEntry {
+    pub(super) run: RunFacts,
+    pub(super) at: u64,
+    pub(super) who: Option<String>,
+    pub(super) what: &'static str,
+    pub(super) detail: Option<String>,
+    pub(super) why: Option<String>,
+}
+
+/// The end of a run, or its pause.
+#[derive(Clone, Debug)]
+pub(super) struct EndEntry {
+    pub(super) run: String,
+    /// `None` if it is paused.
+    pub(super) at: Option<u64>,
+    pub(super) status: &'static str,
+    pub(super) reason: Option<&'static str>,
+    pub(super) text: Option<String>,
+}

@@ -1,0 +1,390 @@
+//! Writing the history: an observer of runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use endstop_core::Run;
+use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
+use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
+use rusqlite::Connection;
+
+use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::rows::{self, BUSY};
+use super::{HistoryError, HistoryOrigin};
+use crate::ledger::Budget;
+use crate::limits::{MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
+use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
+use crate::store::{RunId, disk};
+
+/// The prefix of the source of a policy rule's signal.
+const POLICY_SOURCE: &str = "policy:";
+
+/// The verbs of a stop from outside, as the control API writes them: `why (killed by who)`.
+const STOPS: [&str; 2] = ["cancelled", "killed"];
+
+/// Takes the first error.
+type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
+
+/// Writes the history of this process's runs into a file. The file is created with the first call or act, so a process without
+/// one leaves none.
+///
+/// An error stops no run: the first one is passed to [`HistoryRecorder::on_failure`]. Entries that could not be
+/// written wait in memory, and are written with the next call. [`HistoryRecorder::finish`] says how much is missing.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_core::units::TokenUsage;
+/// # use endstop_price::PriceTable;
+/// # use endstop_runtime::{CallPlan, InputBound, Outcome, Pricing, RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::parse("nightly-17")?;
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let program = Arc::new(Program::new(&Policy::from(max_steps(9)), &Probes::new())?);
+/// # let directory = std::env::temp_dir().join(format!("endstop-{}", RunId::new()));
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::history::{History, HistoryOrigin, HistoryRecorder};
+///
+/// let file = directory.join("history.sqlite");
+/// let origin = HistoryOrigin { kind: "run".into(), program: "my-agent".into(), directory: ".".into() };
+/// let recorder = Arc::new(HistoryRecorder::new(&file, origin));
+/// let environment = RunEnvironment { observers: vec![recorder.clone()], ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
+/// # let plan = CallPlan {
+/// #     pricing: &pricing, input: InputBound::of_bytes(1_000), tool_input: 0, max_output: 100, min_output: 1,
+/// #     is_wrap_up: false, is_final: true, takes_share: false,
+/// # };
+/// # run.begin_step(&plan);
+/// let call = run.begin_call(&plan).unwrap();
+/// let usage = TokenUsage { input: 1_000, output: 100, ..TokenUsage::default() };
+/// call.replied(&Outcome { usage, ..Outcome::default() });
+///
+/// let history = History::open(&file)?.unwrap();
+/// history.each_call(None, |call| assert_eq!((call.run.as_str(), call.input), ("nightly-17", 1_000)))?;
+/// assert_eq!(recorder.finish(), 0);
+/// # drop((history, run, recorder));
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct HistoryRecorder {
+    path: PathBuf,
+    process: ProcessFacts,
+    on_failure: Option<OnFailure>,
+    writer: Mutex<Writing>,
+    times: Mutex<BTreeMap<RunId, RunTimes>>,
+}
+
+/// The file, and the entries that wait for it.
+#[derive(Default)]
+pub(super) struct Writing {
+    pub(super) connection: Option<Connection>,
+    pub(super) waiting: Vec<HistoryEntry>,
+    /// Entries that never will be in it.
+    missing: u64,
+    has_failed: bool,
+    is_failing: bool,
+    /// The file cannot become usable while this process lives.
+    is_given_up: bool,
+}
+
+/// When a run began, and when its last event was.
+#[derive(Clone, Copy, Debug)]
+struct RunTimes {
+    began: u64,
+    last: u64,
+}
+
+impl fmt::Debug for HistoryRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HistoryRecorder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl HistoryRecorder {
+    /// Records runs of this process in a file. Nothing is opened yet.
+    pub fn new(file: impl Into<PathBuf>, origin: HistoryOrigin) -> Self {
+        Self {
+            path: file.into(),
+            process: ProcessFacts { id: RunId::new().to_string(), origin },
+            on_failure: None,
+            writer: Mutex::default(),
+            times: Mutex::default(),
+        }
+    }
+
+    /// Sets the receiver of the first error. It is called once.
+    #[must_use]
+    pub fn on_failure(self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
+        Self { on_failure: Some(Box::new(told)), ..self }
+    }
+
+    /// Tries once more to write what waits, and returns how many calls and acts are missing in the file.
+    pub fn finish(&self) -> u64 {
+        let mut writer = self.writer();
+        if !writer.waiting.is_empty() {
+            let _ = writer.write(&self.path, &self.process);
+        }
+        writer.give_up_waiting();
+        writer.missing
+    }
+
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writing> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn facts(&self, info: &RunInfo, now: u64) -> RunFacts {
+        let began = self.times().get(&info.id).map_or(now, |times| times.began);
+        RunFacts {
+            id: info.id.to_string(),
+            parent: info.parent.as_ref().map(ToString::to_string),
+            agent: info.agent.clone(),
+            began,
+            is_resumed: info.is_resumed,
+        }
+    }
+
+    /// Writes an entry, and all that wait before it.
+    fn put(&self, entry: HistoryEntry) {
+        let failed = {
+            let mut writer = self.writer();
+            if writer.is_given_up {
+                writer.lose(&entry);
+                return;
+            }
+            writer.waiting.push(entry);
+            let written = writer.write(&self.path, &self.process);
+            let error = written.err();
+            error.filter(|_| !std::mem::replace(&mut writer.has_failed, true))
+        };
+        if let (Some(error), Some(told)) = (failed, &self.on_failure) {
+            told(&error);
+        }
+    }
+}
+
+impl Writing {
+    /// Writes all that waits in one transaction. If that fails, it stays, up to a number of entries.
+    fn write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
+        let written = self.try_write(path, process);
+        match &written {
+            Ok(()) => self.waiting.clear(),
+            Err(error) if error.can_end() => {
+                while self.waiting.len() > MAX_WAITING_ENTRIES {
+                    let last = self.waiting.pop();
+                    last.iter().for_each(|entry| self.lose(entry));
+                }
+            }
+            Err(_) => {
+                self.is_given_up = true;
+                self.give_up_waiting();
+            }
+        }
+        self.is_failing = written.is_err();
+        written
+    }
+
+    fn try_write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
+        let failed = |error: &rusqlite::Error| HistoryError::of("write the history", path, error);
+        if self.connection.is_none() {
+            self.connection = Some(create(path)?);
+        }
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        // Calls do not wait again and again for a file that stays busy.
+        let patience = if self.is_failing { Duration::ZERO } else { BUSY };
+        connection.busy_timeout(patience).map_err(|error| failed(&error))?;
+        rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
+    }
+
+    fn give_up_waiting(&mut self) {
+        for entry in std::mem::take(&mut self.waiting) {
+            self.lose(&entry);
+        }
+    }
+
+    /// The end of a run is not counted: its calls are in the file.
+    fn lose(&mut self, entry: &HistoryEntry) {
+        let is_counted = !matches!(entry, HistoryEntry::End(_));
+        self.missing = self.missing.saturating_add(u64::from(is_counted));
+    }
+}
+
+/// Opens the file, which only the user may read, and its directory.
+fn create(path: &Path) -> Result<Connection, HistoryError> {
+    let failed = |error: std::io::Error| HistoryError::Failed {
+        doing: "create the history",
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        disk::create_directory(directory).map_err(failed)?;
+    }
+    // SQLite gives the files that it creates next to this one the same permissions.
+    disk::create_file(path).map_err(failed)?;
+    rows::open(path)
+}
+
+impl Observer for HistoryRecorder {
+    fn observe(&self, observation: &Observation<'_>) {
+        let (info, event) = (observation.info, observation.event);
+        // Of a stream only the settlement counts.
+        if matches!(event.kind, EventKind::Piece { .. }) || event.source == Source::Descendant {
+            return;
+        }
+        let now = event.wall.0;
+        {
+            let mut times = self.times();
+            let has_room = times.len() < MAX_COUNTED_RUNS;
+            if let Some(known) = times.get_mut(&info.id) {
+                known.last = now;
+            } else if has_room {
+                times.insert(info.id.clone(), RunTimes { began: now, last: now });
+            }
+        }
+        // Commands name outermost runs; their descendants share the act.
+        if info.parent.is_some() {
+            return;
+        }
+        if let Some(act) = Act::of(&event.kind, observation.run) {
+            let run = self.facts(info, now);
+            let Act { who, what, detail, why } = act;
+            let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let (who, why) = (text(who), text(why));
+            self.put(HistoryEntry::Act(ActEntry { run, at: now, who, what, detail, why }));
+        }
+    }
+
+    fn settled(&self, info: &RunInfo, call: &SettledCall<'_>) {
+        let usage = call.usage.unwrap_or_default();
+        if usage.total() == 0 && call.cost.is_zero() {
+            // It failed without a charge, or it was not made.
+            return;
+        }
+        let now = call.wall.0;
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (model, provider, tool) = match call.spender {
+            Spender::Model { model, provider } => (text(model), text(provider), None),
+            Spender::Tool { tool } => (None, None, Some(tool.to_owned())),
+        };
+        let has_budgets = !call.budgets.is_empty();
+        let amounts = [
+            usage.total_input(),
+            usage.cache_read,
+            usage.output,
+            call.cost.picos(),
+            call.unconfirmed.picos(),
+        ];
+        let entry = CallEntry {
+            run: self.facts(info, now),
+            root: (call.root.id != info.id).then(|| self.facts(call.root, now)),
+            at: now,
+            model,
+            provider,
+            tool,
+            amounts,
+            is_priced: call.is_priced,
+            is_estimate: call.is_estimate,
+            is_run_over: call.is_run_over,
+            key: call.key.map(str::to_owned),
+            // Texts always become JSON.
+            budgets: has_budgets.then(|| serde_json::to_string(call.budgets).unwrap_or_default()),
+        };
+        self.put(HistoryEntry::Call(Box::new(entry)));
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {
+        let status = run.status();
+        let times = match status {
+            Status::Paused => self.times().get(&info.id).copied(),
+            _ => self.times().remove(&info.id),
+        };
+        {
+            // Without a file the run has no row.
+            let writer = self.writer();
+            if writer.connection.is_none() && writer.waiting.is_empty() {
+                return;
+            }
+        }
+        let at = times.map_or(0, |times| times.last);
+        let signal = run.last_stop_signal();
+        self.put(HistoryEntry::End(EndEntry {
+            run: info.id.to_string(),
+            at: (status != Status::Paused).then_some(at),
+            status: status.name(),
+            reason: run.stop_reason().map(StopReason::value),
+            text: signal.filter(|it| is_of_endstop(it)).map(|it| it.message.clone()),
+        }));
+    }
+}
+
+/// Whether a signal's text is that of a limit, a budget or a person. Others can have words of the model or its provider.
+fn is_of_endstop(signal: &StopSignal) -> bool {
+    let source = signal.source.as_deref().unwrap_or_default();
+    let is_limit =
+        [POLICY_SOURCE, LIMIT_SOURCE, BUDGET_SOURCE].iter().any(|it| source.starts_with(it));
+    is_limit || signal.reason == StopReason::UserRequested
+}
+
+/// An act from outside, as an event says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Act<'e> {
+    pub(super) who: &'e str,
+    pub(super) what: &'static str,
+    pub(super) detail: Option<String>,
+    pub(super) why: &'e str,
+}
+
+impl<'e> Act<'e> {
+    /// The act of an event. `None` if it is none.
+    pub(super) fn of(kind: &EventKind<'e>, run: &Run) -> Option<Self> {
+        let act = |what, who, detail, why| Some(Act { who, what, detail, why });
+        match *kind {
+            EventKind::PauseRequested { by, why } => act("paused", by, None, why),
+            EventKind::ResumeRequested { by } => act("resumed", by, None, ""),
+            EventKind::Approved { rule, limit, by, why } => {
+                let rules_of = run.program().policy();
+                let pauses = rules_of.rule(rule).is_some_and(|it| it.action == Action::Pause);
+                let detail = match limit {
+                    Some(limit) => format!("rule {rule}, {} {}", limit.gauge, limit.limit),
+                    None => format!("rule {rule}"),
+                };
+                act(if pauses { "approved" } else { "raised" }, by, Some(detail), why)
+            }
+            EventKind::Signal { name } => act("signal", "", Some(name.to_owned()), ""),
+            EventKind::ContinuationRequested { by } => act("overridden", by, None, ""),
+            EventKind::Reopened { by } => act("reopened", by, None, ""),
+            EventKind::Cancel { message } | EventKind::Kill { message } => {
+                let is_kill = matches!(kind, EventKind::Kill { .. });
+                let (verb, who, why) = signed(message);
+                act(verb.unwrap_or(if is_kill { "killed" } else { "cancelled" }), who, None, why)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Splits the text of a stop from outside, as the control API writes it: what was done, who did it, and why.
+fn signed(message: &str) -> (Option<&'static str>, &str, &str) {
+    for verb in STOPS {
+        let by = format!("{verb} by ");
+        if let Some(who) = message.strip_prefix(by.as_str()) {
+            return (Some(verb), who, "");
+        }
+        let by = format!(" ({by}");
+        let inner = message.strip_suffix(')').and_then(|text| text.rsplit_once(by.as_str()));
+        if let Some((why, who)) = inner {
+            return (Some(verb), who, why);
+        }
+    }
+    (None, "", message)
+}

@@ -1,0 +1,345 @@
+//! Tables and statements of the history.
+
+use std::path::Path;
+use std::time::Duration;
+
+use endstop_core::units::{Money, WallTime};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+
+use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
+use crate::sqlite_file::{self, FileKind, signed, unsigned};
+
+const KIND: FileKind = FileKind {
+    // `endh` in ASCII.
+    application_id: 0x656e_6468,
+    version: 1,
+    schema: SCHEMA,
+    synchronous: "NORMAL",
+};
+
+/// How long one waits for other processes to open the file: they may be creating it.
+const OPENING: Duration = Duration::from_secs(2);
+
+/// How long one waits for other processes to write: each takes a fraction of a millisecond, and a call waits for this one.
+pub(super) const BUSY: Duration = Duration::from_millis(500);
+
+/// `root` is null for a run that no other began. A name can be used again, so a run has a number.
+const SCHEMA: &str = "
+CREATE TABLE run (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, process TEXT NOT NULL, root INTEGER, parent TEXT,
+    kind TEXT NOT NULL, program TEXT NOT NULL, directory TEXT NOT NULL, agent TEXT NOT NULL,
+    began INTEGER NOT NULL, ended INTEGER, status TEXT, reason TEXT, text TEXT
+) STRICT;
+CREATE INDEX run_by_id ON run (id);
+CREATE INDEX run_by_root ON run (root) WHERE root IS NOT NULL;
+CREATE TABLE call (
+    number INTEGER PRIMARY KEY, run INTEGER NOT NULL, root INTEGER NOT NULL, at INTEGER NOT NULL,
+    model TEXT, provider TEXT, tool TEXT, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
+    picos INTEGER NOT NULL, unconfirmed_picos INTEGER NOT NULL, is_priced INTEGER NOT NULL,
+    is_estimate INTEGER NOT NULL, key TEXT, budgets TEXT
+) STRICT;
+CREATE INDEX call_by_time ON call (at);
+CREATE INDEX call_by_root ON call (root);
+CREATE TABLE act (
+    number INTEGER PRIMARY KEY, run INTEGER NOT NULL, at INTEGER NOT NULL, who TEXT, what TEXT NOT NULL, detail TEXT,
+    why TEXT
+) STRICT;
+CREATE INDEX act_by_time ON act (at);
+CREATE INDEX act_by_run ON act (run);
+";
+
+const OWN_RUN: &str =
+    "SELECT number FROM run WHERE id = ?1 AND process = ?2 ORDER BY number DESC LIMIT 1";
+
+const LAST_RUN: &str = "SELECT number FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";
+
+const ADD_RUN: &str = "
+INSERT INTO run (id, process, root, parent, kind, program, directory, agent, began)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+const CONTINUE_RUN: &str = "
+UPDATE run SET ended = NULL, status = NULL, reason = NULL, text = NULL
+WHERE number = ?1 AND status IS NOT NULL";
+
+const END_RUN: &str = "
+UPDATE run SET ended = iif(?3, max(began, ?4), NULL), status = ?5, reason = ?6, text = ?7
+WHERE id = ?1 AND process = ?2";
+
+const ADD_CALL: &str = "
+INSERT INTO call (run, root, at, model, provider, tool, input, cached, output, picos, unconfirmed_picos, is_priced,
+    is_estimate, key, budgets)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+
+const ADD_ACT: &str =
+    "INSERT INTO act (run, at, who, what, detail, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// A call whose run is missing has the name `(unknown)`.
+const CALLS: &str = "
+SELECT coalesce(run.id, '(unknown)'), coalesce(run.directory, '(unknown)'), call.at, call.model, call.provider, call.tool,
+    call.input, call.cached, call.output, call.picos, call.unconfirmed_picos, call.is_priced, call.is_estimate, call.key,
+    call.budgets
+FROM call LEFT JOIN run ON run.number = call.root ";
+
+const RUN: &str = "
+SELECT number, id, parent, kind, program, directory, agent, began, ended, status, reason, text,
+    (SELECT count(*) FROM run AS below WHERE below.root = run.number)
+FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";
+
+const ACTS: &str = "SELECT at, who, what, detail, why FROM act WHERE run = ?1 ORDER BY number";
+
+/// The calls to read.
+pub(super) enum Which<'r> {
+    Since(Option<WallTime>),
+    Of(&'r RecordedRun),
+}
+
+/// Opens the file with its tables.
+pub(super) fn open(path: &Path) -> Result<Connection, HistoryError> {
+    let connection = sqlite_file::open(path, &KIND, OPENING)
+        .map_err(|error| HistoryError::of_opening(path, error))?;
+    let set = connection.busy_timeout(BUSY);
+    set.map_err(|error| HistoryError::of("open the history", path, &error))?;
+    Ok(connection)
+}
+
+/// Writes all entries, or none of them.
+pub(super) fn write(
+    connection: &mut Connection,
+    process: &ProcessFacts,
+    entries: &[HistoryEntry],
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for entry in entries {
+        match entry {
+            HistoryEntry::Call(call) => add_call(&transaction, process, call)?,
+            HistoryEntry::Act(act) => add_act(&transaction, process, act)?,
+            HistoryEntry::End(end) => end_run(&transaction, process, end)?,
+        }
+    }
+    transaction.commit()
+}
+
+fn add_call(
+    transaction: &Transaction<'_>,
+    process: &ProcessFacts,
+    call: &CallEntry,
+) -> rusqlite::Result<()> {
+    let root = call.root.as_ref();
+    let root = root.map(|root| number_of(transaction, process, root, None)).transpose()?;
+    let run = number_of(transaction, process, &call.run, root)?;
+    if !call.is_run_over {
+        transaction.prepare_cached(CONTINUE_RUN)?.execute([run])?;
+    }
+    let [input, cached, output, picos, unconfirmed] = call.amounts.map(signed);
+    let values = params![
+        run,
+        root.unwrap_or(run),
+        signed(call.at),
+        call.model,
+        call.provider,
+        call.tool,
+        input,
+        cached,
+        output,
+        picos,
+        unconfirmed,
+        call.is_priced,
+        call.is_estimate,
+        call.key,
+        call.budgets
+    ];
+    transaction.prepare_cached(ADD_CALL)?.execute(values).map(drop)
+}
+
+fn add_act(
+    transaction: &Transaction<'_>,
+    process: &ProcessFacts,
+    act: &ActEntry,
+) -> rusqlite::Result<()> {
+    let run = number_of(transaction, process, &act.run, None)?;
+    let values = params![run, signed(act.at), act.who, act.what, act.detail, act.why];
+    transaction.prepare_cached(ADD_ACT)?.execute(values).map(drop)
+}
+
+fn end_run(
+    transaction: &Transaction<'_>,
+    process: &ProcessFacts,
+    end: &EndEntry,
+) -> rusqlite::Result<()> {
+    let EndEntry { run, at, status, reason, text } = end;
+    let has_ended = at.is_some();
+    let values =
+        params![run, process.id, has_ended, signed(at.unwrap_or_default()), status, reason, text];
+    transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
+}
+
+/// The number of a run, which is added if it has none. It is looked up each time, because another process may have removed
+/// the row.
+fn number_of(
+    transaction: &Transaction<'_>,
+    process: &ProcessFacts,
+    run: &RunFacts,
+    root: Option<i64>,
+) -> rusqlite::Result<i64> {
+    let own = transaction.prepare_cached(OWN_RUN)?;
+    if let Some(number) = first_number(own, params![run.id, process.id])? {
+        return Ok(number);
+    }
+    if run.is_resumed {
+        let last = transaction.prepare_cached(LAST_RUN)?;
+        if let Some(number) = first_number(last, params![run.id])? {
+            let take = "UPDATE run SET process = ?2 WHERE number = ?1";
+            transaction.prepare_cached(take)?.execute(params![number, process.id])?;
+            return Ok(number);
+        }
+    }
+    let HistoryOrigin { kind, program, directory } = &process.origin;
+    let values = params![
+        run.id,
+        process.id,
+        root,
+        run.parent,
+        kind,
+        program,
+        directory,
+        run.agent,
+        signed(run.began)
+    ];
+    transaction.prepare_cached(ADD_RUN)?.execute(values)?;
+    Ok(transaction.last_insert_rowid())
+}
+
+fn first_number(
+    mut select: rusqlite::CachedStatement<'_>,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<Option<i64>> {
+    select.query_row(values, |row| row.get(0)).optional()
+}
+
+/// Whether no call was ever recorded, or all were removed.
+pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM call)", (), |row| row.get(0))
+}
+
+/// Hands each call to `take`, in the order in which they were settled.
+pub(super) fn each_call(
+    connection: &Connection,
+    which: &Which<'_>,
+    mut take: impl FnMut(RecordedCall),
+) -> rusqlite::Result<()> {
+    let (filter, value) = match which {
+        Which::Since(since) => {
+            ("WHERE call.at >= ?1 ORDER BY call.at", signed(since.map_or(0, |it| it.0)))
+        }
+        Which::Of(run) if run.parent.is_none() => {
+            ("WHERE call.root = ?1 ORDER BY call.number", run.number)
+        }
+        Which::Of(run) => ("WHERE call.run = ?1 ORDER BY call.number", run.number),
+    };
+    let mut select = connection.prepare(&format!("{CALLS}{filter}"))?;
+    let mut rows = select.query([value])?;
+    while let Some(row) = rows.next()? {
+        take(recorded_call(row)?);
+    }
+    Ok(())
+}
+
+fn recorded_call(row: &Row<'_>) -> rusqlite::Result<RecordedCall> {
+    let amount = |at: usize| row.get(at).map(unsigned);
+    let budgets: Option<String> = row.get(14)?;
+    let budgets = budgets.map(|names| serde_json::from_str(&names));
+    Ok(RecordedCall {
+        run: row.get(0)?,
+        directory: row.get(1)?,
+        at: WallTime(amount(2)?),
+        model: row.get(3)?,
+        provider: row.get(4)?,
+        tool: row.get(5)?,
+        input: amount(6)?,
+        cached: amount(7)?,
+        output: amount(8)?,
+        cost: Money::from_picos(amount(9)?),
+        unconfirmed: Money::from_picos(amount(10)?),
+        is_priced: row.get(11)?,
+        is_estimate: row.get(12)?,
+        key: row.get(13)?,
+        // If it is not JSON, only names of budgets are lost.
+        budgets: budgets.transpose().ok().flatten().unwrap_or_default(),
+    })
+}
+
+/// The names of outermost runs that begin so, each once.
+pub(super) fn beginning_with(
+    connection: &Connection,
+    begin: &str,
+) -> rusqlite::Result<Vec<String>> {
+    let named = "SELECT DISTINCT id FROM run WHERE root IS NULL AND substr(id, 1, length(?1)) = ?1 ORDER BY id";
+    let mut select = connection.prepare(named)?;
+    select.query_map([begin], |row| row.get(0))?.collect()
+}
+
+/// The last run of a name.
+pub(super) fn run(connection: &Connection, id: &str) -> rusqlite::Result<Option<RecordedRun>> {
+    let found = connection.query_row(RUN, [id], |row| {
+        Ok(RecordedRun {
+            number: row.get(0)?,
+            id: row.get(1)?,
+            parent: row.get(2)?,
+            origin: HistoryOrigin {
+                kind: row.get(3)?,
+                program: row.get(4)?,
+                directory: row.get(5)?,
+            },
+            agent: row.get(6)?,
+            began: WallTime(row.get(7).map(unsigned)?),
+            ended: row.get::<_, Option<i64>>(8)?.map(|at| WallTime(unsigned(at))),
+            status: row.get(9)?,
+            reason: row.get(10)?,
+            text: row.get(11)?,
+            sub_agents: row.get(12).map(unsigned)?,
+            acts: Vec::new(),
+        })
+    });
+    let Some(mut run) = found.optional()? else { return Ok(None) };
+    let mut select = connection.prepare(ACTS)?;
+    let acts = select.query_map([run.number], |row| {
+        Ok(RecordedAct {
+            at: WallTime(row.get(0).map(unsigned)?),
+            who: row.get(1)?,
+            what: row.get(2)?,
+            detail: row.get(3)?,
+            why: row.get(4)?,
+        })
+    })?;
+    run.acts = acts.collect::<rusqlite::Result<_>>()?;
+    Ok(Some(run))
+}
+
+/// Removes calls and acts from before a time, and the runs that ended or began before it and have none left. A dry run counts
+/// and takes all of it back.
+pub(super) fn prune(
+    connection: &mut Connection,
+    before: WallTime,
+    is_dry_run: bool,
+) -> rusqlite::Result<Pruned> {
+    // The sub-agents first: a run stays as long as one of them does.
+    const UNUSED: &str = "
+        DELETE FROM run WHERE coalesce(ended, began) < ?1 AND (root IS NULL) = ?2
+            AND NOT EXISTS (SELECT 1 FROM call WHERE call.root = coalesce(run.root, run.number)
+                AND (run.root IS NULL OR call.run = run.number))
+            AND NOT EXISTS (SELECT 1 FROM act WHERE act.run = run.number)
+            AND NOT EXISTS (SELECT 1 FROM run AS below WHERE below.root = run.number)";
+    let before = signed(before.0);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let count = |changed: usize| u64::try_from(changed).unwrap_or(u64::MAX);
+    let calls = count(transaction.execute("DELETE FROM call WHERE at < ?1", [before])?);
+    let acts = count(transaction.execute("DELETE FROM act WHERE at < ?1", [before])?);
+    transaction.execute(UNUSED, params![before, false])?;
+    let runs = count(transaction.execute(UNUSED, params![before, true])?);
+    match is_dry_run {
+        true => transaction.rollback()?,
+        false => transaction.commit()?,
+    }
+    Ok(Pruned { runs, calls, acts })
+}

@@ -1,0 +1,79 @@
+//! Two processes at once, and `kill -9` of them: the calls that were settled are in the history.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use endstop_core::policy::Policy;
+use endstop_runtime::store::RunId;
+use endstop_runtime::{RunHandle, history::HistoryRecorder};
+
+use super::{Place, info, origin, pricing, program, reply, step, watched};
+
+const FILE: &str = "ENDSTOP_KILLED_HISTORY";
+/// The prefix of a child's lines; the test harness prints others.
+const TOLD: &str = "told:";
+
+#[test]
+fn settled_calls_of_two_processes_survive_their_kill() {
+    if let Ok(path) = env::var(FILE) {
+        work(&path);
+        return;
+    }
+    let place = Place::new();
+    let mut told = 0;
+    for wanted in [1, 7, 20] {
+        let children = [begin(&place), begin(&place)];
+        for mut child in children {
+            told += kill_after(&mut child, wanted);
+        }
+    }
+    let mut calls = 0;
+    place.history().each_call(None, |_| calls += 1).unwrap();
+    // Each child can have settled one call more than it said.
+    assert!(told <= calls && calls <= told + 6, "{told} were settled, and {calls} are there");
+}
+
+fn begin(place: &Place) -> Child {
+    let test = "kill::settled_calls_of_two_processes_survive_their_kill";
+    Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(FILE, place.file())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The child: settles calls, and reports each, until it is killed.
+fn work(path: &str) {
+    let recorder = std::sync::Arc::new(HistoryRecorder::new(path, origin()));
+    let policy = Policy { unbounded: true, ..Policy::default() };
+    let watching = watched(vec![std::sync::Arc::<HistoryRecorder>::clone(&recorder)]);
+    let run = RunHandle::root(info(RunId::new()), program(&policy), watching);
+    run.begin();
+    for call in 1u64.. {
+        reply(step(&run, &pricing()));
+        run.record_plain(&endstop_core::EventKind::StepEnd);
+        // One that the other process kept from being written for too long does not count.
+        let written = call - recorder.finish();
+        // Past the harness, which captures output.
+        std::io::stdout().write_all(format!("\n{TOLD} {written}\n").as_bytes()).unwrap();
+    }
+}
+
+/// Kills a child once it has settled so many calls. Returns how many it has said to be settled.
+fn kill_after(child: &mut Child, wanted: u64) -> u64 {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let number = |line: &str| line.strip_prefix(TOLD).and_then(|told| told.trim().parse().ok());
+    let mut last = 0;
+    while last < wanted {
+        last = number(&lines.next().unwrap().unwrap()).unwrap_or(last);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for line in lines.map_while(Result::ok) {
+        last = number(&line).unwrap_or(last);
+    }
+    last
+}
