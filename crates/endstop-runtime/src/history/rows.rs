@@ -13,8 +13,8 @@ use crate::sqlite_file::{self, FileKind, signed, unsigned};
 const KIND: FileKind = FileKind {
     // `endh` in ASCII.
     application_id: 0x656e_6468,
-    version: 1,
     schema: SCHEMA,
+    migrations: &[],
     synchronous: "NORMAL",
 };
 
