@@ -185,6 +185,10 @@ pub(super) async fn admit(
                     _ => {}
                 }
                 run.handle().wait_for_account(&wait).await;
+                // The accounts may limit other things than before.
+                if let Some(refused) = refuse_unreported(context, run, parsed) {
+                    return Err(Box::new(refused).into());
+                }
             }
             AdmissionBlocked::Uncounted => {
                 admission.counted = Some(count::input_tokens(context, run, parsed).await);

@@ -1,6 +1,6 @@
 //! Accounts as they are written: `[budget.NAME]` tables, and budgets on the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use endstop_core::policy::BudgetTable;
 use jiff::tz::TimeZone;
@@ -31,7 +31,7 @@ pub enum OnFull {
 /// assert_eq!(account.limits.len(), 2);
 /// # Ok::<(), endstop_runtime::account::AccountError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The name, `team-a`.
     pub name: String,
@@ -233,7 +233,7 @@ pub fn is_match(pattern: &str, name: &str) -> bool {
 /// assert_eq!(names(set.of_call(&["team-a"], "anthropic", "claude-opus-4-5")), ["org", "team-a"]);
 /// # Ok::<(), endstop_runtime::account::AccountError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountSet {
     accounts: BTreeMap<String, Account>,
 }
@@ -305,6 +305,25 @@ impl AccountSet {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Account> {
         self.accounts.get(name)
+    }
+
+    /// Adds the accounts of some names that the set lacks, as another set defines them, with their parents. Returns the
+    /// names of those that were added.
+    pub(super) fn keep<'n>(
+        &mut self,
+        before: &Self,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> BTreeSet<String> {
+        let mut kept = BTreeSet::new();
+        for name in names {
+            let mut next = before.accounts.get(name);
+            while let Some(account) = next.filter(|it| !self.accounts.contains_key(&it.name)) {
+                self.accounts.insert(account.name.clone(), account.clone());
+                kept.insert(account.name.clone());
+                next = account.parent.as_ref().and_then(|parent| before.accounts.get(parent));
+            }
+        }
+        kept
     }
 
     /// Refuses names that no account of the set has.

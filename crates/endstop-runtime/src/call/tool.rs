@@ -274,7 +274,7 @@ impl OpenToolCall {
         }
         match (accounts, self.node.accounts()) {
             (Some(held), _) => held.settle(amounts),
-            (None, Some(accounts)) => accounts.charge(amounts),
+            (None, Some(accounts)) => accounts.current().charge(amounts),
             (None, None) => {}
         }
     }
