@@ -15,6 +15,9 @@ pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 /// How often the budgets of keys are tried again that could not be counted.
 pub(crate) const UNCOUNTED_RECHECK: Duration = Duration::from_secs(1);
 
+/// The most changed budgets that a note names: a file with more of them was replaced as a whole.
+pub(crate) const MAX_TOLD_CHANGES: usize = 8;
+
 /// The longest response that the demo's agent reads, in bytes: the scripted model writes a few hundred, and the
 /// address may belong to any other server.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;

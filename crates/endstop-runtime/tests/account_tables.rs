@@ -214,7 +214,7 @@ fn a_model_without_a_price_is_refused_by_a_new_limit_of_money() {
     }
 }
 
-/// A source that has what the test gives it, and remembers what it was told.
+/// A source that has what the test gives it, and remembers its reports.
 #[derive(Debug, Default)]
 struct Scripted {
     next: Mutex<Option<AccountTables>>,
@@ -257,7 +257,7 @@ fn an_account_that_is_removed_stays_for_those_that_name_it() {
     assert!(message(&other).starts_with("budget org has used 2 of 2 steps"), "{}", message(&other));
     assert_eq!(steps(&store, &account("me", &["9 steps"])), 1);
     assert_eq!(*source.kept.lock().unwrap(), ["me", "org", "team"]);
-    // It is told once, and again only if an account was defined in between.
+    // It is reported once, and again only if an account was defined in between.
     source.next(AccountTables::default());
     accounts.refresh();
     source.next(tables([account("me", &["1 steps"])]));
@@ -265,7 +265,7 @@ fn an_account_that_is_removed_stays_for_those_that_name_it() {
     source.next(AccountTables::default());
     accounts.refresh();
     assert_eq!(*source.kept.lock().unwrap(), ["me", "org", "team", "me"]);
-    // Those that nothing names any more are gone too.
+    // Accounts that nothing names are gone too.
     other.set_accounts(None);
     drop(of_team);
     assert_eq!(accounts.replace(AccountTables::default()), ["me"]);

@@ -213,9 +213,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     if let Some(observer) = hook.observer() {
         builder = builder.shared_observer(observer);
     }
-    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
-        builder = builder.accounts(accounts);
-    }
+    builder = builder.accounts(budgets.open(is_nested, hook.budget_warnings())?.accounts);
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }

@@ -282,7 +282,10 @@ fn accounts(
 ) -> Result<Option<RunAccounts>, CliError> {
     match args.dry_run {
         true => Ok(None),
-        false => budgets.open(!args.gateway.has_upstream(), hook.budget_warnings()),
+        false => {
+            let open = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
+            Ok(Some(open.accounts))
+        }
     }
 }
 

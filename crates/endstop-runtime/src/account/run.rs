@@ -63,7 +63,7 @@ struct Shared {
     open: Mutex<Open>,
 }
 
-/// What a change of the definitions has to know. It is locked from reading the source until its definitions are in use:
+/// The names that a change of the definitions has to keep. Locked from reading the source until its definitions are in use:
 /// otherwise older ones could replace newer ones.
 #[derive(Default)]
 struct Changes {
@@ -218,7 +218,7 @@ impl RunAccounts {
         Self { counted_elsewhere: names, ..self }
     }
 
-    /// Sets the source in which the definitions are looked for before each reservation. Its first look comes then, so it is to
+    /// Sets the source in which the definitions are looked for before each reservation. Its first look comes then, so it should
     /// begin with the definitions that these accounts have.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn AccountSource>) -> Self {

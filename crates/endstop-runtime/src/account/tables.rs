@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use super::spec::AccountSet;
 
-/// The definitions of accounts at one moment, and those of them that runs draw on.
+/// The definitions of accounts at one moment, and the accounts that runs draw on.
 ///
 /// See the example of [`AccountSource`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub trait AccountSource: Debug + Send + Sync {
     /// be quick. Definitions that cannot be read or used are no change: those of before stay.
     fn look(&self) -> Option<AccountTables>;
 
-    /// Tells of accounts that the last definitions lack, and that runs draw on by name. They keep their last definition.
+    /// Reports accounts that the last definitions lack, and that runs draw on by name. They keep their last definition.
     fn kept(&self, names: &[String]) {
         let _ = names;
     }

@@ -115,7 +115,7 @@ impl RunHandle {
     #[must_use]
     pub fn awaits_store(&self, plan: &CallPlan<'_>) -> Option<AccountWait> {
         let planned = self.planned(plan);
-        self.node().accounts()?.now().store_wait(planned.provider(), planned.model())
+        self.node().accounts()?.current().store_wait(planned.provider(), planned.model())
     }
 
     /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].

@@ -14,7 +14,7 @@ use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
-/// The accounts of a handle by the definitions of one moment: all that one call asks is under the same ones.
+/// The accounts of a handle by the definitions of one moment: every question of one call is answered by the same ones.
 #[derive(Debug)]
 pub(crate) struct DrawnAccounts {
     of: RunAccounts,
