@@ -37,6 +37,9 @@ pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 /// The most stored runs that are listed for people: a screen of a small terminal. `--json` lists all.
 pub(crate) const MAX_LISTED_RUNS: usize = 20;
 
+/// The most corrections of a budget that are listed, the newest first.
+pub(crate) const MAX_LISTED_ADJUSTMENTS: usize = 10;
+
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
 

@@ -61,5 +61,7 @@ pub use spec::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteBudgetStore;
-pub use store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
+pub use store::{
+    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState, PastAdjustment,
+};
 pub use tables::{AccountSource, AccountTables};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use endstop::account::{
-    Account, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, RedisBudgetStore,
-    SqliteBudgetStore,
+    Account, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, PastAdjustment,
+    RedisBudgetStore, SqliteBudgetStore,
 };
 use endstop::ledger::Amounts;
 
@@ -75,6 +75,14 @@ impl BudgetStore for LazyStore {
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.open()?.adjust(adjustment)
+    }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        self.open()?.adjustments(account, most)
     }
 
     /// A call that draws on no budget needs no file.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::account::{Adjustment, HoldTerms, MemoryBudgetStore};
+use crate::account::{Adjustment, HoldTerms, MemoryBudgetStore, PastAdjustment};
 
 #[test]
 fn a_hold_that_is_dropped_is_not_extended() {
@@ -90,6 +90,14 @@ impl BudgetStore for Stuck {
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.store.adjust(adjustment)
+    }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        self.store.adjustments(account, most)
     }
 }
 
