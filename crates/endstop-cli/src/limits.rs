@@ -109,6 +109,10 @@ pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::fr
 #[cfg(unix)]
 pub(crate) const MAX_LIST_TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
+/// How long a kill waits for a process that has not listed its runs: the time in which its request is written.
+#[cfg(unix)]
+pub(crate) const MAX_LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// The most characters of a command line that the registry of live processes keeps: `ps` shows one line.
 #[cfg(unix)]
 pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;
