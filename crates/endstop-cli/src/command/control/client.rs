@@ -20,7 +20,7 @@ use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME, MAX_LEAVE_TIME, MAX_LIS
 use crate::live::{self, LiveProcess};
 use crate::output;
 
-/// A path that every control API answers at once.
+/// A path that every control API answers without work.
 const HEALTH_PATH: &str = "/endstop/health";
 
 /// Where a gateway's control API is.
@@ -114,8 +114,8 @@ impl Gateway {
         self.ask("POST", path, text_of(body), MAX_CONTROL_TIME)
     }
 
-    /// Sends a kill. A process that aborts calls and writes its logs has the time that it needs, and a suspended one is
-    /// given up: it obeys when it continues, because the request stays in its socket.
+    /// Sends a kill. A process that aborts calls and writes its logs has the time that it needs. The wait for a suspended one
+    /// ends early: it obeys when it continues, because the request stays in its socket.
     pub(super) fn kill(&self, path: &str, body: &Value) -> Result<Value, AskError> {
         self.finish(async {
             let asked = self.send("POST", path, text_of(body));
