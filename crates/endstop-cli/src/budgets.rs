@@ -4,7 +4,7 @@ mod lazy_store;
 mod live;
 mod place;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use endstop::ledger::Dimension;
 use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
 
-use crate::defaults::{DRAWN_VARIABLE, file_of};
+use crate::defaults::{DRAWN_FILE_VARIABLE, DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
 use crate::input::{WatchedFile, read_text};
 use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
 use crate::policy_source::rendered;
 use lazy_store::LazyStore;
-use live::LiveTables;
 pub(crate) use live::OpenBudgets;
+use live::{LiveTables, OuterBudgets};
 use place::in_table;
 
 /// The file of the user's budgets in the state directory.
@@ -43,6 +43,8 @@ pub(crate) struct Budgets {
     names: Vec<String>,
     /// Those that a flag names: runs draw on them whatever their key says.
     explicit: Vec<String>,
+    /// The names that the configuration file defines.
+    of_file: BTreeSet<String>,
     sources: BudgetSources,
     /// The store that is shared with other machines, instead of the file of the user.
     remote: Option<Arc<RedisBudgetStore>>,
@@ -70,6 +72,16 @@ struct DefinedBudgets {
     /// See [`Budgets`]. Not all of them need to be defined.
     names: Vec<String>,
     explicit: Vec<String>,
+    of_file: BTreeSet<String>,
+}
+
+/// The budgets that count the calls of a command, for an Endstop that it starts.
+#[derive(Debug, Default)]
+pub(crate) struct DrawnBudgets {
+    /// The value of [`DRAWN_VARIABLE`].
+    pub(crate) names: String,
+    /// The value of [`DRAWN_FILE_VARIABLE`].
+    pub(crate) file: String,
 }
 
 /// The flag of a store that is shared with other machines.
@@ -145,11 +157,12 @@ impl Budgets {
         let (policy, flags) = (policy.budgets.clone(), flags.to_owned());
         let mut sources = BudgetSources { file, has_tables: false, policy, flags };
         let configured = sources.read_file()?;
-        let DefinedBudgets { set, names, explicit } = sources.define(&configured)?;
+        let DefinedBudgets { set, names, explicit, of_file } = sources.define(&configured)?;
         if let Some(name) = names.iter().find(|name| set.get(name).is_none()) {
             return Err(unknown(name, &set));
         }
-        Ok(Self { set, names, explicit, sources, remote: None, refuses_unpriced: false })
+        let (remote, refuses_unpriced) = (None, false);
+        Ok(Self { set, names, explicit, of_file, sources, remote, refuses_unpriced })
     }
 
     /// The same budgets in the store of a flag.
@@ -266,15 +279,17 @@ impl Budgets {
         if let Some(remote) = &self.remote {
             tell_of_outages(remote);
         }
-        let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested);
         let defined = DefinedBudgets {
             set: self.set.clone(),
             names: self.names.clone(),
             explicit: self.explicit.clone(),
+            of_file: self.of_file.clone(),
         };
-        let live = Arc::new(LiveTables::new(&self.sources, defined, outer.is_some()));
+        let of_outer = |name| std::env::var(name).ok().filter(|_| is_nested).unwrap_or_default();
+        let outer = self.sources.outer(&of_outer(DRAWN_FILE_VARIABLE));
+        let live = Arc::new(LiveTables::new(&self.sources, defined, outer));
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let outer = outer.unwrap_or_default();
+        let outer = of_outer(DRAWN_VARIABLE);
         let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
         let owner = format!("process {}", std::process::id());
         let shared: Arc<dyn BudgetStore> = Arc::<LazyStore>::clone(&store);
@@ -287,6 +302,15 @@ impl Budgets {
         Ok(OpenBudgets { accounts, explicit: self.explicit.clone(), live, store })
     }
 
+    /// The budgets that count the calls of a command, which draw on these accounts.
+    pub(crate) fn drawn_by(&self, accounts: Option<&RunAccounts>) -> DrawnBudgets {
+        let Some(accounts) = accounts else { return DrawnBudgets::default() };
+        let kind = if self.explicit.is_empty() { "default" } else { "named" };
+        let file = self.sources.path();
+        let file = file.map(|file| format!("{kind}:{}", file.display())).unwrap_or_default();
+        DrawnBudgets { names: accounts.drawn_names().join(","), file }
+    }
+
     /// The budgets in few words: `me ($5.00 per day)`.
     pub(crate) fn in_words(&self) -> Option<String> {
         let named = self.names.iter().filter_map(|name| self.set.get(name));
@@ -297,6 +321,18 @@ impl Budgets {
 }
 
 impl BudgetSources {
+    /// The absolute path of the configuration file.
+    fn path(&self) -> Option<PathBuf> {
+        std::path::absolute(self.file.as_ref()?.path()).ok()
+    }
+
+    /// The Endstop around this process, if it counts by the same file, from the value of [`DRAWN_FILE_VARIABLE`].
+    fn outer(&self, variable: &str) -> Option<OuterBudgets> {
+        let (kind, file) = variable.split_once(':')?;
+        let is_same = self.path()? == Path::new(file);
+        is_same.then_some(OuterBudgets { draws_default: kind == "default" })
+    }
+
     /// The tables of the configuration file; none without a file.
     fn read_file(&mut self) -> Result<BTreeMap<String, BudgetTable>, CliError> {
         let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
@@ -344,7 +380,8 @@ impl BudgetSources {
             names.push(DEFAULT_ACCOUNT.to_owned());
         }
         let explicit = if self.flags.is_empty() { Vec::new() } else { names.clone() };
-        Ok(DefinedBudgets { set, names, explicit })
+        let of_file = configured.keys().cloned().collect();
+        Ok(DefinedBudgets { set, names, explicit, of_file })
     }
 }
 

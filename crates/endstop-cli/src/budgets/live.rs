@@ -62,15 +62,19 @@ impl OpenBudgets {
     }
 }
 
+/// The Endstop that runs this process and counts its calls, by the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OuterBudgets {
+    /// Whether its calls draw on the default budget, if there is one.
+    pub(super) draws_default: bool,
+}
+
 /// The definitions of budgets as they are now: the tables of the configuration file and of the policy, the flags, and the own
 /// limits of keys.
 #[derive(Debug)]
 pub(super) struct LiveTables {
     sources: BudgetSources,
-    /// Whether another Endstop counts the calls of this process.
-    is_nested: bool,
-    /// The definitions at the start.
-    first: AccountSet,
+    outer: Option<OuterBudgets>,
     state: Mutex<LiveState>,
 }
 
@@ -92,8 +96,12 @@ struct LiveState {
 }
 
 impl LiveTables {
-    pub(super) fn new(sources: &BudgetSources, defined: DefinedBudgets, is_nested: bool) -> Self {
-        let state = LiveState {
+    pub(super) fn new(
+        sources: &BudgetSources,
+        defined: DefinedBudgets,
+        outer: Option<OuterBudgets>,
+    ) -> Self {
+        let mut state = LiveState {
             file: sources.file.clone(),
             has_tables: sources.has_tables,
             is_wrong: false,
@@ -103,8 +111,9 @@ impl LiveTables {
             removed: BTreeSet::new(),
             defined,
         };
-        let first = state.whole.clone();
-        Self { sources: sources.clone(), is_nested, first, state: Mutex::new(state) }
+        let sources = sources.clone();
+        state.is_new = !left_to(outer, &sources, &state.defined).is_empty();
+        Self { sources, outer, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
@@ -146,7 +155,7 @@ impl LiveTables {
         if let Some(changes) = changes {
             output::note(&format!("endstop: budgets changed: {changes}"));
         }
-        for name in self.left_to_the_outer(&defined, &whole) {
+        for name in left_to(self.outer, &self.sources, &defined) {
             if state.whole.get(&name).is_none() {
                 output::note(&format!(
                     "endstop: budget {name} is new: the Endstop that runs this process counts it"
@@ -176,19 +185,6 @@ impl LiveTables {
         }
         tables_of(&text, file.path())
     }
-
-    /// Budgets that calls would begin to draw on while another Endstop counts them. If both counted them, they would count
-    /// twice and wait for each other.
-    fn left_to_the_outer(&self, defined: &DefinedBudgets, whole: &AccountSet) -> Vec<String> {
-        if !self.is_nested {
-            return Vec::new();
-        }
-        let is_left = |account: &&Account| match self.first.get(&account.name) {
-            None if account.name == DEFAULT_ACCOUNT => defined.explicit.is_empty(),
-            before => account.is_by_model() && !before.is_some_and(Account::is_by_model),
-        };
-        whole.iter().filter(is_left).map(|account| account.name.clone()).collect()
-    }
 }
 
 impl AccountSource for LiveTables {
@@ -200,7 +196,7 @@ impl AccountSource for LiveTables {
         std::mem::take(&mut state.is_new).then(|| AccountTables {
             set: state.whole.clone(),
             names: state.defined.names.clone(),
-            counted_elsewhere: self.left_to_the_outer(&state.defined, &state.whole),
+            counted_elsewhere: left_to(self.outer, &self.sources, &state.defined),
         })
     }
 
@@ -214,6 +210,23 @@ impl AccountSource for LiveTables {
             ));
         }
     }
+}
+
+/// The budgets that another Endstop counts for the calls of this process, because it reads the same file. If both counted them,
+/// they would count twice and wait for each other. Budgets that a policy or a flag tightens here are counted here too.
+fn left_to(
+    outer: Option<OuterBudgets>,
+    sources: &BudgetSources,
+    defined: &DefinedBudgets,
+) -> Vec<String> {
+    let Some(outer) = outer else { return Vec::new() };
+    let draws_default = outer.draws_default && defined.explicit.is_empty();
+    let is_left = |account: &&Account| {
+        let is_drawn = account.is_by_model() || draws_default && account.name == DEFAULT_ACCOUNT;
+        let is_plain = !sources.policy.contains_key(&account.name);
+        is_drawn && is_plain && defined.of_file.contains(&account.name)
+    };
+    defined.set.iter().filter(is_left).map(|account| account.name.clone()).collect()
 }
 
 /// The definitions of the tables, and those for the own limits of keys.

@@ -346,21 +346,40 @@ impl AccountSet {
     /// name, each once.
     #[must_use]
     pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
-        self.of_calls(of_run, |account| account.takes(provider, model))
+        self.of_calls(of_run, |account| account.takes(provider, model), |_| false)
+    }
+
+    /// Like [`AccountSet::of_call`], without accounts of which others count the call, and their parents unless another account
+    /// has these.
+    pub(super) fn of_call_without(
+        &self,
+        of_run: &[&str],
+        (provider, model): (&str, &str),
+        is_left_out: impl Fn(&Account) -> bool,
+    ) -> Vec<&Account> {
+        let is_of_model = |account: &Account| account.takes(provider, model);
+        let mut accounts = self.of_calls(of_run, is_of_model, &is_left_out);
+        accounts.retain(|account| !is_left_out(account));
+        accounts
     }
 
     /// Returns the accounts that the calls of some model draw on: the named accounts, the accounts of any model, and all
     /// parents. By name, each once.
     #[must_use]
     pub fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {
-        self.of_calls(of_run, Account::is_by_model)
+        self.of_calls(of_run, Account::is_by_model, |_| false)
     }
 
-    fn of_calls(&self, of_run: &[&str], is_of_model: impl Fn(&Account) -> bool) -> Vec<&Account> {
+    fn of_calls(
+        &self,
+        of_run: &[&str],
+        is_of_model: impl Fn(&Account) -> bool,
+        is_left_out: impl Fn(&Account) -> bool,
+    ) -> Vec<&Account> {
         let mut found: BTreeMap<&str, &Account> = BTreeMap::new();
         let of_run = of_run.iter().filter_map(|name| self.accounts.get(*name));
         let of_model = self.accounts.values().filter(|it| is_of_model(it));
-        for account in of_run.chain(of_model) {
+        for account in of_run.chain(of_model).filter(|it| !is_left_out(it)) {
             let mut next = Some(account);
             while let Some(account) = next {
                 if found.insert(&account.name, account).is_some() {

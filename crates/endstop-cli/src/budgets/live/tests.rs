@@ -25,13 +25,13 @@ impl Config {
         std::fs::write(self.file(), text).unwrap();
     }
 
-    fn live(&self, flags: &[&str], is_nested: bool) -> LiveTables {
+    fn live(&self, flags: &[&str], outer: Option<OuterBudgets>) -> LiveTables {
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (file, policy) = (Some(WatchedFile::new(self.file())), BTreeMap::new());
         let mut sources = BudgetSources { file, has_tables: false, policy, flags };
         let tables = sources.read_file().unwrap();
         let defined = sources.define(&tables).unwrap();
-        LiveTables::new(&sources, defined, is_nested)
+        LiveTables::new(&sources, defined, outer)
     }
 }
 
@@ -50,7 +50,7 @@ fn limits(tables: &AccountTables, name: &str) -> Vec<String> {
 #[test]
 fn a_change_is_seen_once_and_a_file_that_is_wrong_changes_nothing() {
     let config = Config::new("once", "[budget.me]\nlimit = \"$5 per day\"\n");
-    let live = config.live(&[], false);
+    let live = config.live(&[], None);
     assert_eq!(live.look(), None);
     config.write("[budget.me]\nlimit = \"$50 per day\"\n");
     let tables = live.look().unwrap();
@@ -87,7 +87,7 @@ fn a_change_is_seen_once_and_a_file_that_is_wrong_changes_nothing() {
 #[test]
 fn flags_apply_together_with_the_tables_of_now() {
     let config = Config::new("flags", "");
-    let live = config.live(&["$5 per day", "team"], false);
+    let live = config.live(&["$5 per day", "team"], None);
     config.write("[budget.me]\nlimit = \"$1 per hour\"\n[budget.team]\nlimit = \"$9\"\n");
     let tables = live.look().unwrap();
     assert_eq!(limits(&tables, "me"), ["$1.00 per hour", "$5.00 per day"]);
@@ -102,7 +102,7 @@ fn flags_apply_together_with_the_tables_of_now() {
 #[test]
 fn the_own_limits_of_keys_stand_beside_the_tables() {
     let config = Config::new("keys", "[budget.me]\nlimit = \"$5\"\n");
-    let live = config.live(&[], false);
+    let live = config.live(&[], None);
     let own = || vec![Account::new("key-ci", &["$1"]).unwrap()];
     live.set_of_keys(own()).unwrap();
     assert_eq!(limits(&live.look().unwrap(), "key-ci"), ["$1.00"]);
@@ -116,20 +116,45 @@ fn the_own_limits_of_keys_stand_beside_the_tables() {
 }
 
 #[test]
-fn inside_another_endstop_new_budgets_of_all_calls_are_left_to_it() {
+fn inside_another_endstop_the_budgets_of_all_calls_are_left_to_it() {
     let before = "[budget.old]\nlimit = \"$9\"\nmodels = [\"a\"]\n";
     let now = format!(
         "{before}[budget.me]\nlimit = \"$9\"\n[budget.new]\nlimit = \"$9\"\nmodels = [\"b\"]\n\
          [budget.team]\nlimit = \"$9\"\n"
     );
     let config = Config::new("nested", before);
-    let cases: [(&[&str], bool, &[&str]); 3] =
-        [(&["$5 per day"], true, &["new"]), (&[], true, &["me", "new"]), (&[], false, &[])];
-    for (flags, is_nested, left) in cases {
+    let outer = |draws_default| Some(OuterBudgets { draws_default });
+    let cases: [(&[&str], Option<OuterBudgets>, &[&str]); 4] = [
+        (&[], outer(true), &["me", "new", "old"]),
+        (&[], outer(false), &["new", "old"]),
+        // Left to the outer one, the limit of the flag would apply no longer.
+        (&["$5 per day"], outer(true), &["new", "old"]),
+        (&[], None, &[]),
+    ];
+    for (flags, outer, left) in cases {
         config.write(before);
-        let live = config.live(flags, is_nested);
+        let live = config.live(flags, outer);
+        let first = live.look().map(|tables| tables.counted_elsewhere);
+        assert_eq!(first, outer.map(|_| vec!["old".to_owned()]), "{flags:?}");
         config.write(&now);
         assert_eq!(live.look().unwrap().counted_elsewhere, left, "{flags:?}");
+    }
+}
+
+#[test]
+fn an_outer_endstop_with_another_file_leaves_nothing() {
+    let config = Config::new("outer", "# none\n");
+    let (file, policy) = (Some(WatchedFile::new(config.file())), BTreeMap::new());
+    let sources = BudgetSources { file, has_tables: false, policy, flags: Vec::new() };
+    let path = config.file().display().to_string();
+    let of = |draws_default| Some(OuterBudgets { draws_default });
+    for (variable, outer) in [
+        (format!("default:{path}"), of(true)),
+        (format!("named:{path}"), of(false)),
+        (format!("default:{path}x"), None),
+        (String::new(), None),
+    ] {
+        assert_eq!(sources.outer(&variable), outer, "{variable}");
     }
 }
 

@@ -69,9 +69,8 @@ impl DrawnAccounts {
     }
 
     fn of_call(&self, provider: &str, model: &str) -> Vec<&Account> {
-        let mut accounts = self.tables.set.of_call(&self.names(), provider, model);
-        accounts.retain(|account| !self.is_counted_elsewhere(account));
-        accounts
+        let is_left_out = |account: &Account| self.is_counted_elsewhere(account);
+        self.tables.set.of_call_without(&self.names(), (provider, model), is_left_out)
     }
 
     /// Whether tokens or money can be limited for some call: then every call has to be bounded.
