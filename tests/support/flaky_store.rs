@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use endstop_runtime::account::{
     Account, AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, MemoryBudgetStore,
+    PastAdjustment,
 };
 use endstop_runtime::ledger::Amounts;
 
@@ -70,5 +71,14 @@ impl BudgetStore for FlakyStore {
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.step()?;
         self.store.adjust(adjustment)
+    }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        self.step()?;
+        self.store.adjustments(account, most)
     }
 }

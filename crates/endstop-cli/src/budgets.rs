@@ -1,10 +1,12 @@
 //! Budgets over time of the command: their definitions, and the store that all processes of the user share.
 
+mod lazy_store;
+mod live;
 mod place;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use endstop::account::{
@@ -19,12 +21,15 @@ use endstop::ledger::Dimension;
 use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
 
-use crate::defaults::{DRAWN_VARIABLE, file_of};
+use crate::defaults::{DRAWN_FILE_VARIABLE, DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
-use crate::input::read_text;
+use crate::input::{WatchedFile, read_text};
 use crate::limits::MAX_CONFIG_BYTES;
 use crate::output;
 use crate::policy_source::rendered;
+use lazy_store::LazyStore;
+pub(crate) use live::OpenBudgets;
+use live::{LiveTables, OuterBudgets};
 use place::in_table;
 
 /// The file of the user's budgets in the state directory.
@@ -37,9 +42,46 @@ pub(crate) struct Budgets {
     /// Named, or the default one.
     names: Vec<String>,
     /// Those that a flag names: runs draw on them whatever their key says.
-    pub(crate) explicit: Vec<String>,
+    explicit: Vec<String>,
+    /// The names that the configuration file defines.
+    of_file: BTreeSet<String>,
+    sources: BudgetSources,
     /// The store that is shared with other machines, instead of the file of the user.
     remote: Option<Arc<RedisBudgetStore>>,
+    /// See [`Budgets::refusing_unpriced`].
+    refuses_unpriced: bool,
+}
+
+/// Where budgets are defined.
+#[derive(Clone, Debug)]
+struct BudgetSources {
+    /// The configuration file, as it was when it was read. `None` if there is no place for one.
+    file: Option<WatchedFile>,
+    /// Whether it had tables.
+    has_tables: bool,
+    /// The tables of the policy.
+    policy: BTreeMap<String, BudgetTable>,
+    /// The values of `--budget`.
+    flags: Vec<String>,
+}
+
+/// The definitions of some sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DefinedBudgets {
+    set: AccountSet,
+    /// See [`Budgets`]. Not all of them need to be defined.
+    names: Vec<String>,
+    explicit: Vec<String>,
+    of_file: BTreeSet<String>,
+}
+
+/// The budgets that count the calls of a command, for an Endstop that it starts.
+#[derive(Debug, Default)]
+pub(crate) struct DrawnBudgets {
+    /// The value of [`DRAWN_VARIABLE`].
+    pub(crate) names: String,
+    /// The value of [`DRAWN_FILE_VARIABLE`].
+    pub(crate) file: String,
 }
 
 /// The flag of a store that is shared with other machines.
@@ -111,42 +153,16 @@ impl Budgets {
     /// # Errors
     /// Returns an error if a table cannot be used, or a name is not defined.
     pub(crate) fn of(policy: &Policy, flags: &[String]) -> Result<Self, CliError> {
-        let configured = configured()?;
-        let tables: Vec<_> = configured.iter().chain(&policy.budgets).collect();
-        let mut accounts = Vec::new();
-        for &(name, table) in &tables {
-            let account = Account::from_table(name, table);
-            accounts.push(account.map_err(|error| in_table(&error, &[(name, table)]))?);
+        let file = file_of(&|name| std::env::var_os(name)).map(WatchedFile::new);
+        let (policy, flags) = (policy.budgets.clone(), flags.to_owned());
+        let mut sources = BudgetSources { file, has_tables: false, policy, flags };
+        let configured = sources.read_file()?;
+        let DefinedBudgets { set, names, explicit, of_file } = sources.define(&configured)?;
+        if let Some(name) = names.iter().find(|name| set.get(name).is_none()) {
+            return Err(unknown(name, &set));
         }
-        let (named, limits): (Vec<&String>, Vec<&String>) =
-            flags.iter().partition(|text| is_name(text));
-        if !limits.is_empty() {
-            limits.iter().try_for_each(|text| check_limit(text))?;
-            let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
-            // It would limit the calls of those models alone.
-            if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
-                return Err(CliError::new(format!(
-                    "--budget: `[budget.{DEFAULT_ACCOUNT}]` is a budget of some models, and a limit here is for all calls"
-                ))
-                .with_hint("give that table another name"));
-            }
-            let account = Account::new(DEFAULT_ACCOUNT, &limits);
-            accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
-        }
-        let set = AccountSet::new(accounts).map_err(|error| in_table(&error, &tables))?;
-        let mut names: Vec<String> = Vec::new();
-        for name in named {
-            if set.get(name).is_none() {
-                return Err(unknown(name, &set));
-            }
-            names.push(name.clone());
-        }
-        let has_default = set.get(DEFAULT_ACCOUNT).is_some_and(|account| !account.is_by_model());
-        if has_default && (names.is_empty() || !limits.is_empty()) {
-            names.push(DEFAULT_ACCOUNT.to_owned());
-        }
-        let explicit = if flags.is_empty() { Vec::new() } else { names.clone() };
-        Ok(Self { set, names, explicit, remote: None })
+        let (remote, refuses_unpriced) = (None, false);
+        Ok(Self { set, names, explicit, of_file, sources, remote, refuses_unpriced })
     }
 
     /// The same budgets in the store of a flag.
@@ -155,6 +171,12 @@ impl Budgets {
     /// If the store cannot be opened.
     pub(crate) fn in_store(self, store: &StoreArgs) -> Result<Self, CliError> {
         Ok(Self { remote: store.open()?, ..self })
+    }
+
+    /// The same budgets, which refuse calls without a price if `is_refusing` and a budget limits dollars for them, also one
+    /// that is defined later.
+    pub(crate) fn refusing_unpriced(self, is_refusing: bool) -> Self {
+        Self { refuses_unpriced: is_refusing, ..self }
     }
 
     /// Whether some call of this process draws on a budget that limits dollars.
@@ -236,8 +258,8 @@ impl Budgets {
         ));
     }
 
-    /// The accounts that the runs of this process draw on. `None` if no budget is defined: then no store is opened, unless it
-    /// is shared, because other machines can kill by it.
+    /// The accounts that the runs of this process draw on, by the tables of the configuration file as they are before each
+    /// call. The store is opened when something is counted in it: now, if a budget is defined.
     ///
     /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
     /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
@@ -248,18 +270,45 @@ impl Budgets {
         &self,
         is_nested: bool,
         warn: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Option<RunAccounts>, CliError> {
-        let draws = !self.names.is_empty() || self.set.iter().any(Account::is_by_model);
-        let set = match (draws, &self.remote) {
-            (true, _) => self.set.clone(),
-            (false, Some(_)) => AccountSet::default(),
-            (false, None) => return Ok(None),
-        };
+    ) -> Result<OpenBudgets, CliError> {
+        let store = Arc::new(LazyStore::new(self.remote.as_ref()));
+        if !self.names.is_empty() || self.set.iter().any(Account::is_by_model) {
+            let failed = |error| store_error(&error).with_exit(ExitMeaning::Usage);
+            store.open().map_err(failed)?;
+        }
         if let Some(remote) = &self.remote {
             tell_of_outages(remote);
         }
+        let defined = DefinedBudgets {
+            set: self.set.clone(),
+            names: self.names.clone(),
+            explicit: self.explicit.clone(),
+            of_file: self.of_file.clone(),
+        };
+        let of_outer = |name| std::env::var(name).ok().filter(|_| is_nested).unwrap_or_default();
+        let outer = self.sources.outer(&of_outer(DRAWN_FILE_VARIABLE));
+        let live = Arc::new(LiveTables::new(&self.sources, defined, outer));
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        draw(self.store()?, set, &names, is_nested, &warn).map(Some)
+        let outer = of_outer(DRAWN_VARIABLE);
+        let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
+        let owner = format!("process {}", std::process::id());
+        let shared: Arc<dyn BudgetStore> = Arc::<LazyStore>::clone(&store);
+        let accounts = RunAccounts::new(shared, self.set.clone(), &names, &owner)
+            .map_err(|error| CliError::new(error.to_string()))?
+            .with_warnings(move |text| warn(text))
+            .with_source(Arc::<LiveTables>::clone(&live))
+            .counted_elsewhere(&outer);
+        let accounts = if self.refuses_unpriced { accounts.refusing_unpriced() } else { accounts };
+        Ok(OpenBudgets { accounts, explicit: self.explicit.clone(), live, store })
+    }
+
+    /// The budgets that count the calls of a command, which draw on these accounts.
+    pub(crate) fn drawn_by(&self, accounts: Option<&RunAccounts>) -> DrawnBudgets {
+        let Some(accounts) = accounts else { return DrawnBudgets::default() };
+        let kind = if self.explicit.is_empty() { "default" } else { "named" };
+        let file = self.sources.path();
+        let file = file.map(|file| format!("{kind}:{}", file.display())).unwrap_or_default();
+        DrawnBudgets { names: accounts.drawn_names().join(","), file }
     }
 
     /// The budgets in few words: `me ($5.00 per day)`.
@@ -271,24 +320,69 @@ impl Budgets {
     }
 }
 
-/// The accounts of a set that calls of this process draw on; see [`Budgets::open`].
-///
-/// # Errors
-/// Returns an error if a name is not one of the set.
-pub(crate) fn draw(
-    store: Arc<dyn BudgetStore>,
-    set: AccountSet,
-    names: &[&str],
-    is_nested: bool,
-    warn: &Arc<dyn Fn(&str) + Send + Sync>,
-) -> Result<RunAccounts, CliError> {
-    let owner = format!("process {}", std::process::id());
-    let accounts = RunAccounts::new(store, set, names, &owner)
-        .map_err(|error| CliError::new(error.to_string()))?;
-    let outer = std::env::var(DRAWN_VARIABLE).ok().filter(|_| is_nested).unwrap_or_default();
-    let outer: Vec<&str> = outer.split(',').filter(|name| !name.is_empty()).collect();
-    let warn = Arc::clone(warn);
-    Ok(accounts.with_warnings(move |text| warn(text)).counted_elsewhere(&outer))
+impl BudgetSources {
+    /// The absolute path of the configuration file.
+    fn path(&self) -> Option<PathBuf> {
+        std::path::absolute(self.file.as_ref()?.path()).ok()
+    }
+
+    /// The Endstop around this process, if it counts by the same file, from the value of [`DRAWN_FILE_VARIABLE`].
+    fn outer(&self, variable: &str) -> Option<OuterBudgets> {
+        let (kind, file) = variable.split_once(':')?;
+        let is_same = self.path()? == Path::new(file);
+        is_same.then_some(OuterBudgets { draws_default: kind == "default" })
+    }
+
+    /// The tables of the configuration file; none without a file.
+    fn read_file(&mut self) -> Result<BTreeMap<String, BudgetTable>, CliError> {
+        let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
+        // The state of the file is noted before it is read: a change in between is seen later.
+        file.has_changed();
+        if !file.was_there() {
+            return Ok(BTreeMap::new());
+        }
+        let text = read_text(file.path(), "configuration file", MAX_CONFIG_BYTES)?;
+        let tables = tables_of(&text, file.path())?;
+        self.has_tables = !tables.is_empty();
+        Ok(tables)
+    }
+
+    /// The definitions with these tables of the configuration file.
+    fn define(
+        &self,
+        configured: &BTreeMap<String, BudgetTable>,
+    ) -> Result<DefinedBudgets, CliError> {
+        let tables: Vec<_> = configured.iter().chain(&self.policy).collect();
+        let mut accounts = Vec::new();
+        for &(name, table) in &tables {
+            let account = Account::from_table(name, table);
+            accounts.push(account.map_err(|error| in_table(&error, &[(name, table)]))?);
+        }
+        let (named, limits): (Vec<&String>, Vec<&String>) =
+            self.flags.iter().partition(|text| is_name(text));
+        if !limits.is_empty() {
+            limits.iter().try_for_each(|text| check_limit(text))?;
+            let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
+            // It would limit the calls of those models alone.
+            if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
+                return Err(CliError::new(format!(
+                    "--budget: `[budget.{DEFAULT_ACCOUNT}]` is a budget of some models, and a limit here is for all calls"
+                ))
+                .with_hint("give that table another name"));
+            }
+            let account = Account::new(DEFAULT_ACCOUNT, &limits);
+            accounts.push(account.map_err(|error| CliError::new(error.to_string()))?);
+        }
+        let set = AccountSet::new(accounts).map_err(|error| in_table(&error, &tables))?;
+        let mut names: Vec<String> = named.into_iter().cloned().collect();
+        let has_default = set.get(DEFAULT_ACCOUNT).is_some_and(|account| !account.is_by_model());
+        if has_default && (names.is_empty() || !limits.is_empty()) {
+            names.push(DEFAULT_ACCOUNT.to_owned());
+        }
+        let explicit = if self.flags.is_empty() { Vec::new() } else { names.clone() };
+        let of_file = configured.keys().cloned().collect();
+        Ok(DefinedBudgets { set, names, explicit, of_file })
+    }
 }
 
 /// Warns of each outage of a shared store, and reports its end.
@@ -379,11 +473,8 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
     Some(directory.join("endstop"))
 }
 
-/// The `[budget.NAME]` tables of the configuration file; empty without a file.
-fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
-    let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
-    let Some(file) = file else { return Ok(BTreeMap::new()) };
-    let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
+/// The `[budget.NAME]` tables of the text of a configuration file.
+fn tables_of(text: &str, file: &Path) -> Result<BTreeMap<String, BudgetTable>, CliError> {
     let shown = file.display().to_string();
     let failed = |error: toml::de::Error| {
         let span = error.span().unwrap_or_default();
@@ -392,14 +483,14 @@ fn configured() -> Result<BTreeMap<String, BudgetTable>, CliError> {
             Some((message, known)) => (message, Some(known.to_owned())),
             None => (error.message(), None),
         };
-        rendered(&Diagnostic { message: message.to_owned(), span, help }, &text, &shown)
+        rendered(&Diagnostic { message: message.to_owned(), span, help }, text, &shown)
     };
-    let table: toml::Table = toml::from_str(&text).map_err(failed)?;
+    let table: toml::Table = toml::from_str(text).map_err(failed)?;
     // A key that is not a table is a default of the option.
     if !table.get("budget").is_some_and(toml::Value::is_table) {
         return Ok(BTreeMap::new());
     }
-    let mut tables = toml::from_str::<BudgetTables>(&text).map_err(failed)?.budget;
+    let mut tables = toml::from_str::<BudgetTables>(text).map_err(failed)?.budget;
     for table in tables.values_mut() {
         table.origin = Some(shown.clone());
     }

@@ -27,8 +27,12 @@ const PREFIX: &str = "ENDSTOP_";
 const FILE_VARIABLE: &str = "ENDSTOP_CONFIG";
 /// The variable that names, for a command of `endstop run`, the budgets that count its calls.
 pub(crate) const DRAWN_VARIABLE: &str = "ENDSTOP_BUDGETS";
+/// The variable that names, for such a command, the file whose budgets count its calls: `default:FILE`, or `named:FILE` if
+/// the calls draw on the budgets of a flag instead of the default one.
+pub(crate) const DRAWN_FILE_VARIABLE: &str = "ENDSTOP_BUDGETS_FILE";
 /// Variables that Endstop sets for the commands that it runs. They are defaults of nothing.
-const RESERVED: [&str; 4] = ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, FILE_VARIABLE];
+const RESERVED: [&str; 5] =
+    ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, DRAWN_FILE_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
 const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
 /// Tables of the file that are no defaults of options.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use endstop::observe::clean_lines;
 
-use crate::output::{HELP_COLUMNS, wrapped};
+use crate::output::{HELP_COLUMNS, is_quiet, wrapped};
 
 /// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,9 +164,22 @@ impl CliError {
 
     /// Prints `error: …`, the details and `hint: …` on standard error.
     pub fn print(&self) {
-        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        self.print_with("error", AnsiColor::Red, &self.message);
+    }
+
+    /// Prints `warning: CONTEXT: …`, the details and `hint: …` on standard error, unless `--quiet`: for an error that ends
+    /// nothing.
+    pub fn print_as_warning(&self, context: &str) {
+        if !is_quiet() {
+            let message = format!("{context}: {}", self.message);
+            self.print_with("warning", AnsiColor::Yellow, &message);
+        }
+    }
+
+    fn print_with(&self, word: &str, color: AnsiColor, message: &str) {
+        let bold = Style::new().bold().fg_color(Some(color.into()));
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
-        let mut text = format!("{red}error:{red:#} {}\n", clean_lines(&self.message));
+        let mut text = format!("{bold}{word}:{bold:#} {}\n", clean_lines(message));
         if let Some(details) = &self.details {
             // Excerpts of the user's policies and expressions, with colors of this program.
             text.push_str(details.trim_end_matches('\n'));

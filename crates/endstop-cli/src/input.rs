@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::CliError;
@@ -36,6 +36,8 @@ pub(crate) struct FileStamp {
     modified: SystemTime,
     length: u64,
     inode: u64,
+    /// When its contents or its rights changed last, in seconds and nanoseconds: a copy can keep the other time.
+    changed: (i64, i64),
 }
 
 impl FileStamp {
@@ -50,10 +52,55 @@ impl FileStamp {
             Err(error) => return Err(error),
         };
         #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(&data);
+        let (inode, changed) = {
+            use std::os::unix::fs::MetadataExt as _;
+            (data.ino(), (data.ctime(), data.ctime_nsec()))
+        };
         #[cfg(not(unix))]
-        let inode = 0;
-        Ok(Some(Self { modified: data.modified()?, length: data.len(), inode }))
+        let (inode, changed) = (0, (0, 0));
+        Ok(Some(Self { modified: data.modified()?, length: data.len(), inode, changed }))
+    }
+}
+
+/// The state of a file, without its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileState {
+    There(FileStamp),
+    Missing,
+    /// The system does not say.
+    Unknown,
+}
+
+/// A file that is read again whenever it has changed.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedFile {
+    path: PathBuf,
+    seen: Option<FileState>,
+}
+
+impl WatchedFile {
+    pub(crate) const fn new(path: PathBuf) -> Self {
+        Self { path, seen: None }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file differs from how it was at the last call; at the first one it does. Called before the file is read, a
+    /// change in between is seen the next time.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let now = match FileStamp::of(&self.path) {
+            Ok(Some(stamp)) => FileState::There(stamp),
+            Ok(None) => FileState::Missing,
+            Err(_) => FileState::Unknown,
+        };
+        self.seen.replace(now) != Some(now)
+    }
+
+    /// Whether there was a file at the last call.
+    pub(crate) const fn was_there(&self) -> bool {
+        matches!(self.seen, Some(FileState::There(_)))
     }
 }
 

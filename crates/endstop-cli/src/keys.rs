@@ -9,19 +9,19 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use endstop::account::{Account, AccountSet, BudgetStore, RunAccounts};
+use endstop::account::{Account, AccountSet, RunAccounts};
 use endstop::core::units::WallTime;
 use endstop::store::{create_private_directory, private_file};
 use endstop_gateway::{IssuedKey, Key, KeyChange, KeyHash, KeyRuns, KeySource};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budgets::{self, Budgets, state_directory};
+use crate::budgets::{Budgets, OpenBudgets, state_directory};
 use crate::error::CliError;
-use crate::input::{FileStamp, read_text};
+use crate::input::{WatchedFile, read_text};
 use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
 use crate::output;
 
@@ -78,35 +78,39 @@ impl StoredKey {
         format!("key-{}", self.name)
     }
 
-    /// The accounts that its calls draw on. `None` if it names none: then they are those of the gateway.
-    ///
-    /// # Errors
-    /// Returns an error if a budget is not defined.
-    pub(crate) fn account_set(&self, budgets: &Budgets) -> Result<Option<AccountSet>, CliError> {
-        if self.budgets.is_empty() && self.limits.is_empty() {
+    /// Whether it names budgets or has limits. If not, its calls draw on the budgets of the gateway.
+    fn has_budgets(&self) -> bool {
+        !(self.budgets.is_empty() && self.limits.is_empty())
+    }
+
+    /// The account for its own limits, if it has some.
+    fn own_account(&self) -> Result<Option<Account>, CliError> {
+        if self.limits.is_empty() {
             return Ok(None);
         }
+        let limits: Vec<&str> = self.limits.iter().map(String::as_str).collect();
+        let own = Account::new(&self.own_budget(), &limits);
+        own.map(Some).map_err(|error| CliError::new(error.to_string()))
+    }
+
+    /// Checks that its budgets are defined.
+    ///
+    /// # Errors
+    /// Returns an error if one is not, or its own limits cannot be used.
+    pub(crate) fn check_budgets(&self, budgets: &Budgets) -> Result<(), CliError> {
         for name in &self.budgets {
             if budgets.set.get(name).is_none() {
                 return Err(crate::budgets::unknown(name, &budgets.set));
             }
         }
-        let mut accounts: Vec<Account> = budgets.set.iter().cloned().collect();
-        if !self.limits.is_empty() {
-            let limits: Vec<&str> = self.limits.iter().map(String::as_str).collect();
-            let own = Account::new(&self.own_budget(), &limits);
-            accounts.push(own.map_err(|error| CliError::new(error.to_string()))?);
-        }
-        let set = AccountSet::new(accounts).map_err(|error| CliError::new(error.to_string()))?;
-        Ok(Some(set))
+        let all = budgets.set.iter().cloned().chain(self.own_account()?);
+        AccountSet::new(all).map(drop).map_err(|error| CliError::new(error.to_string()))
     }
 
     /// The names of the accounts that its calls draw on.
-    fn account_names(&self, budgets: &Budgets) -> Vec<String> {
+    fn account_names(&self, of_gateway: &[String]) -> BTreeSet<String> {
         let own = (!self.limits.is_empty()).then(|| self.own_budget());
-        let named = budgets.explicit.iter().chain(&self.budgets).cloned();
-        let all: BTreeSet<String> = named.chain(own).collect();
-        all.into_iter().collect()
+        of_gateway.iter().chain(&self.budgets).cloned().chain(own).collect()
     }
 
     fn read(text: &str) -> Result<Self, String> {
@@ -310,57 +314,44 @@ fn is_open_to_others(_: &Path) -> bool {
     false
 }
 
-/// The keys of a gateway: those of the file, as it is now. Budgets are those of its start.
+/// The keys of a gateway: those of the file, and the budgets of its configuration, as they are now.
+#[derive(Debug)]
 pub(crate) struct FileKeys {
-    path: PathBuf,
-    budgets: Arc<Budgets>,
-    /// See [`Budgets::open`].
-    is_nested: bool,
-    /// Takes the warnings of thresholds.
-    warn: Arc<dyn Fn(&str) + Send + Sync>,
-    store: Mutex<Option<Arc<dyn BudgetStore>>>,
-    seen: Mutex<Seen>,
+    budgets: OpenBudgets,
+    seen: Mutex<SeenKeys>,
 }
 
-/// The file as it was last read.
-#[derive(Debug, Default)]
-struct Seen {
-    stamp: Option<FileStamp>,
+#[derive(Debug)]
+struct SeenKeys {
+    file: WatchedFile,
     /// When the budgets of a key could not be counted: they are tried again some time later.
     uncounted: Option<Instant>,
 }
 
 impl FileKeys {
-    /// The keys of a file, with the budgets that the gateway knows. Warns if other users can read the file.
+    /// The keys of a file, with the budgets of the gateway. Warns if other users can read the file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    pub(crate) fn open(
-        path: &Path,
-        budgets: Arc<Budgets>,
-        is_nested: bool,
-        warn: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn open(path: &Path, budgets: OpenBudgets) -> Result<Self, CliError> {
         KeyFile::read(path)?;
         if is_open_to_others(path) {
             let shown = path.display();
             output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
         }
-        let (store, seen) = (Mutex::default(), Mutex::default());
-        Ok(Self { path: path.to_owned(), budgets, is_nested, warn, store, seen })
+        let file = WatchedFile::new(path.to_owned());
+        Ok(Self { budgets, seen: Mutex::new(SeenKeys { file, uncounted: None }) })
     }
 
-    fn read(&self) -> Result<Vec<IssuedKey>, CliError> {
-        let file = KeyFile::read(&self.path)?;
-        // No store is opened for keys without budgets.
-        let draws = file.stored().any(|key| !(key.budgets.is_empty() && key.limits.is_empty()));
-        let accounts = draws.then(|| self.accounts(&file));
+    fn read(&self, path: &Path) -> Result<Vec<IssuedKey>, CliError> {
+        let file = KeyFile::read(path)?;
+        let defined = self.define(&file);
         let mut keys = Vec::new();
         for (place, line) in
             (1u64..).zip(file.lines.iter().filter(|line| !matches!(line, Line::Other(_))))
         {
             match line {
-                Line::Stored(key) => keys.push(self.issued(key, accounts.as_ref())),
+                Line::Stored(key) => keys.push(self.issued(key, defined.as_ref().err())),
                 Line::Plain(key, runs, _) => {
                     keys.push(IssuedKey::new(place.to_string(), KeyHash::of(key), runs.clone()));
                 }
@@ -370,82 +361,64 @@ impl FileKeys {
         Ok(keys)
     }
 
-    /// A key as the gateway takes it.
-    fn issued(
-        &self,
-        key: &StoredKey,
-        accounts: Option<&Result<RunAccounts, CliError>>,
-    ) -> IssuedKey {
+    /// A key as the gateway takes it. `problem` says why no key's budgets can be counted.
+    fn issued(&self, key: &StoredKey, problem: Option<&CliError>) -> IssuedKey {
         let wall = |time: Timestamp| WallTime(u64::try_from(time.as_millisecond()).unwrap_or(0));
         let mut issued = IssuedKey::new(key.name.as_str(), key.hash, key.runs.clone());
         issued.models.clone_from(&key.models);
         issued.expires = key.expires.map(wall);
         issued.is_revoked = key.revoked.is_some();
-        match self.accounts_of(key, accounts) {
+        match self.accounts_of(key, problem) {
             Ok(accounts) => issued.accounts = accounts,
             Err(why) => issued.uncounted = Some(why),
         }
         issued
     }
 
-    /// The accounts that a key's calls draw on, out of those of all keys.
+    /// The accounts that a key's calls draw on. `None` if they are those of the gateway.
     fn accounts_of(
         &self,
         key: &StoredKey,
-        all: Option<&Result<RunAccounts, CliError>>,
+        problem: Option<&CliError>,
     ) -> Result<Option<RunAccounts>, String> {
-        let own = key.account_set(&self.budgets).map_err(|error| error.message)?;
-        let Some(all) = all.filter(|_| own.is_some()) else { return Ok(None) };
-        let all = all.as_ref().map_err(|error| error.message.clone())?;
-        let names = key.account_names(&self.budgets);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        all.named(&names).map(Some).map_err(|error| error.to_string())
-    }
-
-    /// The budgets of the gateway, and the own limits of every key: one set, so that a warning is given once.
-    fn accounts(&self, file: &KeyFile) -> Result<RunAccounts, CliError> {
-        let mut accounts: Vec<Account> = self.budgets.set.iter().cloned().collect();
-        for key in file.stored() {
-            let own = key.account_set(&self.budgets).ok().flatten();
-            accounts.extend(own.iter().filter_map(|set| set.get(&key.own_budget())).cloned());
+        if !key.has_budgets() {
+            return Ok(None);
         }
-        let set = AccountSet::new(accounts).map_err(|error| CliError::new(error.to_string()))?;
-        budgets::draw(self.store()?, set, &[], self.is_nested, &self.warn)
+        key.own_account().map_err(|error| error.message)?;
+        if let Some(problem) = problem {
+            return Err(problem.message.clone());
+        }
+        let names = key.account_names(self.budgets.explicit());
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.budgets.named(&names).map(Some)
     }
 
-    /// The store of budgets, opened once, by the first key that has some.
-    fn store(&self) -> Result<Arc<dyn BudgetStore>, CliError> {
-        let mut known = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match &*known {
-            Some(opened) => Arc::clone(opened),
-            None => self.budgets.store()?,
-        };
-        Ok(Arc::clone(known.get_or_insert(opened)))
-    }
-}
-
-impl std::fmt::Debug for FileKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileKeys").field("path", &self.path).finish_non_exhaustive()
+    /// Defines the own limits of every key, next to the budgets of the gateway.
+    fn define(&self, file: &KeyFile) -> Result<(), CliError> {
+        let own = file.stored().filter_map(|key| key.own_account().ok().flatten());
+        self.budgets.define_for_keys(own.collect())?;
+        // No store is opened for keys without budgets.
+        match file.stored().any(StoredKey::has_budgets) {
+            true => self.budgets.open_store(),
+            false => Ok(()),
+        }
     }
 }
 
 impl KeySource for FileKeys {
     fn look(&self) -> KeyChange {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = FileStamp::of(&self.path).ok().flatten();
-        let is_same = now.is_some() && seen.stamp == now;
-        if is_same && seen.uncounted.is_none_or(|since| since.elapsed() < UNCOUNTED_RECHECK) {
+        let has_changed = seen.file.has_changed();
+        let is_due = seen.uncounted.is_some_and(|since| since.elapsed() >= UNCOUNTED_RECHECK);
+        if !has_changed && !is_due {
             return KeyChange::Same;
         }
-        let was_missing = seen.stamp.is_none() && now.is_none();
-        // Taken before the file is read: a change in between is seen the next time.
-        *seen = Seen { stamp: now, uncounted: None };
-        match self.read() {
+        seen.uncounted = None;
+        match self.read(seen.file.path()) {
             Ok(keys) => {
                 let uncounted = keys.iter().filter_map(|key| Some((key, key.uncounted.as_ref()?)));
                 for (key, why) in uncounted {
-                    if !is_same {
+                    if has_changed {
                         let name = &key.name;
                         output::warn(&format!("calls with the key `{name}` are refused: {why}"));
                     }
@@ -454,12 +427,10 @@ impl KeySource for FileKeys {
                 KeyChange::Keys(keys)
             }
             Err(error) => {
-                if !was_missing {
-                    output::warn(&format!(
-                        "no call is taken until the keys can be read: {}",
-                        error.message
-                    ));
-                }
+                output::warn(&format!(
+                    "no call is taken until the keys can be read: {}",
+                    error.message
+                ));
                 KeyChange::Unreadable
             }
         }

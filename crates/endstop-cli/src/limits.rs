@@ -15,6 +15,9 @@ pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 /// How often the budgets of keys are tried again that could not be counted.
 pub(crate) const UNCOUNTED_RECHECK: Duration = Duration::from_secs(1);
 
+/// The most changed budgets that a note names: a file with more of them was replaced as a whole.
+pub(crate) const MAX_TOLD_CHANGES: usize = 8;
+
 /// The longest response that the demo's agent reads, in bytes: the scripted model writes a few hundred, and the
 /// address may belong to any other server.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
@@ -33,6 +36,9 @@ pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 
 /// The most stored runs that are listed for people: a screen of a small terminal. `--json` lists all.
 pub(crate) const MAX_LISTED_RUNS: usize = 20;
+
+/// The most corrections of a budget that are listed, the newest first.
+pub(crate) const MAX_LISTED_ADJUSTMENTS: usize = 10;
 
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
@@ -102,6 +108,10 @@ pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::fr
 /// The longest wait for a process that lists its runs: a frozen one must not keep the others from being shown.
 #[cfg(unix)]
 pub(crate) const MAX_LIST_TIME: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// How long a kill waits for a process that has not listed its runs: the time in which its request is written.
+#[cfg(unix)]
+pub(crate) const MAX_LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The most characters of a command line that the registry of live processes keeps: `ps` shows one line.
 #[cfg(unix)]

@@ -254,6 +254,14 @@ pub(crate) fn is_there(process: &LiveProcess) -> bool {
     UnixStream::connect(&process.socket).map_or_else(|error| !is_dead(&error), |_| true)
 }
 
+/// Whether a signal has suspended a process. `None` if the system does not say.
+pub(crate) fn is_suspended(process: &LiveProcess) -> Option<bool> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).ok()?;
+    // The name of the program, in parentheses, may have any characters.
+    let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+    Some(matches!(state, 'T' | 't'))
+}
+
 fn is_dead(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

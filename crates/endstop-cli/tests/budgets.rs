@@ -344,6 +344,25 @@ fn a_correction_is_added_and_taken_back() {
         "{}",
         text(&shown)
     );
+    let past = &home.json(&["budget", "me", "--json"])["budgets"][0]["adjustments"];
+    assert_eq!(past.as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&past[0]["spent"]["usd"], &past[1]["returned"]["usd"]),
+        (&"2".into(), &"0.25".into())
+    );
+    assert!(past[0]["who"].as_str().unwrap().contains("(endstop, process "), "{past}");
+    assert!(past[0]["at"].as_str().unwrap().ends_with(" UTC"), "{past}");
+    for number in 0..9 {
+        let why = format!("number {number}");
+        let adjust = ["budget", "adjust", "me", "+0", "--why", &why];
+        assert!(home.command(&adjust).output().unwrap().status.success());
+    }
+    let shown = text(&home.command(&["budget", "me"]).output().unwrap());
+    assert!(shown.contains("number 8") && shown.contains("+$2.00"), "{shown}");
+    assert!(!shown.contains("-$0.25") && !shown.contains("+$1.50"), "no more than ten: {shown}");
+    // The list of all budgets stays short.
+    let shown = text(&home.command(&["budget"]).output().unwrap());
+    assert!(!shown.contains("number 8"), "{shown}");
     let more = ["budget", "adjust", "me", "-9", "--why", "a test"];
     let more = text(&home.command(&more).output().unwrap());
     assert!(more.contains("only $3.25 was spent, so $5.75 of $9.00 were not taken back"), "{more}");

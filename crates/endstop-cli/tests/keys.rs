@@ -280,3 +280,29 @@ fn a_key_without_its_budget_is_refused_until_the_budget_can_be_counted() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+#[test]
+fn the_budget_of_a_key_changes_with_the_configuration_file() {
+    let mut user = User::new("live");
+    let team = user.key(&["team", "--budget", "team-a"]);
+    let other = user.key(&["other", "--usd", "1"]);
+    let gateway = user.serve();
+    let config = user.path.join("config.toml");
+    let reason = |key: &str, run: &str| {
+        let (_, said) = call(&gateway, key, run, MODEL);
+        let reason = said.split_once("x-endstop-reason: ").map(|(_, reason)| reason.to_owned());
+        reason.and_then(|reason| reason.lines().next().map(str::to_owned))
+    };
+    assert_eq!(reason(&team, "team-1"), None);
+    std::fs::write(&config, "[budget.team-a]\nlimit = \"0 steps\"\n").unwrap();
+    assert_eq!(reason(&team, "team-2").as_deref(), Some("steps_limit"));
+    assert_eq!(reason(&other, "other-1"), None);
+    // A key keeps a budget that is removed.
+    std::fs::write(&config, "# none\n").unwrap();
+    assert_eq!(reason(&team, "team-3").as_deref(), Some("steps_limit"));
+    // A new budget, and a new key for it.
+    std::fs::write(&config, "[budget.team-b]\nlimit = \"1 steps\"\n").unwrap();
+    let new = user.key(&["new", "--budget", "team-b"]);
+    assert_eq!(reason(&new, "new-1"), None);
+    assert_eq!(reason(&new, "new-2").as_deref(), Some("steps_limit"));
+}

@@ -43,6 +43,7 @@ mod spec;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod tables;
 mod window;
 
 pub use limit::{AccountLimit, LimitError, Window};
@@ -53,11 +54,14 @@ pub use redis::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill, StorePersi
 pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;
 pub(crate) use run::uncounted;
-pub(crate) use run::{AccountBlock, AccountHold};
+pub(crate) use run::{AccountBlock, AccountHold, DrawnAccounts};
 pub use run::{AccountWait, RunAccounts};
 pub use spec::{
     Account, AccountError, AccountProblem, AccountSet, DEFAULT_ACCOUNT, OnFull, is_match,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteBudgetStore;
-pub use store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
+pub use store::{
+    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState, PastAdjustment,
+};
+pub use tables::{AccountSource, AccountTables};

@@ -155,6 +155,9 @@ pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
 pub(crate) const REMEMBER_HOLDS: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// See [`REMEMBER_HOLDS`]: about ten megabytes.
 pub(crate) const MAX_REMEMBERED_HOLDS: usize = 65_536;
+/// The corrections of one account that can be read back: far more than people look through. A store on a server and one in memory
+/// keep no more.
+pub(crate) const MAX_PAST_ADJUSTMENTS: usize = 100;
 /// How far the clock is behind the time of a store before a warning: clocks of machines differ by less.
 pub(crate) const CLOCK_JUMP: Duration = Duration::from_secs(60);
 /// How long a hold lasts without a sign of its owner: a process that was killed pins its holds for no longer.

@@ -216,9 +216,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let history = args.history.open("agent", "endstop", !is_nested, is_nested);
     let watching = hook.observer().into_iter().chain(history.observer());
     builder = watching.fold(builder, AgentBuilder::shared_observer);
-    if let Some(accounts) = budgets.open(is_nested, hook.budget_warnings())? {
-        builder = builder.accounts(accounts);
-    }
+    builder = builder.accounts(budgets.open(is_nested, hook.budget_warnings())?.accounts);
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }

@@ -4,17 +4,22 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use endstop::account::{Account, AccountState, Adjustment, BudgetStoreError, LimitState};
+use endstop::account::{
+    Account, AccountState, Adjustment, BudgetStoreError, LimitState, PastAdjustment,
+};
 use endstop::core::policy::Policy;
 use endstop::core::units::Money;
 use endstop::ledger::{Amounts, Dimension};
 use endstop::store::RunId;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 #[cfg(unix)]
 use super::control::who;
 use crate::budgets::{Budgets, StoreArgs, store_error, unknown};
 use crate::error::{CliError, ExitMeaning};
+use crate::limits::MAX_LISTED_ADJUSTMENTS;
 use crate::output;
 use crate::policy_source::load_file;
 
@@ -98,12 +103,22 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         let hint = "define `[budget.me]` with `limit = \"$5 per day\"` in ~/.config/endstop/config.toml, or pass the limit of your runs: endstop budget --budget '$5 per day'";
         return Err(CliError::new("no budget is defined").with_hint(hint));
     }
-    let states = budgets.store()?.read(&accounts).map_err(failed)?;
+    let store = budgets.store()?;
+    let states = store.read(&accounts).map_err(failed)?;
+    let past = |account: &Account| store.adjustments(&account.name, MAX_LISTED_ADJUSTMENTS);
     if args.json {
-        let budgets: Vec<Value> = states.iter().map(to_json).collect();
+        let mut budgets = Vec::new();
+        for (state, account) in states.iter().zip(&accounts) {
+            budgets.push(to_json(state, account, &past(account).map_err(failed)?));
+        }
         writeln!(out, "{}", json!({ "version": 1, "budgets": budgets }))?;
     } else {
         write!(out, "{}", to_text(&states))?;
+        // The corrections of all budgets would hide the table.
+        for account in accounts.iter().filter(|_| args.name.is_some()) {
+            let past = past(account).map_err(failed)?;
+            write!(out, "{}", past_to_text(&past, &account.zone))?;
+        }
         for state in states.iter().filter(|state| state.clock_behind.as_secs() > 0) {
             output::warn(&format!(
                 "the clock is {} behind the time of budget {}: its windows end later by that",
@@ -213,6 +228,44 @@ fn to_text(states: &[AccountState]) -> String {
     format!("{table}\n")
 }
 
+/// The corrections of a budget under its table; nothing without one.
+fn past_to_text(past: &[PastAdjustment], zone: &TimeZone) -> String {
+    if past.is_empty() {
+        return String::new();
+    }
+    let mut table = output::table(&["corrected at", "amount", "why", "by"], &[1]);
+    for correction in past {
+        let at = time_of(correction, zone).unwrap_or_default();
+        let amounts = amounts_to_text(&correction.spent, &correction.returned);
+        table.add_row([at, amounts, correction.why.clone(), correction.who.clone()]);
+    }
+    format!("{}\n", output::shown(&table.to_string()))
+}
+
+/// The amounts of a correction with their signs: `+$1.50`.
+fn amounts_to_text(spent: &Amounts, returned: &Amounts) -> String {
+    let mut words = Vec::new();
+    for (sign, amounts) in [("+", spent), ("-", returned)] {
+        for dimension in [Dimension::Cost, Dimension::Tokens, Dimension::Steps] {
+            let amount = amounts.get(dimension);
+            if amount > 0 {
+                let unit = match dimension {
+                    Dimension::Cost => String::new(),
+                    dimension => format!(" {dimension}"),
+                };
+                words.push(format!("{sign}{}{unit}", shown(dimension, amount)));
+            }
+        }
+    }
+    if words.is_empty() { shown(Dimension::Cost, 0) } else { words.join(", ") }
+}
+
+/// The time of a correction in the time zone of its budget.
+fn time_of(correction: &PastAdjustment, zone: &TimeZone) -> Option<String> {
+    let at = Timestamp::from_millisecond(i64::try_from(correction.at.0).ok()?).ok()?;
+    Some(at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string())
+}
+
 fn shown(dimension: Dimension, amount: u64) -> String {
     match dimension {
         Dimension::Cost => output::money(Money::from_picos(amount)),
@@ -221,9 +274,22 @@ fn shown(dimension: Dimension, amount: u64) -> String {
     }
 }
 
-fn to_json(state: &AccountState) -> Value {
+fn to_json(state: &AccountState, account: &Account, past: &[PastAdjustment]) -> Value {
     let limits: Vec<Value> = state.limits.iter().map(limit_json).collect();
-    json!({ "name": state.account, "limits": limits })
+    let past: Vec<Value> = past.iter().map(|it| past_to_json(it, &account.zone)).collect();
+    json!({ "name": state.account, "limits": limits, "adjustments": past })
+}
+
+fn past_to_json(correction: &PastAdjustment, zone: &TimeZone) -> Value {
+    let amounts = |amounts: &Amounts| json!({ "usd": amounts.cost.to_decimal(), "tokens": amounts.tokens, "steps": amounts.steps });
+    json!({
+        "at_ms": correction.at.0,
+        "at": time_of(correction, zone),
+        "spent": amounts(&correction.spent),
+        "returned": amounts(&correction.returned),
+        "who": correction.who,
+        "why": correction.why,
+    })
 }
 
 fn limit_json(limit: &LimitState) -> Value {

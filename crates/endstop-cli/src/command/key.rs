@@ -167,7 +167,7 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         revoked: None,
     };
     // Whether its budgets are defined.
-    stored.account_set(&Budgets::of(&Policy::default(), &[])?)?;
+    stored.check_budgets(&Budgets::of(&Policy::default(), &[])?)?;
     let path = args.place.path()?;
     keys::change(&path, |file| {
         if file.find(&args.name).is_some() {

@@ -240,7 +240,9 @@ impl Limits {
     /// # Errors
     /// Returns an error if one cannot be read, or is not defined.
     pub(super) fn budgets(&self, chosen: &mut Chosen) -> Result<Budgets, CliError> {
-        let budgets = Budgets::of(&chosen.policy, &self.budget)?.in_store(&self.store)?;
+        let budgets = Budgets::of(&chosen.policy, &self.budget)?
+            .in_store(&self.store)?
+            .refusing_unpriced(chosen.ignores_by_default);
         if budgets.limit_money() {
             chosen.refuse_unpriced();
         }

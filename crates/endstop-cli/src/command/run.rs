@@ -227,7 +227,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     environment.accounts = accounts(args, &budgets, &hook)?;
     let id = RunId::new();
     let adapted = AdaptedCommand::of(&args.command, args.has_adapter(), args.gateway.is_sim(), &id);
-    let mut adapted = adapted.drawing_on(environment.accounts.as_ref());
+    let mut adapted = adapted.drawing_on(budgets.drawn_by(environment.accounts.as_ref()));
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);
     let open = open_gateway(args, setup, epoch.clone(), &budgets).await?;
@@ -293,7 +293,10 @@ fn accounts(
 ) -> Result<Option<RunAccounts>, CliError> {
     match args.dry_run {
         true => Ok(None),
-        false => budgets.open(!args.gateway.has_upstream(), hook.budget_warnings()),
+        false => {
+            let open = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
+            Ok(Some(open.accounts))
+        }
     }
 }
 

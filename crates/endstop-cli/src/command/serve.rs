@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
-use crate::budgets::Budgets;
+use crate::budgets::{Budgets, OpenBudgets};
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
 use crate::history::HistoryArgs;
@@ -162,10 +162,10 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let hook = Hook::open()?;
     environment.observers.extend(hook.observer());
     let budgets = args.limits.budgets(&mut chosen)?;
-    environment.accounts = budgets.open(is_nested, hook.budget_warnings())?;
+    let drawn = budgets.open(is_nested, hook.budget_warnings())?;
+    environment.accounts = Some(drawn.accounts.clone());
     budgets.warn_of_persistence();
-    let budgets = Arc::new(budgets);
-    let keys = issued_keys(args, &budgets, &hook)?;
+    let keys = issued_keys(args, drawn)?;
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -257,22 +257,12 @@ fn stored_runs(args: &ServeArgs, budgets: &Budgets) -> Option<StoredRuns> {
 }
 
 /// The keys of `--keys`; they are read again when the file changes.
-fn issued_keys(
-    args: &ServeArgs,
-    budgets: &Arc<Budgets>,
-    hook: &Hook,
-) -> Result<IssuedKeys, CliError> {
+fn issued_keys(args: &ServeArgs, budgets: OpenBudgets) -> Result<IssuedKeys, CliError> {
     let path = match &args.keys {
         None => return Ok(IssuedKeys::default()),
         Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
     };
-    let opened = FileKeys::open(
-        &path,
-        Arc::clone(budgets),
-        !args.gateway.has_upstream(),
-        hook.budget_warnings(),
-    );
-    let opened = opened.map_err(|error| match path.exists() {
+    let opened = FileKeys::open(&path, budgets).map_err(|error| match path.exists() {
         true => error,
         false => error.with_hint("`endstop key new NAME` issues the first key"),
     });

@@ -144,9 +144,7 @@ pub(super) async fn admit(
         run.notify();
         return Err(stopped(&signal));
     }
-    if let Some(refused) = refuse_unreported(context, run, parsed) {
-        return Err(Box::new(refused).into());
-    }
+    refuse_unreported(context, run, parsed)?;
     let mut permit = acquire(context, run, parsed)?;
     let mut admission =
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
@@ -185,6 +183,8 @@ pub(super) async fn admit(
                     _ => {}
                 }
                 run.handle().wait_for_account(&wait).await;
+                // The accounts may limit other things than before.
+                refuse_unreported(context, run, parsed)?;
             }
             AdmissionBlocked::Uncounted => {
                 admission.counted = Some(count::input_tokens(context, run, parsed).await);
@@ -258,12 +258,12 @@ fn child_refused(run: &RunEntry) -> StopSignal {
     })
 }
 
-/// Returns the refusal of a call whose usage is not reported here, if it must be counted.
+/// Refuses a call whose usage is not reported here, if it must be counted.
 fn refuse_unreported(
     context: &CallContext,
     run: &RunEntry,
     parsed: &ParsedCall,
-) -> Option<Response<Body>> {
+) -> Result<(), Box<Response<Body>>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
     let is_of_run =
         || request.continues.as_ref().is_some_and(|id| run.responses().tokens(id).is_some());
@@ -271,18 +271,19 @@ fn refuse_unreported(
         let text = "the request continues a response that is not one of this run, or no longer known: send the whole \
             conversation";
         let (status, kind) = (StatusCode::FORBIDDEN, ErrorKind::Invalid);
-        return Some(respond::error(dialect, status, kind, text));
+        return Err(Box::new(respond::error(dialect, status, kind, text)));
     }
     if request.thread == Thread::CanResend && context.refuses(run, STORED_CONVERSATION) {
         let text = "this gateway keeps no threads: send the whole conversation";
         let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
-        return Some(respond::error(dialect, status, kind, text));
+        return Err(Box::new(respond::error(dialect, status, kind, text)));
     }
-    (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
+    if request.is_background && context.refuses(run, BACKGROUND) {
         let text = "the request runs in the background (`background`), so its cost is not reported \
             here: send it without";
-        respond::refused(run, dialect, BACKGROUND, text)
-    })
+        return Err(Box::new(respond::refused(run, dialect, BACKGROUND, text)));
+    }
+    Ok(())
 }
 
 /// The admission of one call.

@@ -151,6 +151,7 @@ impl CallContext {
             run.handle().set_accounts(of_key.or_else(|| self.config.environment.accounts.clone()));
             run.handle().set_key(&issued.key.name);
         }
+        run.handle().refresh_accounts();
         self.registry.kill_if_in_group(&run);
         Ok(run)
     }

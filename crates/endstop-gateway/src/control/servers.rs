@@ -7,12 +7,16 @@ use std::sync::Arc;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
-use super::{ControlError, ControlService};
+use super::{ControlError, ControlService, reply};
+use crate::body::Body;
 use crate::config::{Bounds, Control, Key};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
 use crate::run::Registry;
@@ -85,6 +89,11 @@ impl Drop for ControlServers {
     fn drop(&mut self) {
         self.abort();
     }
+}
+
+/// The answer to a command that ended without one.
+fn failed() -> Response<Body> {
+    reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": "the command failed" }))
 }
 
 /// The servers of the control API. They continue until calls in flight have ended, so that a shutdown can be followed.
@@ -161,9 +170,22 @@ impl ControlServers {
         let bounds =
             Bounds { connections: CONTROL_CONNECTIONS, head: CONTROL_HEAD, ..Bounds::default() };
         let service = Arc::new(service);
-        let handler = move |request, _: PeerInfo| {
+        let handler = move |request: Request<Incoming>, _: PeerInfo| {
             let service = Arc::clone(&service);
-            async move { service.answer(request).await }
+            let is_command = request.method() == Method::POST;
+            let answer = async move { service.answer(request).await };
+            // A command that has arrived is obeyed, even if its client has left: this process may have been suspended.
+            let (command, question) = match is_command {
+                true => (Some(tokio::spawn(answer)), None),
+                false => (None, Some(answer)),
+            };
+            async move {
+                match (command, question) {
+                    (Some(command), _) => command.await.unwrap_or_else(|_| failed()),
+                    (None, Some(question)) => question.await,
+                    (None, None) => failed(),
+                }
+            }
         };
         let server = server::serve(listener, bounds, false, handler, self.stop.clone());
         self.servers.push(tokio::spawn(server));

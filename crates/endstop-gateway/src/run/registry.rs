@@ -111,7 +111,7 @@ impl RunGroup {
             Self::Key(name) => run.handle().key().as_deref() == Some(name.as_str()),
             Self::Budget(name) => {
                 let accounts = run.handle().accounts();
-                accounts.is_some_and(|accounts| accounts.drawn_names().contains(&name.as_str()))
+                accounts.is_some_and(|accounts| accounts.drawn_names().contains(name))
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Listeners of the control API, other than that of clients.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use endstop_gateway::{Bounds, Control, Gateway, StartError};
 use serde_json::json;
@@ -89,6 +91,28 @@ async fn control_answers_while_clients_hold_every_connection() {
     let nothing = client.try_read(&mut [0; 1]).unwrap_err();
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     client.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_whose_client_has_left_is_obeyed() {
+    let upstream = answering().await;
+    let mut config = config(POLICY, upstream.addr);
+    config.control = controlled();
+    let gateway = Gateway::start(config).await.unwrap();
+    assert_eq!(chat(&gateway, &Agent::new("Answer.").request()).await.words(), "Done.");
+    // The gateway runs on the thread of this test, so it sees the request and the end of the connection at the same time.
+    let mut client = std::net::TcpStream::connect(gateway.control_addr().unwrap()).unwrap();
+    let line = format!("POST {RUNS}/{RUN}/kill HTTP/1.1");
+    let request = format!("{line}\r\nhost: localhost\r\n{TOKEN}content-length: 0\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    drop(client);
+    let stopped = async {
+        let path = format!("{RUNS}/{RUN}");
+        while ask(&gateway, "GET", &path, TOKEN, "").await.json()["status"] != "stopped" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), stopped).await.unwrap();
 }
 
 #[cfg(unix)]

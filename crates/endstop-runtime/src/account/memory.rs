@@ -9,10 +9,12 @@ use endstop_core::units::WallTime;
 
 use super::counters::{self, Counter, HoldState, Place, Rows, StoredHold, changed};
 use super::spec::Account;
-use super::store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms};
+use super::store::{
+    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, PastAdjustment,
+};
 use crate::clock::{WallClock, system_wall_time};
 use crate::ledger::Amounts;
-use crate::limits::MAX_REMEMBERED_HOLDS;
+use crate::limits::{MAX_PAST_ADJUSTMENTS, MAX_REMEMBERED_HOLDS};
 
 /// Accounts in the memory of one process: for tests, and for a gateway that alone serves its accounts. Clones are the same
 /// store.
@@ -91,6 +93,17 @@ impl BudgetStore for MemoryBudgetStore {
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.with(|rows, wall| counters::adjust(rows, wall, adjustment))
     }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        Ok(self.with(|rows, _| {
+            let past = rows.adjustments.get(account).into_iter().flatten();
+            past.take(most).cloned().collect()
+        }))
+    }
 }
 
 /// The rows. No operation on them fails half-way: what can refuse does so before the first change.
@@ -106,6 +119,8 @@ struct MemoryRows {
     /// Ended holds, oldest first.
     ended: VecDeque<String>,
     noted: HashSet<String>,
+    /// The latest corrections of each account, the newest first.
+    adjustments: HashMap<String, VecDeque<PastAdjustment>>,
 }
 
 impl Rows for MemoryRows {
@@ -177,7 +192,15 @@ impl Rows for MemoryRows {
         Ok(passed.filter_map(|(_, id)| self.holds.get(id).cloned()).collect())
     }
 
-    fn note(&mut self, adjustment: &Adjustment<'_>, _now: u64) -> Result<bool, BudgetStoreError> {
-        Ok(self.noted.insert(adjustment.id.to_owned()))
+    fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
+        let Adjustment { id, account, spent, returned, who, why } = *adjustment;
+        if !self.noted.insert(id.to_owned()) {
+            return Ok(false);
+        }
+        let (at, who, why) = (WallTime(now), who.to_owned(), why.to_owned());
+        let past = self.adjustments.entry(account.name.clone()).or_default();
+        past.push_front(PastAdjustment { at, spent, returned, who, why });
+        past.truncate(MAX_PAST_ADJUSTMENTS);
+        Ok(true)
     }
 }

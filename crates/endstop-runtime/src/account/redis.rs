@@ -18,11 +18,11 @@ use super::counters::check_id;
 use super::refused::AccountRefused;
 use super::spec::Account;
 use super::store::{
-    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState,
+    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState, PastAdjustment,
 };
 use crate::clock::{WallClock, millis, system_wall_time};
 use crate::ledger::Amounts;
-use crate::limits::MAX_SPAN_TRIES;
+use crate::limits::{MAX_PAST_ADJUSTMENTS, MAX_SPAN_TRIES};
 
 mod address;
 mod connections;
@@ -358,6 +358,7 @@ fn operation(function: &'static str) -> &'static str {
         "settle" => "settle a hold",
         "read" => "read the budgets",
         "adjust" => "correct a budget",
+        "adjustments" => "read the corrections of a budget",
         "hello" => "greet the server",
         "kills" => "read the kills",
         "obey" | "obeyed" => "confirm a kill",
@@ -474,15 +475,38 @@ impl BudgetStore for RedisBudgetStore {
         let mut change = spent.map(u64::cast_signed);
         change.iter_mut().zip(returned).for_each(|(it, back)| *it -= back.cast_signed());
         let record = serde_json::json!({
-            "account": account.name, "who": who, "why": why, "nanos": change, "at": self.shared.now(),
+            "account": account.name,
+            "who": who,
+            "why": why,
+            "spent": spent,
+            "returned": returned,
+            "at": self.shared.now(),
         });
         let reply = self.shared.call_in_time("adjust", &[account], true, || Request {
             id,
+            name: &account.name,
             change: Some(change),
             record: Some(record.to_string()),
             ..Request::default()
         })?;
         self.shared.done(&reply, &[account], id)
+    }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        let count = u64::try_from(most.min(MAX_PAST_ADJUSTMENTS)).unwrap_or(0);
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let request = Request { name: account, count: Some(count), ..Request::default() };
+        let reply = self.shared.call("adjustments", request, true)?;
+        self.shared.done(&reply, &[], "")?;
+        let records = reply.texts(0);
+        // A record in another form is of another version.
+        Ok(records.iter().rev().filter_map(|record| wire::past_adjustment(record)).collect())
     }
 
     fn admit(&self) -> Result<(), BudgetStoreError> {

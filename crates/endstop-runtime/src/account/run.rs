@@ -2,28 +2,33 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
 use endstop_core::human::Rounding;
 use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
-use endstop_core::units::{Millis, Money, WallTime};
+use endstop_core::units::{Millis, WallTime};
 use tokio::time::Instant;
 
 use super::refused::AccountRefused;
-use super::spec::{Account, AccountError, AccountSet, OnFull};
-use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
-use crate::ledger::{Amounts, Dimension, Limits};
-use crate::limits::{
-    CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_GRANT_TRIES, STORE_PATIENCE, WORTH_A_PART,
-};
-use crate::store::RunId;
+use super::spec::{Account, AccountError, AccountSet};
+use super::store::{AccountState, BudgetStore, BudgetStoreError, LimitState};
+use super::tables::{AccountSource, AccountTables};
+use crate::ledger::{Amounts, Dimension};
+use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, STORE_PATIENCE};
+
+mod drawn;
+
+pub(crate) use drawn::DrawnAccounts;
 
 /// Takes a warning of an account whose spend has reached its threshold.
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The accounts that the runs of a tree draw on. Clones are the same accounts.
+///
+/// Their definitions can change while runs draw on them, by [`RunAccounts::replace`] or by a source
+/// ([`RunAccounts::with_source`]). The next reservation is under the new ones; calls in flight settle where they were reserved.
 ///
 /// ```
 /// use endstop_runtime::RunEnvironment;
@@ -40,17 +45,32 @@ type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Clone)]
 pub struct RunAccounts {
     shared: Arc<Shared>,
-    names: Arc<[String]>,
+    /// `None` for those that the definitions name.
+    names: Option<Arc<[String]>>,
     /// Accounts on which another process counts the same calls.
     counted_elsewhere: Arc<[String]>,
 }
 
 struct Shared {
     store: Arc<dyn BudgetStore>,
-    set: AccountSet,
     owner: String,
     warn: Option<Warn>,
+    source: Option<Arc<dyn AccountSource>>,
+    /// See [`RunAccounts::refusing_unpriced`].
+    refuses_unpriced: bool,
+    tables: RwLock<Arc<AccountTables>>,
+    changes: Mutex<Changes>,
     open: Mutex<Open>,
+}
+
+/// The names that a change of the definitions has to keep. Locked from reading the source until its definitions are in use:
+/// otherwise older ones could replace newer ones.
+#[derive(Default)]
+struct Changes {
+    /// The names of [`RunAccounts::named`], as long as runs have them.
+    named: Vec<Weak<[String]>>,
+    /// Accounts that the definitions lack, and that are drawn on.
+    kept: BTreeSet<String>,
 }
 
 /// A hold that has begun here and has not ended in the store.
@@ -139,6 +159,8 @@ pub(crate) struct AccountHold {
     id: String,
     names: Vec<String>,
     amounts: Amounts,
+    /// Whether tokens or money of the call are limited by them.
+    is_metered: bool,
     by_others: Vec<Dimension>,
 }
 
@@ -155,10 +177,37 @@ impl RunAccounts {
         owner: &str,
     ) -> Result<Self, AccountError> {
         set.check_names(names)?;
-        let owner = owner.to_owned();
-        let shared = Shared { store, set, owner, warn: None, open: Mutex::default() };
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        Ok(Self { shared: Arc::new(shared), names, counted_elsewhere: Arc::default() })
+        let tables = AccountTables { set, names, ..AccountTables::default() };
+        let shared = Arc::new(Shared {
+            store,
+            owner: owner.to_owned(),
+            warn: None,
+            source: None,
+            refuses_unpriced: false,
+            tables: RwLock::new(Arc::new(tables)),
+            changes: Mutex::default(),
+            open: Mutex::default(),
+        });
+        Ok(Self { shared, names: None, counted_elsewhere: Arc::default() })
+    }
+
+    /// The same accounts with other settings, and with no calls in flight yet.
+    fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
+        let of = &*self.shared;
+        let mut shared = Shared {
+            store: Arc::clone(&of.store),
+            owner: of.owner.clone(),
+            warn: of.warn.clone(),
+            source: of.source.clone(),
+            refuses_unpriced: of.refuses_unpriced,
+            tables: RwLock::new(of.tables()),
+            changes: Mutex::default(),
+            open: Mutex::default(),
+        };
+        change(&mut shared);
+        shared.changes().named.extend(self.names.as_ref().map(Arc::downgrade));
+        Self { shared: Arc::new(shared), ..self }
     }
 
     /// Leaves out accounts on which another process of the same store counts the same calls, such as the gateway that the
@@ -169,23 +218,30 @@ impl RunAccounts {
         Self { counted_elsewhere: names, ..self }
     }
 
+    /// Sets the source in which the definitions are looked for before each reservation. Its first look comes then, so it should
+    /// begin with the definitions that these accounts have.
+    #[must_use]
+    pub fn with_source(self, source: Arc<dyn AccountSource>) -> Self {
+        self.with(|shared| shared.source = Some(source))
+    }
+
+    /// Refuses calls of models without a price for which an account limits money, although the policy of the run counts them
+    /// as nothing: for runs whose policy was made before the account was defined.
+    #[must_use]
+    pub fn refusing_unpriced(self) -> Self {
+        self.with(|shared| shared.refuses_unpriced = true)
+    }
+
     /// Returns the names of all accounts that some call draws on, or would if it were not counted elsewhere.
     #[must_use]
-    pub fn drawn_names(&self) -> Vec<&str> {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let mut drawn: BTreeSet<&str> = self.counted_elsewhere.iter().map(String::as_str).collect();
-        drawn.extend(self.shared.set.of_any_call(&names).iter().map(|it| it.name.as_str()));
-        drawn.into_iter().collect()
+    pub fn drawn_names(&self) -> Vec<String> {
+        self.current().drawn_names()
     }
 
     /// Sets the receiver of warnings about accounts whose spend has reached their threshold: each once per window.
     #[must_use]
     pub fn with_warnings(self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        let Shared { store, set, owner, .. } = &*self.shared;
-        let (store, set, owner) = (Arc::clone(store), set.clone(), owner.clone());
-        let warn: Option<Warn> = Some(Arc::new(warn));
-        let shared = Shared { store, set, owner, warn, open: Mutex::default() };
-        Self { shared: Arc::new(shared), ..self }
+        self.with(|shared| shared.warn = Some(Arc::new(warn)))
     }
 
     /// Returns the same accounts of the same store, for runs that draw on others of them.
@@ -193,29 +249,56 @@ impl RunAccounts {
     /// # Errors
     /// Returns an error if a name is not one of the set: it would limit nothing.
     pub fn named(&self, names: &[&str]) -> Result<Self, AccountError> {
-        self.shared.set.check_names(names)?;
-        let names = names.iter().map(|&name| name.to_owned()).collect();
-        let counted_elsewhere = Arc::clone(&self.counted_elsewhere);
-        Ok(Self { shared: Arc::clone(&self.shared), names, counted_elsewhere })
+        let mut changes = self.shared.changes();
+        self.shared.tables().set.check_names(names)?;
+        let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
+        if changes.named.len() == changes.named.capacity() {
+            changes.named.retain(|names| names.strong_count() > 0);
+        }
+        changes.named.push(Arc::downgrade(&names));
+        drop(changes);
+        Ok(Self { names: Some(names), ..self.clone() })
+    }
+
+    /// Replaces the definitions, from the next reservation on. Calls in flight settle where they were reserved. An account
+    /// that runs draw on by name and that the new definitions lack keeps its last definition: nothing becomes unlimited by that.
+    /// Returns the names of such accounts, those of earlier replacements included.
+    pub fn replace(&self, tables: AccountTables) -> Vec<String> {
+        let mut changes = self.shared.changes();
+        self.shared.replace(&mut changes, tables);
+        changes.kept.iter().cloned().collect()
+    }
+
+    /// Looks for new definitions in the source. Reservations do so themselves; a driver that decides before one whether a call
+    /// has to be bounded calls it first.
+    pub fn refresh(&self) {
+        let Some(source) = &self.shared.source else { return };
+        let mut changes = self.shared.changes();
+        if let Some(tables) = source.look() {
+            let kept = self.shared.replace(&mut changes, tables);
+            if !kept.is_empty() {
+                source.kept(&kept);
+            }
+        }
+    }
+
+    /// The accounts by the definitions as they are now.
+    pub(crate) fn now(&self) -> DrawnAccounts {
+        self.refresh();
+        self.current()
+    }
+
+    /// The accounts by the definitions as they were last seen.
+    pub(crate) fn current(&self) -> DrawnAccounts {
+        DrawnAccounts::new(self.clone(), self.shared.tables())
     }
 
     /// Returns whether a run that draws on these draws on the others as well, for every model of a call: the same store
     /// has the same limits for them.
     #[must_use]
     pub fn covers(&self, others: &Self) -> bool {
-        let (of, other) = (&self.shared, &others.shared);
-        let is_same = |own: &Account, account: &Account| {
-            own.name == account.name
-                && own.limits == account.limits
-                && own.models == account.models
-                && own.providers == account.providers
-        };
-        let own = self.of_call("", "");
-        let mut named = others.of_call("", "").into_iter();
-        let mut by_model = other.set.iter().filter(|account| account.is_by_model());
-        Arc::ptr_eq(&of.store, &other.store)
-            && named.all(|account| own.iter().any(|own| is_same(own, account)))
-            && by_model.all(|account| of.set.iter().any(|own| is_same(own, account)))
+        Arc::ptr_eq(&self.shared.store, &others.shared.store)
+            && self.current().covers(&others.current())
     }
 
     /// Returns the current states of all accounts of the set.
@@ -223,219 +306,8 @@ impl RunAccounts {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub fn read(&self) -> Result<Vec<AccountState>, BudgetStoreError> {
-        self.shared.store.read(&self.shared.set.iter().collect::<Vec<_>>())
-    }
-
-    fn of_call(&self, provider: &str, model: &str) -> Vec<&Account> {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let mut accounts = self.shared.set.of_call(&names, provider, model);
-        accounts.retain(|account| !self.counted_elsewhere.contains(&account.name));
-        accounts
-    }
-
-    /// The names of the accounts that a call draws on here.
-    pub(crate) fn names_of_call(&self, provider: &str, model: &str) -> Vec<String> {
-        self.of_call(provider, model).into_iter().map(|it| it.name.clone()).collect()
-    }
-
-    /// Whether tokens or money can be limited for some call: then every call has to be bounded.
-    pub(crate) fn is_metered(&self) -> bool {
-        self.limits_any(|dimension| dimension != Dimension::Steps)
-    }
-
-    /// Whether money can be limited for a call of this model.
-    pub(crate) fn limits_money(&self, provider: &str, model: &str) -> bool {
-        let limits = self.of_call(provider, model).into_iter().flat_map(|it| &it.limits);
-        limits.into_iter().any(|limit| limit.dimension == Dimension::Cost)
-    }
-
-    fn limits_any(&self, is_meant: impl Fn(Dimension) -> bool) -> bool {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let accounts = self.shared.set.of_any_call(&names);
-        accounts.iter().flat_map(|it| &it.limits).any(|limit| is_meant(limit.dimension))
-    }
-
-    /// Whether an account is so full that the least of a call does not fit, and does not wait: then its step does not begin.
-    pub(crate) fn check(
-        &self,
-        provider: &str,
-        model: &str,
-        least: &Amounts,
-    ) -> Result<(), AccountBlock> {
-        let accounts = self.of_call(provider, model);
-        if accounts.is_empty() {
-            return Ok(());
-        }
-        let states = match self.shared.store.read(&accounts) {
-            Ok(states) => states,
-            Err(error) => match self.shared.failed(&error) {
-                // The reservation waits for it.
-                AccountBlock::Wait(_) => return Ok(()),
-                block => return Err(block),
-            },
-        };
-        self.shared.tell_of_clock(&states);
-        let is_full = states.iter().flat_map(|state| &state.limits).any(|limit| {
-            let asked = least.get(limit.limit.dimension);
-            let whole = limit.settled.saturating_add(limit.held).saturating_add(asked);
-            asked > 0 && whole > limit.limit.amount
-        });
-        if !is_full {
-            return Ok(());
-        }
-        // The refusal in full is what a reservation says; if it succeeds after all, nothing is in the way.
-        match self.reserve(provider, model, *least, *least) {
-            Ok(hold) => {
-                hold.into_iter().for_each(|hold| hold.settle(Amounts::ZERO));
-                Ok(())
-            }
-            Err(AccountBlock::Wait(_)) => Ok(()),
-            Err(block) => Err(block),
-        }
-    }
-
-    /// The wait for a store that has failed and still does: then no step begins for a call that would wait.
-    pub(crate) fn store_wait(&self, provider: &str, model: &str) -> Option<AccountWait> {
-        self.shared.open().outage?;
-        let accounts = self.of_call(provider, model);
-        let asked = match accounts.is_empty() {
-            true => self.shared.store.admit(),
-            false => self.shared.store.read(&accounts).map(drop),
-        };
-        let Err(error) = asked else {
-            self.shared.open().outage = None;
-            return None;
-        };
-        match self.shared.failed(&error) {
-            AccountBlock::Wait(wait) => Some(wait),
-            // The reservation reports it.
-            _ => None,
-        }
-    }
-
-    /// The tokens and money that the settled calls leave to a call; unlimited if the store cannot be read.
-    pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
-        let accounts = self.of_call(provider, model);
-        let states = match accounts.is_empty() {
-            true => Vec::new(),
-            false => self.shared.store.read(&accounts).unwrap_or_default(),
-        };
-        let mut room = Limits::unlimited();
-        for state in states.iter().flat_map(|state| &state.limits) {
-            let left = state.limit.amount.saturating_sub(state.settled);
-            let least = |room: Option<u64>| Some(room.map_or(left, |room| room.min(left)));
-            match state.limit.dimension {
-                Dimension::Tokens => room.tokens = least(room.tokens),
-                Dimension::Cost => {
-                    let picos = least(room.cost.map(Money::picos));
-                    room.cost = picos.map(Money::from_picos);
-                }
-                _ => {}
-            }
-        }
-        room
-    }
-
-    /// Holds amounts of a call on all its accounts: what is wanted, or as much as is left if that is at least the least.
-    /// `None` if it draws on no account; then the store only checks for kills.
-    pub(crate) fn reserve(
-        &self,
-        provider: &str,
-        model: &str,
-        wanted: Amounts,
-        least: Amounts,
-    ) -> Result<Option<AccountHold>, AccountBlock> {
-        let accounts = self.of_call(provider, model);
-        if accounts.is_empty() {
-            return match self.shared.store.admit() {
-                Ok(()) => {
-                    self.shared.open().outage = None;
-                    Ok(None)
-                }
-                Err(error) => Err(self.shared.failed(&error)),
-            };
-        }
-        let shared = &self.shared;
-        shared.settle_again();
-        let id = RunId::new().to_string();
-        let terms = HoldTerms { id: &id, owner: &shared.owner, ttl: HOLD_TTL };
-        let mut amounts = wanted;
-        // A refusal after which only the smallest amount is requested, so that the next refusal says when that fits.
-        let mut asked_least = None;
-        let mut by_others = Vec::new();
-        for _ in 0..MAX_GRANT_TRIES {
-            let refused = match shared.store.reserve(&accounts, amounts, &terms) {
-                Ok(()) => {
-                    let names = accounts.iter().map(|it| it.name.clone()).collect();
-                    let mut hold = Shared::hold(shared, id, names, amounts);
-                    hold.by_others = by_others;
-                    let Some(refused) = asked_least else { return Ok(Some(hold)) };
-                    // Others have settled in between: the least is not all that fits now.
-                    hold.settle(Amounts::ZERO);
-                    return Err(AccountBlock::Wait(AccountWait::Room { refused, until: None }));
-                }
-                Err(BudgetStoreError::Refused(refused)) => {
-                    shared.open().outage = None;
-                    refused
-                }
-                Err(error) => return Err(shared.failed(&error)),
-            };
-            let dimension = refused.limit.dimension;
-            let (left, least) = (refused.left(), least.get(dimension));
-            let alone = refused.asked.min(left.saturating_add(refused.held));
-            let is_worth = left >= alone.div_ceil(WORTH_A_PART);
-            let can_be_less = dimension != Dimension::Steps;
-            if left >= least && is_worth && can_be_less && left < refused.asked {
-                // The last account that lowers it is what limits it.
-                by_others.retain(|it| *it != dimension);
-                if refused.held > 0 {
-                    by_others.push(dimension);
-                }
-                amounts = with(amounts, dimension, left);
-                continue;
-            }
-            if left < least && can_be_less && least < refused.asked {
-                asked_least = Some(refused);
-                amounts = with(amounts, dimension, least);
-                continue;
-            }
-            return Err(self.block(*refused, least));
-        }
-        // Others are always quicker.
-        Err(shared.failed_for("the budget changes too fast"))
-    }
-
-    /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. A
-    /// store that fails is warned of.
-    pub(crate) fn charge(&self, actual: Amounts) {
-        if self.of_call("", "").is_empty() {
-            return;
-        }
-        // Nothing is asked, so no limit refuses it.
-        match self.reserve("", "", Amounts::ZERO, Amounts::ZERO) {
-            Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),
-            Err(block) => {
-                if let Some(warn) = &self.shared.warn {
-                    warn(&format!("a cost is not counted in the budgets: {block:?}"));
-                }
-            }
-        }
-    }
-
-    fn block(&self, refused: AccountRefused, least: u64) -> AccountBlock {
-        let refused = Box::new(AccountRefused { asked: least, ..refused });
-        if refused.is_only_held() {
-            return AccountBlock::Wait(AccountWait::Room { refused, until: None });
-        }
-        if refused.on_full == OnFull::Pause
-            && least <= refused.limit.amount
-            && let Some(until) = refused.resets_at
-        {
-            return AccountBlock::Wait(AccountWait::Room { refused, until: Some(until) });
-        }
-        let account = self.shared.set.get(&refused.account);
-        let is_by_model = account.is_some_and(Account::is_by_model);
-        AccountBlock::Refused { refused, is_by_model }
+        let tables = self.shared.tables();
+        self.shared.store.read(&tables.set.iter().collect::<Vec<_>>())
     }
 }
 
@@ -448,6 +320,33 @@ impl fmt::Debug for RunAccounts {
 impl Shared {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The definitions as they were last seen.
+    fn tables(&self) -> Arc<AccountTables> {
+        Arc::clone(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts definitions in use, and returns the names of accounts that they lack for the first time and that are drawn on.
+    fn replace(&self, changes: &mut Changes, mut tables: AccountTables) -> Vec<String> {
+        let before = self.tables();
+        changes.named.retain(|names| names.strong_count() > 0);
+        let named: Vec<Arc<[String]>> = changes.named.iter().filter_map(Weak::upgrade).collect();
+        let drawn = before.names.iter().chain(named.iter().flat_map(|names| names.iter()));
+        let kept = tables.set.keep(&before.set, drawn.map(String::as_str));
+        for name in before.names.iter().filter(|name| kept.contains(*name)) {
+            if !tables.names.contains(name) {
+                tables.names.push(name.clone());
+            }
+        }
+        *self.tables.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
+        let new = kept.difference(&changes.kept).cloned().collect();
+        changes.kept = kept;
+        new
     }
 
     /// Why a call does not begin for an error of the store. Calls wait for the end of an error that can end.
@@ -470,7 +369,7 @@ impl Shared {
         AccountBlock::Wait(AccountWait::Store { why: why.to_owned(), lasts: now - begun })
     }
 
-    fn hold(this: &Arc<Self>, id: String, names: Vec<String>, amounts: Amounts) -> AccountHold {
+    fn hold(this: &Arc<Self>, id: String, accounts: &[&Account], amounts: Amounts) -> AccountHold {
         let mut open = this.open();
         open.outage = None;
         open.holds.insert(id.clone());
@@ -481,7 +380,11 @@ impl Shared {
             open.has_heartbeat = beat.spawn(move || heartbeat(&of)).is_ok();
         }
         drop(open);
-        AccountHold { shared: Arc::clone(this), id, names, amounts, by_others: Vec::new() }
+        let names = accounts.iter().map(|account| account.name.clone()).collect();
+        let mut limits = accounts.iter().flat_map(|account| &account.limits);
+        let is_metered = limits.any(|limit| limit.dimension != Dimension::Steps);
+        let shared = Arc::clone(this);
+        AccountHold { shared, id, names, amounts, is_metered, by_others: Vec::new() }
     }
 
     /// Settles; a settlement that the store does not take is kept. An unknown hold has nothing to settle.
@@ -521,7 +424,8 @@ impl Shared {
     /// Warns of the limits whose threshold is reached.
     fn warn_of(&self, names: &[String]) {
         let Some(warn) = &self.warn else { return };
-        let with_threshold = names.iter().filter_map(|name| self.set.get(name));
+        let tables = self.tables();
+        let with_threshold = names.iter().filter_map(|name| tables.set.get(name));
         let accounts: Vec<&Account> = with_threshold.filter(|it| it.warn.is_some()).collect();
         if accounts.is_empty() {
             return;
@@ -582,6 +486,11 @@ impl AccountHold {
         self.amounts
     }
 
+    /// Whether one of its accounts limits tokens or money: then the call needs an output cap.
+    pub(crate) const fn is_metered(&self) -> bool {
+        self.is_metered
+    }
+
     /// The names of its accounts.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
@@ -613,15 +522,6 @@ impl Drop for AccountHold {
 impl fmt::Debug for AccountHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountHold").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// Amounts with another one in one dimension.
-fn with(amounts: Amounts, dimension: Dimension, amount: u64) -> Amounts {
-    match dimension {
-        Dimension::Tokens => Amounts { tokens: amount, ..amounts },
-        Dimension::Cost => Amounts { cost: Money::from_picos(amount), ..amounts },
-        _ => amounts,
     }
 }
 

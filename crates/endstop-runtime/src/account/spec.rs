@@ -1,6 +1,6 @@
 //! Accounts as they are written: `[budget.NAME]` tables, and budgets on the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use endstop_core::policy::BudgetTable;
 use jiff::tz::TimeZone;
@@ -31,7 +31,7 @@ pub enum OnFull {
 /// assert_eq!(account.limits.len(), 2);
 /// # Ok::<(), endstop_runtime::account::AccountError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The name, `team-a`.
     pub name: String,
@@ -233,7 +233,7 @@ pub fn is_match(pattern: &str, name: &str) -> bool {
 /// assert_eq!(names(set.of_call(&["team-a"], "anthropic", "claude-opus-4-5")), ["org", "team-a"]);
 /// # Ok::<(), endstop_runtime::account::AccountError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountSet {
     accounts: BTreeMap<String, Account>,
 }
@@ -307,6 +307,25 @@ impl AccountSet {
         self.accounts.get(name)
     }
 
+    /// Adds the accounts of some names that the set lacks, as another set defines them, with their parents. Returns the
+    /// names of those that were added.
+    pub(super) fn keep<'n>(
+        &mut self,
+        before: &Self,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> BTreeSet<String> {
+        let mut kept = BTreeSet::new();
+        for name in names {
+            let mut next = before.accounts.get(name);
+            while let Some(account) = next.filter(|it| !self.accounts.contains_key(&it.name)) {
+                self.accounts.insert(account.name.clone(), account.clone());
+                kept.insert(account.name.clone());
+                next = account.parent.as_ref().and_then(|parent| before.accounts.get(parent));
+            }
+        }
+        kept
+    }
+
     /// Refuses names that no account of the set has.
     pub(super) fn check_names(&self, names: &[&str]) -> Result<(), AccountError> {
         match names.iter().find(|name| self.get(name).is_none()) {
@@ -327,21 +346,40 @@ impl AccountSet {
     /// name, each once.
     #[must_use]
     pub fn of_call(&self, of_run: &[&str], provider: &str, model: &str) -> Vec<&Account> {
-        self.of_calls(of_run, |account| account.takes(provider, model))
+        self.of_calls(of_run, |account| account.takes(provider, model), |_| false)
+    }
+
+    /// Like [`AccountSet::of_call`], without accounts of which others count the call, and their parents unless another account
+    /// has these.
+    pub(super) fn of_call_without(
+        &self,
+        of_run: &[&str],
+        (provider, model): (&str, &str),
+        is_left_out: impl Fn(&Account) -> bool,
+    ) -> Vec<&Account> {
+        let is_of_model = |account: &Account| account.takes(provider, model);
+        let mut accounts = self.of_calls(of_run, is_of_model, &is_left_out);
+        accounts.retain(|account| !is_left_out(account));
+        accounts
     }
 
     /// Returns the accounts that the calls of some model draw on: the named accounts, the accounts of any model, and all
     /// parents. By name, each once.
     #[must_use]
     pub fn of_any_call(&self, of_run: &[&str]) -> Vec<&Account> {
-        self.of_calls(of_run, Account::is_by_model)
+        self.of_calls(of_run, Account::is_by_model, |_| false)
     }
 
-    fn of_calls(&self, of_run: &[&str], is_of_model: impl Fn(&Account) -> bool) -> Vec<&Account> {
+    fn of_calls(
+        &self,
+        of_run: &[&str],
+        is_of_model: impl Fn(&Account) -> bool,
+        is_left_out: impl Fn(&Account) -> bool,
+    ) -> Vec<&Account> {
         let mut found: BTreeMap<&str, &Account> = BTreeMap::new();
         let of_run = of_run.iter().filter_map(|name| self.accounts.get(*name));
         let of_model = self.accounts.values().filter(|it| is_of_model(it));
-        for account in of_run.chain(of_model) {
+        for account in of_run.chain(of_model).filter(|it| !is_left_out(it)) {
             let mut next = Some(account);
             while let Some(account) = next {
                 if found.insert(&account.name, account).is_some() {

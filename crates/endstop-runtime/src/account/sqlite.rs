@@ -11,7 +11,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use self::rows::SqliteRows;
 use super::counters;
 use super::spec::Account;
-use super::store::{AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms};
+use super::store::{
+    AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, PastAdjustment,
+};
 use crate::clock::{WallClock, system_wall_time};
 use crate::ledger::Amounts;
 use crate::sqlite_file::{PAUSE, is_busy};
@@ -158,6 +160,15 @@ impl BudgetStore for SqliteBudgetStore {
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.write("correct a budget", |rows, wall| counters::adjust(rows, wall, adjustment))
+    }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        let read = rows::adjustments(&self.locked(), account, most);
+        read.map_err(|error| rows::failed("read the corrections of a budget", &self.path, &error))
     }
 }
 

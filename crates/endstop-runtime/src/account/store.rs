@@ -44,6 +44,23 @@ pub struct Adjustment<'a> {
     pub why: &'a str,
 }
 
+/// A correction that a store has recorded.
+///
+/// See the example of [`BudgetStore::adjustments`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastAdjustment {
+    /// The time of the store.
+    pub at: WallTime,
+    /// Counted as spent.
+    pub spent: Amounts,
+    /// Counted as given back, as far as so much was spent.
+    pub returned: Amounts,
+    /// The person or program that corrected.
+    pub who: String,
+    /// Why.
+    pub why: String,
+}
+
 /// The current state of one limit of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitState {
@@ -151,7 +168,7 @@ pub enum BudgetStoreError {
     },
 }
 
-/// Counters of accounts, changed by five operations.
+/// Counters of accounts, changed by four operations and read by two.
 ///
 /// Every operation is atomic over all accounts: it happens completely or not at all. If it returns an error, it has
 /// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
@@ -234,6 +251,32 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// # Errors
     /// Returns an error if the store cannot be written.
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError>;
+
+    /// Reads the latest corrections of an account by its name, the newest first: at most `most` of them, and at most 100.
+    /// Nothing changes.
+    ///
+    /// ```
+    /// use endstop_core::units::Money;
+    /// use endstop_runtime::account::{Account, Adjustment, BudgetStore, MemoryBudgetStore};
+    /// use endstop_runtime::ledger::Amounts;
+    ///
+    /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
+    /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
+    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let why = "spent elsewhere";
+    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// let past = store.adjustments("me", 10)?;
+    /// assert_eq!((past[0].who.as_str(), past[0].spent), ("ann", spent));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError>;
 
     /// Whether a call that draws on no account may begin now. It may, unless the store kills over machines, and the process
     /// has been killed or cannot know whether it has been.

@@ -11,7 +11,7 @@ use endstop_core::units::{Cost, Money};
 
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
-use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
+use crate::account::{AccountHold, AccountRefused, AccountWait, DrawnAccounts, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
 use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
@@ -48,13 +48,21 @@ impl RunHandle {
         self.node().set_key(name);
     }
 
+    /// Looks whether the definitions of the budgets over time have changed. A reservation does so itself; a driver that decides
+    /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first.
+    pub fn refresh_accounts(&self) {
+        if let Some(accounts) = self.node().accounts() {
+            accounts.refresh();
+        }
+    }
+
     /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
         plan: &PlannedCall<'_>,
         counts_step: bool,
     ) -> Result<Option<AccountHold>, NotAdmitted> {
-        let Some(accounts) = self.node().accounts() else { return Ok(None) };
+        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
         let (least, wanted) = (plan.least_output(), plan.max_output());
         if is_untold_money(&accounts, plan) {
             return Err(NotAdmitted::Unpriced);
@@ -73,14 +81,14 @@ impl RunHandle {
         &self,
         most: Money,
     ) -> Result<Option<AccountHold>, NotAdmitted> {
-        let Some(accounts) = self.node().accounts() else { return Ok(None) };
+        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
     /// Whether an account refuses even the smallest form of a call: then neither the call nor its step should begin.
     pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
-        let Some(accounts) = self.node().accounts() else { return Ok(()) };
+        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(()) };
         // The run's own rules come first.
         if !self.would_admit(&EventKind::StepBegin) {
             return Ok(());
@@ -120,7 +128,7 @@ impl RunHandle {
     #[must_use]
     pub fn awaits_store(&self, plan: &CallPlan<'_>) -> Option<AccountWait> {
         let planned = self.planned(plan);
-        self.node().accounts()?.store_wait(planned.provider(), planned.model())
+        self.node().accounts()?.current().store_wait(planned.provider(), planned.model())
     }
 
     /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].
@@ -146,8 +154,13 @@ impl RunHandle {
 }
 
 /// Whether an account limits money and the cost of the call cannot be known.
-fn is_untold_money(accounts: &RunAccounts, plan: &PlannedCall<'_>) -> bool {
-    plan.unpriced() == OnUnpriced::Stop
+fn is_untold_money(accounts: &DrawnAccounts, plan: &PlannedCall<'_>) -> bool {
+    let is_refused = match plan.unpriced() {
+        OnUnpriced::Stop => true,
+        OnUnpriced::Ignore => accounts.refuses_unpriced(),
+        OnUnpriced::Rates(_) => false,
+    };
+    is_refused
         && accounts.limits_money(plan.provider(), plan.model())
         && plan.worst(0).cost == Cost::Unpriced
 }

@@ -116,7 +116,7 @@ impl RunHandle {
         let least = CallPlan { input, tool_input: 0, max_output: plan.min_output, ..*plan };
         let least = self.planned(&least);
         let accounts = self.node().accounts();
-        let room = accounts.map(|it| it.unheld_room(wanted.provider(), wanted.model()));
+        let room = accounts.map(|it| it.current().unheld_room(wanted.provider(), wanted.model()));
         let room = room.unwrap_or_else(Limits::unlimited);
         let (wanted, least) = (wanted.with_granted(room), least.with_granted(room));
         let mut chain = self.node().chain();

@@ -217,7 +217,8 @@ impl RunHandle {
     #[must_use]
     pub fn is_metered(&self) -> bool {
         let room = self.budget().room();
-        let has_accounts = self.node().accounts().is_some_and(|accounts| accounts.is_metered());
+        let has_accounts =
+            self.node().accounts().is_some_and(|accounts| accounts.current().is_metered());
         let has_budget = room.tokens.is_some() || room.cost.is_some();
         has_accounts || has_budget || self.node().chain().needs_reserve()
     }
@@ -250,7 +251,6 @@ impl RunHandle {
     /// Returns the reason why the call does not begin. The run has stopped by then, unless others hold what the call needs.
     pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
         let mut planned = self.planned(plan);
-        let is_capped = self.is_metered();
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
         let counts_step = self.node().set_owes_step(false);
         let accounts = match self.reserve_on_accounts(&planned, counts_step) {
@@ -260,6 +260,8 @@ impl RunHandle {
                 return Err(self.not_begun(&block, model));
             }
         };
+        // Asked after the reservation, which may have been the first under other definitions of the accounts.
+        let is_capped = self.is_metered() || accounts.as_ref().is_some_and(AccountHold::is_metered);
         if let Some(held) = &accounts {
             planned = planned.within(&held.amounts());
         }

@@ -275,7 +275,7 @@ impl OpenToolCall {
         };
         let charged = match accounts {
             Some(_) => None,
-            None => self.node.accounts(),
+            None => self.node.accounts().map(|accounts| accounts.current()),
         };
         let unheld = charged.as_ref().map(|all| all.names_of_call("", "")).unwrap_or_default();
         self.node.tell_settled(&SettledCall {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use endstop_core::units::Money;
-use endstop_runtime::account::{Adjustment, BudgetStoreError, OnFull};
+use endstop_core::units::{Money, WallTime};
+use endstop_runtime::account::{Adjustment, BudgetStoreError, OnFull, PastAdjustment};
 use endstop_runtime::ledger::Amounts;
 
 use super::stores::*;
@@ -225,6 +225,49 @@ fn a_correction_counts_once() {
         assert_eq!(committed(&**store, &me), (50, 0));
         adjust("3", Amounts::ZERO, cents(900));
         assert_eq!(committed(&**store, &me), (0, 0), "{}", pair.name);
+    });
+}
+
+#[test]
+fn the_latest_corrections_can_be_read_the_newest_first() {
+    on_all(|pair, clock| {
+        let [one, other] = &pair.handles;
+        let (me, team) = (account("me", &["$9 per day", "9 steps"]), account("team", &["$9"]));
+        let adjust = |id: &str, account, spent, returned, why: &str| {
+            one.adjust(&Adjustment { id, account, spent, returned, who: "ann", why }).unwrap();
+        };
+        assert!(other.adjustments("me", 10).unwrap().is_empty());
+        adjust("1", &me, cents(80), Amounts::ZERO, "spent elsewhere");
+        clock.set(clock.now() + 1_000);
+        adjust("1", &me, cents(80), Amounts::ZERO, "a repetition");
+        adjust("2", &team, cents(7), Amounts::ZERO, "of another account");
+        let step = Amounts { steps: 1, ..Amounts::ZERO };
+        adjust("3", &me, step, cents(30), "refunded; \"half\"");
+        let past = other.adjustments("me", 10).unwrap();
+        let (now, before) = (WallTime(clock.now()), WallTime(clock.now() - 1_000));
+        let (who, none) = (|| "ann".to_owned(), Amounts::ZERO);
+        let refunded = "refunded; \"half\"".to_owned();
+        let elsewhere = "spent elsewhere".to_owned();
+        let expected = [
+            PastAdjustment { at: now, spent: step, returned: cents(30), who: who(), why: refunded },
+            PastAdjustment {
+                at: before,
+                spent: cents(80),
+                returned: none,
+                who: who(),
+                why: elsewhere,
+            },
+        ];
+        assert_eq!(past, expected, "{}", pair.name);
+        assert_eq!(other.adjustments("me", 1).unwrap(), expected[..1]);
+        assert!(other.adjustments("me", 0).unwrap().is_empty());
+        // Old ones are not read back, however many are wanted.
+        for number in 0..110 {
+            adjust(&format!("more-{number}"), &me, step, step, &format!("{number}"));
+        }
+        let past = other.adjustments("me", usize::MAX).unwrap();
+        let why: Vec<&str> = past.iter().map(|it| it.why.as_str()).collect();
+        assert_eq!((why.len(), why[0], why[99]), (100, "109", "10"), "{}", pair.name);
     });
 }
 

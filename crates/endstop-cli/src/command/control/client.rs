@@ -16,8 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::error::{CliError, causes};
-use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME, MAX_LIST_TIME};
-use crate::live::LiveProcess;
+use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME, MAX_LEAVE_TIME, MAX_LIST_TIME};
+use crate::live::{self, LiveProcess};
+use crate::output;
+
+/// A path that every control API answers without work.
+const HEALTH_PATH: &str = "/endstop/health";
 
 /// Where a gateway's control API is.
 #[derive(Debug)]
@@ -107,10 +111,51 @@ impl Gateway {
     }
 
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
-        let given = body.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-        let given: serde_json::Map<String, Value> =
-            given.map(|(key, value)| (key.clone(), value.clone())).collect();
-        self.ask("POST", path, Value::Object(given).to_string(), MAX_CONTROL_TIME)
+        self.ask("POST", path, text_of(body), MAX_CONTROL_TIME)
+    }
+
+    /// Sends a kill. A process that aborts calls and writes its logs has the time that it needs. The wait for a suspended one
+    /// ends early: it obeys when it continues, because the request stays in its socket.
+    pub(super) fn kill(&self, path: &str, body: &Value) -> Result<Value, AskError> {
+        self.finish(async {
+            let asked = self.send("POST", path, text_of(body));
+            tokio::select! {
+                // The kill is sent before the question whether the process answers.
+                biased;
+                asked = tokio::time::timeout(MAX_CONTROL_TIME, asked) => {
+                    asked.map_err(|_| no_answer(MAX_CONTROL_TIME))?
+                }
+                why = self.silence() => Err(why),
+            }
+        })
+    }
+
+    /// Sends a kill to a process that has not answered before, and does not wait for it.
+    pub(super) fn leave_kill(&self, path: &str, body: &Value) -> Result<Value, AskError> {
+        self.ask("POST", path, text_of(body), MAX_LEAVE_TIME)
+    }
+
+    /// Ends, with the reason, if the process is suspended, or does not answer and the system does not say more.
+    async fn silence(&self) -> String {
+        let Place::Process(process) = &self.0 else { return std::future::pending().await };
+        let mut is_noted = false;
+        loop {
+            let asked = self.send("GET", HEALTH_PATH, String::new());
+            if tokio::time::timeout(MAX_LIST_TIME, asked).await.is_ok() {
+                tokio::time::sleep(MAX_LIST_TIME).await;
+                continue;
+            }
+            match live::is_suspended(process) {
+                Some(true) => return "it is suspended, and obeys when it continues".to_owned(),
+                None => return no_answer(MAX_LIST_TIME),
+                Some(false) if is_noted => {}
+                Some(false) => {
+                    let pid = process.pid;
+                    output::note(&format!("waiting for process {pid}, which does not answer"));
+                    is_noted = true;
+                }
+            }
+        }
     }
 
     /// How long a list waits for it: the only one is worth more than one of several.
@@ -128,14 +173,22 @@ impl Gateway {
         body: String,
         limit: Duration,
     ) -> Result<Value, AskError> {
+        self.finish(async {
+            let asked = tokio::time::timeout(limit, self.send(method, path, body)).await;
+            asked.map_err(|_| no_answer(limit))?
+        })
+    }
+
+    /// Waits for an answer: whether it is a success, and its value.
+    fn finish(
+        &self,
+        asked: impl Future<Output = Result<(bool, Value), String>>,
+    ) -> Result<Value, AskError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| AskError::NoAnswer(format!("cannot start: {error}")))?;
-        let asked = runtime.block_on(async {
-            let asked = tokio::time::timeout(limit, self.send(method, path, body)).await;
-            asked.map_err(|_| format!("no answer within {} s", limit.as_secs()))?
-        });
+        let asked = runtime.block_on(asked);
         let (is_success, answer) = asked
             .map_err(|error| AskError::NoAnswer(format!("cannot ask {}: {error}", self.name())))?;
         if is_success {
@@ -169,6 +222,18 @@ impl Gateway {
             }
         }
     }
+}
+
+fn no_answer(within: Duration) -> String {
+    format!("no answer within {} s", within.as_secs())
+}
+
+/// The members of a body that have a value.
+fn text_of(body: &Value) -> String {
+    let given = body.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let given: serde_json::Map<String, Value> =
+        given.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Value::Object(given).to_string()
 }
 
 /// Connects to the socket of a process of this user.

@@ -122,6 +122,14 @@ impl Fleet {
         self.runs.iter().any(is_meant)
     }
 
+    /// The gateways of the processes that have not listed their runs.
+    pub(super) fn silent_gateways(&self) -> Vec<&Gateway> {
+        let is_silent = |gateway: &&Gateway| {
+            gateway.process().is_some_and(|process| self.no_answer.contains(&process.pid))
+        };
+        self.gateways.iter().filter(is_silent).collect()
+    }
+
     /// The run of a name or of the beginning of one, in the only process that has it.
     pub(super) fn find(&self, name: &str) -> Result<(&Gateway, &LiveRun), CliError> {
         let found = self.find_all(name)?;

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::account::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill};
+use endstop::store::RunId;
 use serde_json::{Value, json};
 
-use super::fleet::{Where, in_parallel};
+use super::fleet::{Fleet, Where, in_parallel};
 use super::{signed, status, who};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
@@ -67,11 +68,22 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 
 /// Kills a run in every process that has one of its name.
 fn kill_run(args: &KillArgs, name: &str, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let fleet = args.at.fleet()?;
-    let (found, body) = (fleet.find_all(name)?, signed(args.why.as_deref()));
-    let answers = in_parallel(&found, |(gateway, run)| {
-        gateway.post(&format!("/endstop/v1/runs/{}/kill", run.id), &body)
-    });
+    let (fleet, body) = (args.at.fleet()?, signed(args.why.as_deref()));
+    let path = |id: &str| format!("/endstop/v1/runs/{id}/kill");
+    let is_silent = RunId::parse(name).is_ok() && leave_kill(&fleet, &path(name), &body);
+    let found = match fleet.find_all(name) {
+        Err(error) if is_silent => {
+            let hint = format!(
+                "{}; a suspended process that has the run kills it when it continues",
+                error.hint.as_deref().unwrap_or("`endstop ps` lists the live runs")
+            );
+            return Err(CliError::new(error.message)
+                .with_hint(hint)
+                .with_exit(ExitMeaning::AnswerIsNo));
+        }
+        found => found?,
+    };
+    let answers = in_parallel(&found, |(gateway, run)| gateway.kill(&path(&run.id), &body));
     let is_one = found.len() == 1;
     let mut failed = None;
     for ((gateway, run), answer) in found.iter().zip(answers) {
@@ -88,6 +100,15 @@ fn kill_run(args: &KillArgs, name: &str, out: &mut dyn Write) -> Result<ExitCode
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
+/// Leaves the kill of a run for the processes that have not listed their runs, because one of them may have it. Returns
+/// whether there is such a process.
+fn leave_kill(fleet: &Fleet, path: &str, body: &Value) -> bool {
+    let silent = fleet.silent_gateways();
+    // An answer now, also that there is no such run, is of a process that is listed the next time.
+    let _ = in_parallel(&silent, |gateway| gateway.leave_kill(path, body));
+    !silent.is_empty()
+}
+
 /// Kills all runs, or those of a key or a budget.
 fn kill_many(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let mut body = signed(args.why.as_deref());
@@ -101,7 +122,7 @@ fn kill_many(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
     if gateways.is_empty() {
         return Err(nothing_found(lock, args));
     }
-    let answers = in_parallel(&gateways, |gateway| gateway.post("/endstop/v1/kill", &body));
+    let answers = in_parallel(&gateways, |gateway| gateway.kill("/endstop/v1/kill", &body));
     let stopped: u64 = answers.iter().map(|answer| u64::from(answer.is_ok())).sum();
     let of = |answer: &Value| answer.get("killed").and_then(Value::as_u64).unwrap_or_default();
     let runs: u64 = answers.iter().flatten().map(of).sum();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
-use endstop::account::RunAccounts;
 use endstop::core::policy::Policy;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
@@ -12,7 +11,8 @@ use endstop_gateway::Gateway;
 use super::bundle::{self, Bundle};
 use super::environment;
 use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost, executable};
-use crate::defaults::DRAWN_VARIABLE;
+use crate::budgets::DrawnBudgets;
+use crate::defaults::{DRAWN_FILE_VARIABLE, DRAWN_VARIABLE};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 
@@ -24,7 +24,7 @@ pub(super) struct AdaptedCommand<'a> {
     directory: PrivateDirectory,
     is_sim: bool,
     /// The budgets that count the program's calls, for an Endstop that it starts.
-    drawn: String,
+    drawn: DrawnBudgets,
 }
 
 /// The command line and the variables to start with.
@@ -37,12 +37,12 @@ impl<'a> AdaptedCommand<'a> {
     pub(super) fn of(command: &'a [OsString], is_adapted: bool, is_sim: bool, id: &RunId) -> Self {
         let invocation = Invocation::of(command).filter(|_| is_adapted);
         let directory = Invocation::directory(&ThisHost, id.as_str());
-        Self { command, invocation, directory, is_sim, drawn: String::new() }
+        Self { command, invocation, directory, is_sim, drawn: DrawnBudgets::default() }
     }
 
     /// The same command, with the budgets that count its calls in its environment.
-    pub(super) fn drawing_on(self, accounts: Option<&RunAccounts>) -> Self {
-        Self { drawn: accounts.map(|it| it.drawn_names().join(",")).unwrap_or_default(), ..self }
+    pub(super) fn drawing_on(self, drawn: DrawnBudgets) -> Self {
+        Self { drawn, ..self }
     }
 
     fn adaptation(&self, base: &str) -> Adaptation {
@@ -136,7 +136,8 @@ impl<'a> AdaptedCommand<'a> {
         let proxy = gateway.proxy_address();
         let mut variables =
             environment::variables(&base, id.as_str(), &keys, proxy.as_deref(), get);
-        variables.insert(DRAWN_VARIABLE, self.drawn.clone());
+        variables.insert(DRAWN_VARIABLE, self.drawn.names.clone());
+        variables.insert(DRAWN_FILE_VARIABLE, self.drawn.file.clone());
         if let Some(authority) = gateway.authority() {
             self.intercept(authority, &mut variables)?;
         }

@@ -10,6 +10,7 @@
 -- KEYS[1] .. ':hold:ID'                 {state, expires, owner, amounts, {{account, window, END-START}, ..}}
 -- KEYS[1] .. ':held'                    ids of the holds that are held, by expiry
 -- KEYS[1] .. ':adjustment:ID'           a correction as JSON
+-- KEYS[1] .. ':adjustments:ACCOUNT'      the latest corrections of an account as JSON, the newest last
 -- KEYS[1] .. ':kills'                   the latest kills as JSON, the last one that of `epoch`
 -- KEYS[1] .. ':gateways'                ids of processes -> {epoch that they obey, time}
 
@@ -23,6 +24,7 @@ local REMEMBER_ADJUSTED = 400 * DAY
 -- Expired holds that one reservation settles. Those that are left still count, because they are held.
 local SWEEP = 32
 local MOST_KILLS = 1000
+local MOST_ADJUSTMENTS = 100
 -- A process that has not told of itself for so long is gone.
 local GATEWAY_GONE = 20 * SECOND
 local HELD, EXPIRED, SETTLED = 0, 1, 2
@@ -430,6 +432,10 @@ local function adjust(store)
   if not redis.call('SET', key, request.record, 'NX', 'PX', REMEMBER_ADJUSTED) then
     return { 'OK' }
   end
+  local list = store.base .. ':adjustments:' .. request.name
+  redis.call('RPUSH', list, request.record)
+  redis.call('LTRIM', list, -MOST_ADJUSTMENTS, -1)
+  redis.call('PEXPIRE', list, text(REMEMBER_ADJUSTED))
   local known = {}
   for _, limit in ipairs(request.limits) do
     local name = limit.account .. ':' .. limit.kind
@@ -445,6 +451,16 @@ local function adjust(store)
     end
   end
   return { 'OK' }
+end
+
+-- The latest corrections of an account, the newest last.
+local function adjustments(store)
+  local reply = { 'OK' }
+  local list = store.base .. ':adjustments:' .. store.request.name
+  for _, record in ipairs(redis.call('LRANGE', list, -store.request.count, -1)) do
+    reply[#reply + 1] = record
+  end
+  return reply
 end
 
 -- The time and the epoch.
@@ -507,6 +523,7 @@ register('grow', grow)
 register('settle', settle, 'allow-oom')
 register('read', read, 'no-writes')
 register('adjust', adjust)
+register('adjustments', adjustments, 'no-writes')
 register('hello', hello, 'no-writes')
 register('kills', kills, 'no-writes')
 register('obey', obey, 'allow-oom')

@@ -2,16 +2,17 @@
 //! exact below 2^53.
 
 use redis::Value;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::counters;
 use super::super::limit::{AccountLimit, Window};
 use super::super::spec::Account;
+use super::super::store::PastAdjustment;
 use super::super::window::{NEVER, Span};
 use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::ROLLING_BUCKETS;
-use endstop_core::units::WallTime;
+use endstop_core::units::{Money, WallTime};
 
 /// The largest count of the library, `FULL` there: beyond every limit.
 const FULL: u64 = 1 << 52;
@@ -144,6 +145,29 @@ pub(super) fn from_nanos(dimension: Dimension, count: u64) -> u64 {
         Dimension::Cost => count.saturating_mul(PICOS_PER_NANO),
         _ => count,
     }
+}
+
+/// Counts of the library as amounts.
+fn amounts([steps, tokens, nanos]: Nanos) -> Amounts {
+    let cost = Money::from_picos(from_nanos(Dimension::Cost, nanos));
+    Amounts { steps, tokens, cost, ..Amounts::ZERO }
+}
+
+/// A correction as it is recorded.
+#[derive(Deserialize)]
+struct AdjustmentRecord {
+    at: u64,
+    spent: Nanos,
+    returned: Nanos,
+    who: String,
+    why: String,
+}
+
+/// The correction of a record. `None` if it has another form.
+pub(super) fn past_adjustment(record: &str) -> Option<PastAdjustment> {
+    let AdjustmentRecord { at, spent, returned, who, why } = serde_json::from_str(record).ok()?;
+    let (spent, returned) = (amounts(spent), amounts(returned));
+    Some(PastAdjustment { at: WallTime(at), spent, returned, who, why })
 }
 
 /// A reply: a word, and numbers or texts behind it.

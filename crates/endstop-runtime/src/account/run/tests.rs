@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::account::{Adjustment, MemoryBudgetStore};
+use crate::account::{Adjustment, HoldTerms, MemoryBudgetStore, PastAdjustment};
 
 #[test]
 fn a_hold_that_is_dropped_is_not_extended() {
@@ -12,7 +12,7 @@ fn a_hold_that_is_dropped_is_not_extended() {
     let store = Arc::new(MemoryBudgetStore::new());
     let accounts = RunAccounts::new(store, set, &["me"], "test").unwrap();
     let step = Amounts { steps: 1, ..Amounts::ZERO };
-    let reserve = || accounts.reserve("", "", step, step).unwrap().unwrap();
+    let reserve = || accounts.now().reserve("", "", step, step).unwrap().unwrap();
     let (dropped, settled) = (reserve(), reserve());
     assert_eq!(accounts.shared.open().holds.len(), 2);
     drop(dropped);
@@ -37,8 +37,8 @@ fn a_clock_that_is_set_back_is_told_once() {
         .with_warnings(move |text| telling.lock().unwrap().push(text.to_owned()));
     let step = Amounts { steps: 1, ..Amounts::ZERO };
     let call = || {
-        accounts.check("", "", &step).unwrap();
-        accounts.reserve("", "", step, step).unwrap().unwrap().settle(step);
+        accounts.now().check("", "", &step).unwrap();
+        accounts.now().reserve("", "", step, step).unwrap().unwrap().settle(step);
     };
     call();
     // Less than the clocks of machines differ.
@@ -91,6 +91,14 @@ impl BudgetStore for Stuck {
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
         self.store.adjust(adjustment)
     }
+
+    fn adjustments(
+        &self,
+        account: &str,
+        most: usize,
+    ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
+        self.store.adjustments(account, most)
+    }
 }
 
 #[test]
@@ -100,11 +108,27 @@ fn a_store_that_takes_nothing_is_asked_once_for_all_settlements() {
     let shared: Arc<dyn BudgetStore> = Arc::<Stuck>::clone(&store);
     let accounts = RunAccounts::new(shared, set, &["me"], "test").unwrap();
     let step = Amounts { steps: 1, ..Amounts::ZERO };
-    let reserve = || accounts.reserve("", "", step, step).unwrap().unwrap();
+    let reserve = || accounts.now().reserve("", "", step, step).unwrap().unwrap();
     let holds = [reserve(), reserve(), reserve()];
     holds.into_iter().for_each(|hold| hold.settle(step));
     assert_eq!(store.asked.load(Ordering::SeqCst), 3);
     drop(reserve());
     assert_eq!(store.asked.load(Ordering::SeqCst), 4);
     assert_eq!(accounts.shared.open().unsettled.len(), 3);
+}
+
+#[test]
+fn names_of_handles_that_are_gone_keep_no_account() {
+    let both = ["a", "b"].map(|name| Account::new(name, &["9 steps"]).unwrap());
+    let set = AccountSet::new(both).unwrap();
+    let store = Arc::new(MemoryBudgetStore::new());
+    let accounts = RunAccounts::new(store, set, &[], "test").unwrap();
+    let stays = accounts.named(&["a"]).unwrap();
+    for _ in 0..99 {
+        drop(accounts.named(&["b"]).unwrap());
+    }
+    assert!(accounts.shared.changes().named.len() < 9);
+    assert_eq!(accounts.replace(AccountTables::default()), ["a"]);
+    assert_eq!(stays.drawn_names(), ["a"]);
+    assert_eq!(accounts.read().unwrap().len(), 1);
 }

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use endstop_core::units::WallTime;
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 
 use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
-use super::super::store::{Adjustment, BudgetStoreError};
+use super::super::store::{Adjustment, BudgetStoreError, PastAdjustment};
 use crate::clock::millis;
-use crate::limits::REMEMBER_HOLDS;
+use crate::ledger::Amounts;
+use crate::limits::{MAX_PAST_ADJUSTMENTS, REMEMBER_HOLDS};
 use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
 const KIND: FileKind = FileKind {
@@ -81,6 +83,9 @@ const HOLD: &str =
 
 const EXPIRED: &str = "
 SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE state = 0 AND expires <= ?1";
+
+const ADJUSTMENTS: &str = "
+SELECT at, spent, returned, who, why FROM adjustment WHERE account = ?1 ORDER BY at DESC, rowid DESC LIMIT ?2";
 
 /// Opens the file with its tables, and deletes old rows.
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
@@ -239,6 +244,33 @@ fn stored_hold(row: &Row<'_>) -> rusqlite::Result<StoredHold> {
         },
         amounts: [row.get(4)?, row.get(5)?, row.get(6)?],
         places,
+    })
+}
+
+/// The latest corrections of an account, the newest first.
+pub(super) fn adjustments(
+    connection: &Connection,
+    account: &str,
+    most: usize,
+) -> rusqlite::Result<Vec<PastAdjustment>> {
+    let most = i64::try_from(most.min(MAX_PAST_ADJUSTMENTS)).unwrap_or(0);
+    let mut select = connection.prepare_cached(ADJUSTMENTS)?;
+    select.query_map(params![account, most], past_adjustment)?.collect()
+}
+
+fn past_adjustment(row: &Row<'_>) -> rusqlite::Result<PastAdjustment> {
+    let amounts = |at: usize| -> rusqlite::Result<Amounts> {
+        let text: String = row.get(at)?;
+        serde_json::from_str(&text).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(at, Type::Text, error.into())
+        })
+    };
+    Ok(PastAdjustment {
+        at: WallTime(unsigned(row.get(0)?)),
+        spent: amounts(1)?,
+        returned: amounts(2)?,
+        who: row.get(3)?,
+        why: row.get(4)?,
     })
 }
 

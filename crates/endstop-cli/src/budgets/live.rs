@@ -1,0 +1,253 @@
+//! The budgets of a process while it runs: the tables of the configuration file are read again whenever it changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use endstop::account::{
+    Account, AccountProblem, AccountSet, AccountSource, AccountTables, DEFAULT_ACCOUNT, RunAccounts,
+};
+use endstop::core::policy::BudgetTable;
+
+use super::lazy_store::LazyStore;
+use super::{BudgetSources, DefinedBudgets, in_words, store_error, tables_of};
+use crate::error::CliError;
+use crate::input::{WatchedFile, read_text};
+use crate::limits::{MAX_CONFIG_BYTES, MAX_TOLD_CHANGES};
+use crate::output;
+
+/// The budgets that the calls of this process draw on, with their store. Clones are the same budgets.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenBudgets {
+    /// The accounts of runs that have no key.
+    pub(crate) accounts: RunAccounts,
+    /// Those that a flag names: see [`Budgets::explicit`](super::Budgets).
+    pub(super) explicit: Vec<String>,
+    pub(super) live: Arc<LiveTables>,
+    pub(super) store: Arc<LazyStore>,
+}
+
+impl OpenBudgets {
+    /// The budgets that calls draw on whatever their key says.
+    pub(crate) fn explicit(&self) -> &[String] {
+        &self.explicit
+    }
+
+    /// Opens the store, before the first call draws on it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn open_store(&self) -> Result<(), CliError> {
+        self.store.open().map(drop).map_err(|error| store_error(&error))
+    }
+
+    /// Replaces the accounts for the own limits of keys.
+    ///
+    /// # Errors
+    /// Returns an error if one does not fit to the tables. All of them are then as before.
+    pub(crate) fn define_for_keys(&self, own: Vec<Account>) -> Result<(), CliError> {
+        self.live.set_of_keys(own)?;
+        self.accounts.refresh();
+        Ok(())
+    }
+
+    /// The accounts that runs with these budgets draw on.
+    ///
+    /// # Errors
+    /// Returns the problem if one is not defined.
+    pub(crate) fn named(&self, names: &[&str]) -> Result<RunAccounts, String> {
+        self.accounts.named(names).map_err(|error| match error.why {
+            AccountProblem::Unknown => format!("no budget `{}`", error.account),
+            _ => error.to_string(),
+        })
+    }
+}
+
+/// The Endstop that runs this process and counts its calls, by the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OuterBudgets {
+    /// Whether its calls draw on the default budget, if there is one.
+    pub(super) draws_default: bool,
+}
+
+/// The definitions of budgets as they are now: the tables of the configuration file and of the policy, the flags, and the own
+/// limits of keys.
+#[derive(Debug)]
+pub(super) struct LiveTables {
+    sources: BudgetSources,
+    outer: Option<OuterBudgets>,
+    state: Mutex<LiveState>,
+}
+
+#[derive(Debug)]
+struct LiveState {
+    file: Option<WatchedFile>,
+    /// Whether the file had tables when it was last good.
+    has_tables: bool,
+    /// Whether the file cannot be used as it is now.
+    is_wrong: bool,
+    defined: DefinedBudgets,
+    of_keys: Vec<Account>,
+    /// All definitions, those for keys included.
+    whole: AccountSet,
+    /// Whether they have changed since they were last asked for.
+    is_new: bool,
+    /// The budgets that the last change removed.
+    removed: BTreeSet<String>,
+}
+
+impl LiveTables {
+    pub(super) fn new(
+        sources: &BudgetSources,
+        defined: DefinedBudgets,
+        outer: Option<OuterBudgets>,
+    ) -> Self {
+        let mut state = LiveState {
+            file: sources.file.clone(),
+            has_tables: sources.has_tables,
+            is_wrong: false,
+            whole: defined.set.clone(),
+            of_keys: Vec::new(),
+            is_new: false,
+            removed: BTreeSet::new(),
+            defined,
+        };
+        let sources = sources.clone();
+        state.is_new = !left_to(outer, &sources, &state.defined).is_empty();
+        Self { sources, outer, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, LiveState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_of_keys(&self, own: Vec<Account>) -> Result<(), CliError> {
+        let mut state = self.state();
+        if state.of_keys != own {
+            state.whole = with_keys(&state.defined.set, &own)?;
+            state.of_keys = own;
+            state.is_new = true;
+        }
+        Ok(())
+    }
+
+    /// Reads the file again, and tells what has changed. A file that cannot be used changes nothing.
+    fn read(&self, state: &mut LiveState) {
+        let Some(file) = state.file.clone() else { return };
+        let read = self.read_file(&file, state.has_tables).and_then(|tables| {
+            let defined = self.sources.define(&tables)?;
+            let whole = with_keys(&defined.set, &state.of_keys)?;
+            Ok((!tables.is_empty(), defined, whole))
+        });
+        let (has_tables, defined, whole) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                state.is_wrong = true;
+                error.print_as_warning("the budgets stay as they were");
+                return;
+            }
+        };
+        let was_wrong = std::mem::replace(&mut state.is_wrong, false);
+        let changes = changes(&state.defined.set, &defined.set);
+        if was_wrong {
+            let path = file.path().display();
+            output::note(&format!("endstop: the budgets of `{path}` apply again"));
+        }
+        if let Some(changes) = changes {
+            output::note(&format!("endstop: budgets changed: {changes}"));
+        }
+        for name in left_to(self.outer, &self.sources, &defined) {
+            if state.whole.get(&name).is_none() {
+                output::note(&format!(
+                    "endstop: budget {name} is new: the Endstop that runs this process counts it"
+                ));
+            }
+        }
+        let before = state.defined.set.iter().map(|account| account.name.clone());
+        state.removed = before.filter(|name| defined.set.get(name).is_none()).collect();
+        state.is_new |= state.defined != defined || state.whole != whole;
+        (state.has_tables, state.defined, state.whole) = (has_tables, defined, whole);
+    }
+
+    /// The tables of the file. That a file is gone or empty is an error if it had some: an editor may be writing it.
+    fn read_file(
+        &self,
+        file: &WatchedFile,
+        has_tables: bool,
+    ) -> Result<BTreeMap<String, BudgetTable>, CliError> {
+        if !file.was_there() && !has_tables {
+            return Ok(BTreeMap::new());
+        }
+        let text = read_text(file.path(), "configuration file", MAX_CONFIG_BYTES)?;
+        if text.trim().is_empty() && has_tables {
+            let path = file.path().display();
+            return Err(CliError::new(format!("the configuration file `{path}` is empty"))
+                .with_hint("to remove all budgets, leave a comment in it"));
+        }
+        tables_of(&text, file.path())
+    }
+}
+
+impl AccountSource for LiveTables {
+    fn look(&self) -> Option<AccountTables> {
+        let mut state = self.state();
+        if state.file.as_mut().is_some_and(WatchedFile::has_changed) {
+            self.read(&mut state);
+        }
+        std::mem::take(&mut state.is_new).then(|| AccountTables {
+            set: state.whole.clone(),
+            names: state.defined.names.clone(),
+            counted_elsewhere: left_to(self.outer, &self.sources, &state.defined),
+        })
+    }
+
+    fn kept(&self, names: &[String]) {
+        let state = self.state();
+        // The own limits of a key that is gone are no table that anyone misses.
+        for name in names.iter().filter(|name| state.removed.contains(*name)) {
+            output::warn(&format!(
+                "budget {name} is no longer defined: its last definition applies to what draws on it, until it is defined \
+                 again or this process ends"
+            ));
+        }
+    }
+}
+
+/// The budgets that another Endstop counts for the calls of this process, because it reads the same file. If both counted them,
+/// they would count twice and wait for each other. Budgets that a policy or a flag tightens here are counted here too.
+fn left_to(
+    outer: Option<OuterBudgets>,
+    sources: &BudgetSources,
+    defined: &DefinedBudgets,
+) -> Vec<String> {
+    let Some(outer) = outer else { return Vec::new() };
+    let draws_default = outer.draws_default && defined.explicit.is_empty();
+    let is_left = |account: &&Account| {
+        let is_drawn = account.is_by_model() || draws_default && account.name == DEFAULT_ACCOUNT;
+        let is_plain = !sources.policy.contains_key(&account.name);
+        is_drawn && is_plain && defined.of_file.contains(&account.name)
+    };
+    defined.set.iter().filter(is_left).map(|account| account.name.clone()).collect()
+}
+
+/// The definitions of the tables, and those for the own limits of keys.
+fn with_keys(tables: &AccountSet, of_keys: &[Account]) -> Result<AccountSet, CliError> {
+    let all = tables.iter().chain(of_keys).cloned();
+    AccountSet::new(all).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// The differences of two sets in words: `me ($9.00 per day), opus removed`. `None` without one.
+fn changes(before: &AccountSet, now: &AccountSet) -> Option<String> {
+    let changed = now.iter().filter(|it| before.get(&it.name) != Some(*it)).map(in_words);
+    let removed = before.iter().filter(|it| now.get(&it.name).is_none());
+    let removed = removed.map(|it| format!("{} removed", it.name));
+    let mut words: Vec<String> = changed.chain(removed).collect();
+    if words.len() > MAX_TOLD_CHANGES {
+        let more = words.len() - MAX_TOLD_CHANGES;
+        words.truncate(MAX_TOLD_CHANGES);
+        words.push(format!("{more} more"));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Tests of `live`.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A configuration file of one test.
+struct Config(PathBuf);
+
+impl Config {
+    fn new(test: &str, text: &str) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("endstop-tables-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let config = Self(directory);
+        config.write(text);
+        config
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("config.toml")
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.file(), text).unwrap();
+    }
+
+    fn live(&self, flags: &[&str], outer: Option<OuterBudgets>) -> LiveTables {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let (file, policy) = (Some(WatchedFile::new(self.file())), BTreeMap::new());
+        let mut sources = BudgetSources { file, has_tables: false, policy, flags };
+        let tables = sources.read_file().unwrap();
+        let defined = sources.define(&tables).unwrap();
+        LiveTables::new(&sources, defined, outer)
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The limits of a budget.
+fn limits(tables: &AccountTables, name: &str) -> Vec<String> {
+    let account = tables.set.get(name).unwrap();
+    account.limits.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_change_is_seen_once_and_a_file_that_is_wrong_changes_nothing() {
+    let config = Config::new("once", "[budget.me]\nlimit = \"$5 per day\"\n");
+    let live = config.live(&[], None);
+    assert_eq!(live.look(), None);
+    config.write("[budget.me]\nlimit = \"$50 per day\"\n");
+    let tables = live.look().unwrap();
+    assert_eq!(limits(&tables, "me"), ["$50.00 per day"]);
+    assert_eq!((tables.names, live.look()), (vec!["me".to_owned()], None));
+    for wrong in [
+        "[budget.me]\nlimit = \"5 a day\"\n",
+        "[budget.me]\nlimit = \"$5 per day\"\nparent = \"nobody\"\n",
+        "[budget.me\n",
+        " \n",
+    ] {
+        config.write(wrong);
+        assert_eq!(live.look(), None, "{wrong}");
+        assert!(live.state().is_wrong, "{wrong}");
+    }
+    std::fs::remove_file(config.file()).unwrap();
+    assert_eq!(live.look(), None);
+    assert!(live.state().is_wrong);
+    config.write("[budget.me]\nlimit = \"$500 per day\"\n");
+    assert_eq!(limits(&live.look().unwrap(), "me"), ["$500.00 per day"]);
+    assert!(!live.state().is_wrong);
+    // Other tables are read elsewhere.
+    config.write("[run]\nsteps = 9\n[budget.me]\nlimit = \"$500 per day\"\n");
+    assert_eq!(live.look(), None);
+    // A file without tables is one that a person has written.
+    config.write("# none\n");
+    let tables = live.look().unwrap();
+    assert!(tables.set.is_empty() && tables.names.is_empty());
+    assert!(live.state().removed.contains("me"));
+    std::fs::remove_file(config.file()).unwrap();
+    assert_eq!((live.look(), live.state().is_wrong), (None, false));
+}
+
+#[test]
+fn flags_apply_together_with_the_tables_of_now() {
+    let config = Config::new("flags", "");
+    let live = config.live(&["$5 per day", "team"], None);
+    config.write("[budget.me]\nlimit = \"$1 per hour\"\n[budget.team]\nlimit = \"$9\"\n");
+    let tables = live.look().unwrap();
+    assert_eq!(limits(&tables, "me"), ["$1.00 per hour", "$5.00 per day"]);
+    assert_eq!(tables.names, ["team", "me"]);
+    config.write("[budget.me]\nlimit = \"$1 per hour\"\nmodels = [\"x\"]\n");
+    assert_eq!(live.look(), None, "the flag is for all models");
+    // A flag names a budget that a table defined.
+    config.write("# none\n");
+    assert_eq!(live.look().unwrap().names, ["team", "me"]);
+}
+
+#[test]
+fn the_own_limits_of_keys_stand_beside_the_tables() {
+    let config = Config::new("keys", "[budget.me]\nlimit = \"$5\"\n");
+    let live = config.live(&[], None);
+    let own = || vec![Account::new("key-ci", &["$1"]).unwrap()];
+    live.set_of_keys(own()).unwrap();
+    assert_eq!(limits(&live.look().unwrap(), "key-ci"), ["$1.00"]);
+    live.set_of_keys(own()).unwrap();
+    assert_eq!(live.look(), None);
+    config.write("[budget.me]\nlimit = \"$50\"\n[budget.key-ci]\nlimit = \"$2 per day\"\n");
+    assert_eq!(limits(&live.look().unwrap(), "key-ci"), ["$2.00 per day", "$1.00"]);
+    config.write("[budget.key-ci]\nlimit = \"$2\"\nmodels = [\"x\"]\n");
+    assert_eq!(live.look(), None, "one name cannot be of a key and of a model");
+    assert!(live.state().is_wrong);
+}
+
+#[test]
+fn inside_another_endstop_the_budgets_of_all_calls_are_left_to_it() {
+    let before = "[budget.old]\nlimit = \"$9\"\nmodels = [\"a\"]\n";
+    let now = format!(
+        "{before}[budget.me]\nlimit = \"$9\"\n[budget.new]\nlimit = \"$9\"\nmodels = [\"b\"]\n\
+         [budget.team]\nlimit = \"$9\"\n"
+    );
+    let config = Config::new("nested", before);
+    let outer = |draws_default| Some(OuterBudgets { draws_default });
+    let cases: [(&[&str], Option<OuterBudgets>, &[&str]); 4] = [
+        (&[], outer(true), &["me", "new", "old"]),
+        (&[], outer(false), &["new", "old"]),
+        // Left to the outer one, the limit of the flag would apply no longer.
+        (&["$5 per day"], outer(true), &["new", "old"]),
+        (&[], None, &[]),
+    ];
+    for (flags, outer, left) in cases {
+        config.write(before);
+        let live = config.live(flags, outer);
+        let first = live.look().map(|tables| tables.counted_elsewhere);
+        assert_eq!(first, outer.map(|_| vec!["old".to_owned()]), "{flags:?}");
+        config.write(&now);
+        assert_eq!(live.look().unwrap().counted_elsewhere, left, "{flags:?}");
+    }
+}
+
+#[test]
+fn an_outer_endstop_with_another_file_leaves_nothing() {
+    let config = Config::new("outer", "# none\n");
+    let (file, policy) = (Some(WatchedFile::new(config.file())), BTreeMap::new());
+    let sources = BudgetSources { file, has_tables: false, policy, flags: Vec::new() };
+    let path = config.file().display().to_string();
+    let of = |draws_default| Some(OuterBudgets { draws_default });
+    for (variable, outer) in [
+        (format!("default:{path}"), of(true)),
+        (format!("named:{path}"), of(false)),
+        (format!("default:{path}x"), None),
+        (String::new(), None),
+    ] {
+        assert_eq!(sources.outer(&variable), outer, "{variable}");
+    }
+}
+
+#[test]
+fn a_note_names_what_has_changed_and_not_more_than_fits() {
+    let set = |limits: &[(&str, &str)]| {
+        let accounts = limits.iter().map(|(name, limit)| Account::new(name, &[*limit]).unwrap());
+        AccountSet::new(accounts).unwrap()
+    };
+    let before = set(&[("me", "$5"), ("old", "$1"), ("same", "$1")]);
+    assert_eq!(changes(&before, &before), None);
+    let now = set(&[("me", "$6 per day"), ("same", "$1"), ("team", "$2")]);
+    let said = changes(&before, &now).unwrap();
+    assert_eq!(said, "me ($6.00 per day), team ($2.00), old removed");
+    let names: Vec<String> = (0..20).map(|number| format!("team-{number:02}")).collect();
+    let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "$1")).collect();
+    let said = changes(&AccountSet::default(), &set(many.as_slice())).unwrap();
+    assert!(said.ends_with("team-07 ($1.00), 12 more"), "{said}");
+}
