@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::doctor::Diagnosis;
+use super::home::Home;
 use super::install::{self, Installed, NotRun, version};
 use super::run::{self, Connections, Counts, STEPS, STOP_WORD, STOPPED};
 
@@ -351,6 +352,17 @@ impl Program {
         format!("program-{}", self.group)
     }
 
+    /// The directory of its executable.
+    pub(super) fn executables(&self, place: &Installed) -> PathBuf {
+        let platform = format!("{}-{}", system(), machine());
+        place.directory.join(self.directory.replace("PLATFORM", &platform))
+    }
+
+    /// Variables that it needs for a start without a network.
+    pub(super) const fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        self.variables
+    }
+
     /// The task among its arguments.
     fn task(&self) -> Option<&'static str> {
         (!self.reads_input).then_some(PROMPT)
@@ -423,25 +435,10 @@ struct Commands<'a> {
 impl Commands<'_> {
     /// `endstop` in the program's own home, which is new.
     fn endstop(&self) -> Result<(Command, PathBuf), String> {
-        let homes = self.root.join("target/clients/homes");
-        let home = homes.join(self.program.group);
-        let failed = |error| format!("`{}`: {error}", home.display());
-        // An earlier run may have left a login or a setting.
-        let _ = fs::remove_dir_all(&home);
-        fs::create_dir_all(home.join("work")).map_err(failed)?;
-        let platform = format!("{}-{}", system(), machine());
-        let executables = self.program.directory.replace("PLATFORM", &platform);
-        let executables = self.place.directory.join(executables);
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path =
-            std::env::join_paths([executables].into_iter().chain(std::env::split_paths(&path)))
-                .map_err(|error| error.to_string())?;
-        let mut command = Command::new(self.endstop);
-        command.env_clear().env("PATH", path).env("HOME", &home).env("TERM", "dumb");
-        // They would take the project for their user's, and read its notes.
-        command.env("GIT_CEILING_DIRECTORIES", homes);
-        command.envs(self.program.variables.iter().copied()).current_dir(home.join("work"));
-        Ok((command, home))
+        let home = Home::new(self.root, self.program.group)?;
+        let mut command = home.command(self.endstop, [self.program.executables(self.place)])?;
+        command.envs(self.program.variables.iter().copied());
+        Ok((command, home.path))
     }
 
     fn doctor(&self) -> Result<Command, String> {

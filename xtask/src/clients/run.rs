@@ -204,16 +204,32 @@ pub(super) fn finished(
     finished_with(command, Stdio::null())
 }
 
+/// Like [`finished`], for a command that may take this long.
+pub(super) fn finished_within(
+    command: &mut Command,
+    patience: Duration,
+) -> Result<(Option<ExitStatus>, String, String), String> {
+    ended(command, Stdio::null(), patience)
+}
+
 /// The status, the output and the errors of a command with this input.
 pub(super) fn finished_with(
     command: &mut Command,
     input: Stdio,
 ) -> Result<(Option<ExitStatus>, String, String), String> {
+    ended(command, input, PATIENCE)
+}
+
+fn ended(
+    command: &mut Command,
+    input: Stdio,
+    patience: Duration,
+) -> Result<(Option<ExitStatus>, String, String), String> {
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let output = read_aside(child.stdout.take());
     let errors = read_aside(child.stderr.take());
-    let mut status = wait(&mut child, PATIENCE);
+    let mut status = wait(&mut child, patience);
     if status.is_none() {
         // It takes its command with it, which a kill would not let it do.
         let id = child.id().to_string();
