@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::doctor::Diagnosis;
 use super::home::Home;
 use super::install::{self, Installed, NotRun, version};
-use super::run::{self, Connections, Counts, STEPS, STOP_WORD, STOPPED};
+use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
 
 /// One program, and how it is called.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Program {
     reads_input: bool,
     /// Whether it also opens connections to its provider for other things than model calls. They are refused.
     calls_home: bool,
+    /// Whether it leaves a process behind that Endstop has to end.
+    leaves_daemon: bool,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
@@ -88,6 +90,7 @@ const PROGRAM: Program = Program {
     shows_reason: true,
     reads_input: false,
     calls_home: false,
+    leaves_daemon: false,
     is_in_ci: false,
 };
 const CODEX: Program = Program {
@@ -259,6 +262,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         command: &["cline", "--json"],
         way: Way::Adapter,
         api: "messages",
+        leaves_daemon: true,
         ..PROGRAM
     },
     Program {
@@ -335,11 +339,13 @@ pub(super) struct ProgramRun {
     doctor: Diagnosis,
     counts: Counts,
     connections: Connections,
+    signals: EndSignals,
     code: Option<i32>,
     seconds: u64,
     says_why: bool,
     shows_reason: bool,
     calls_home: bool,
+    leaves_daemon: bool,
     /// The fault of the run.
     pub(super) fault: Option<String>,
     /// The end of its output.
@@ -392,6 +398,7 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<Prog
         api: program.api,
         shows_reason: program.shows_reason,
         calls_home: program.calls_home,
+        leaves_daemon: program.leaves_daemon,
         ..ProgramRun::default()
     };
     let place = match install::install(root, &group) {
@@ -487,6 +494,7 @@ fn start(
     ended.code = status.and_then(|status| status.code());
     ended.counts = Counts::read(summary);
     ended.connections = Connections::read(summary);
+    ended.signals = EndSignals::read(summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
@@ -508,6 +516,13 @@ fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
+    }
+    let EndSignals { command, left_behind } = &ended.signals;
+    if let Some(signal) = command {
+        return Some(format!("it did not end on its own: Endstop sent {signal}"));
+    }
+    if let Some(signal) = left_behind.as_ref().filter(|_| !ended.leaves_daemon) {
+        return Some(format!("it left processes behind: Endstop sent {signal}"));
     }
     (ended.shows_reason && !ended.says_why).then(|| "the reason is not on the screen".to_owned())
 }
@@ -533,8 +548,7 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
         let [calls, stops] = row.counts.in_words();
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let how = match &row.fault {
-            None if row.says_why => format!("on its own, in {} s", row.seconds),
-            None => format!("on its own, in {} s; it does not show the reason", row.seconds),
+            None => on_its_own(row),
             Some(fault) => fault.replace('|', "/"),
         };
         let ProgramRun { name, version, way, api, doctor, connections, .. } = row;
@@ -545,6 +559,18 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
     }
     for (name, why) in NOT_HAD {
         text.push_str(&format!("| {name} | - | not yet | - | - | - | - | - | - | {why} |\n"));
+    }
+    text
+}
+
+/// How a run without a fault ended.
+fn on_its_own(row: &ProgramRun) -> String {
+    let mut text = format!("on its own, in {} s", row.seconds);
+    if !row.says_why {
+        text.push_str("; it does not show the reason");
+    }
+    if let Some(signal) = &row.signals.left_behind {
+        text.push_str(&format!("; {signal} ended what it left behind"));
     }
     text
 }

@@ -69,6 +69,23 @@ impl Counts {
     }
 }
 
+/// The signals by which Endstop ended the command of a run, and what that left behind; `None` if it ended on its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EndSignals {
+    pub(super) command: Option<String>,
+    pub(super) left_behind: Option<String>,
+}
+
+impl EndSignals {
+    /// Reads the file of `--json-file`.
+    pub(super) fn read(summary: &Path) -> Self {
+        let text = fs::read(summary).unwrap_or_default();
+        let summary: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let name = |key: &str| summary.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self { command: name("ended_by"), left_behind: name("left_behind_ended_by") }
+    }
+}
+
 /// Connections to hosts of model providers that came to the proxy of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Connections {

@@ -49,7 +49,7 @@ use deferred_printer::DeferredPrinter;
 use guard::{Guard, GuardArgs};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
-use shutdown::ShutdownPhase;
+use shutdown::{SentSignals, ShutdownPhase};
 use signals::Signals;
 use supervise::{State, Supervisor};
 use terminal::Terminal;
@@ -224,7 +224,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
-    let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
+    let (ended, sent, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // Time limits, and the printed time, are those of the end, not of the last call.
         run.tick();
@@ -250,6 +250,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         run: id.to_string(),
         command: &args.command,
         ended,
+        sent,
         elapsed,
         stopped,
         held,
@@ -407,7 +408,7 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<(Ended, Guard), CliError> {
+) -> Result<(Ended, SentSignals, Guard), CliError> {
     let has_guard = args.guard.is_on();
     let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
@@ -448,7 +449,7 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => Ok((ended, supervisor.guard)),
+        ended = supervisor.watch() => Ok((ended, supervisor.sent(), supervisor.guard)),
     }
 }
 

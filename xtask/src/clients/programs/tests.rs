@@ -35,6 +35,19 @@ fn each_fault_of_a_program_is_told() {
 }
 
 #[test]
+fn a_program_that_endstop_had_to_end_has_not_ended_on_its_own() {
+    let signal = || Some("SIGTERM".to_owned());
+    let signals = EndSignals { command: signal(), left_behind: None };
+    let told = fault(&ProgramRun { signals, leaves_daemon: true, ..right() }, 1);
+    assert_eq!(told.unwrap(), "it did not end on its own: Endstop sent SIGTERM");
+    let left = || EndSignals { command: None, left_behind: signal() };
+    assert!(fault(&ProgramRun { signals: left(), ..right() }, 1).is_some());
+    let known = ProgramRun { signals: left(), leaves_daemon: true, ..right() };
+    assert_eq!(fault(&known, 1), None);
+    assert!(page(&[known]).contains("on its own, in 0 s; SIGTERM ended what it left behind |"));
+}
+
+#[test]
 fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
     let failed = ProgramRun { fault: Some("a | b".to_owned()), ..right() };
     let page = page(&[right(), failed]);

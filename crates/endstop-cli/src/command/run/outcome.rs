@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::super::trip;
 use super::child::Ended;
 use super::guard::GuardOutcome;
+use super::shutdown::SentSignals;
 use crate::command::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
@@ -48,6 +49,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
+    /// The signals that Endstop sent to end it.
+    pub(super) sent: SentSignals,
     /// From the start of the command until Endstop waits for nothing.
     pub(super) elapsed: Duration,
     /// Why the run was stopped, if it was.
@@ -287,6 +290,8 @@ impl RunOutcome<'_> {
             "command": command,
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
+            "ended_by": self.sent.command.map(Signal::as_str),
+            "left_behind_ended_by": self.sent.left_behind.map(Signal::as_str),
             "stopped": self.stopped.is_some() || self.held.is_some() || self.full_budget.is_some(),
             "held_by": self.held,
             "elapsed_ms": self.elapsed_ms().0,
