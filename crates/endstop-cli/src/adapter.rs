@@ -57,6 +57,8 @@ pub(crate) enum Way {
     Variables,
     /// By what its adapter adds.
     Adapter,
+    /// By `--intercept`: the gateway answers connections to model providers.
+    Intercept,
 }
 
 impl Way {
@@ -65,6 +67,7 @@ impl Way {
         match self {
             Self::Variables => "variables",
             Self::Adapter => "adapter",
+            Self::Intercept => "intercept",
         }
     }
 }
@@ -328,6 +331,8 @@ pub(crate) struct Elsewhere {
     pub(crate) what: String,
     /// What to do so that they can be limited.
     pub(crate) hint: String,
+    /// Whether they go to a server of this machine, which `--intercept` does not see.
+    pub(crate) is_local: bool,
 }
 
 /// A variable that an adapter sets.
@@ -372,7 +377,13 @@ impl Adaptation {
     }
 
     fn goes_elsewhere(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into() });
+        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into(), is_local: false });
+    }
+
+    /// The same without additions, and without notes about them: with `--intercept` there are none.
+    pub(crate) fn without_additions(self) -> Self {
+        let elsewhere = self.elsewhere.filter(|elsewhere| elsewhere.is_local);
+        Self { account: self.account, model: self.model, elsewhere, ..Self::default() }
     }
 
     /// How the calls reach the gateway: by what is added, if anything is.

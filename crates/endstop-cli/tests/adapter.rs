@@ -241,7 +241,17 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
     assert_eq!(way(&["--", "cline", "go"]).0, "none");
     assert_eq!(way(&["--upstream", "sim:loop", "--", "cline", "go"]).0, "adapter");
     assert_eq!(way(&["--", "llm", "-m", "gpt-4o", "go"]).0, "variables");
-    let (way, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
-    assert_eq!(way, "none");
+    let (before, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
+    assert_eq!(before, "none");
     assert!(hint.contains("--intercept"), "{hint}");
+    for command in [&["llm", "-m", "gemini-2.5-flash", "go"][..], &["codex", "exec"], &["copilot"]]
+    {
+        assert_eq!(
+            way(&[&["--intercept", "--"][..], command].concat()).0,
+            "intercept",
+            "{command:?}"
+        );
+    }
+    assert_eq!(way(&["--intercept", "--", "codex", "--oss"]).0, "none");
+    assert_eq!(way(&["--intercept", "--", "my-agent"]).0, "unknown");
 }

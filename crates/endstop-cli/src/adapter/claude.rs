@@ -58,7 +58,8 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     {
         adaptation.account = Account::Login("Claude subscription");
         adaptation.notes.push(
-            "with a subscription, claude shows no usage meter and has no 1M context behind another base URL"
+            "with a subscription, claude shows no usage meter and has no 1M context behind another base URL; \
+             `endstop run --intercept` keeps its own"
                 .to_owned(),
         );
     }

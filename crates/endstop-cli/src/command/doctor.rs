@@ -15,7 +15,7 @@ use endstop_price::{CallContext, PriceTable};
 use serde_json::{Value, json};
 
 use super::gateway;
-use super::run::environment;
+use super::run::{bundle, environment};
 use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
 use crate::error::{CliError, ExitMeaning};
 
@@ -37,8 +37,12 @@ const BASE: &str = "http://127.0.0.1:PORT";
 const GUARD: &str =
     "refuses and reports direct connections to model providers (--allow-direct, --no-guard)";
 const GUARD_ELSEWHERE: &str = "counts direct connections to model providers";
+const GUARD_INTERCEPTS: &str =
+    "answers connections to model providers, with a certificate made for the run";
 /// The run that has not begun.
 const RUN: &str = "RUN";
+/// A file of certificates of that run.
+const CERTIFICATES: &str = "FILE";
 
 /// Arguments of `endstop doctor`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +56,11 @@ pub struct DoctorArgs {
     /// `sim` needs no account.
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
+    /// Ask for `endstop run --intercept`
+    ///
+    /// The program then keeps its own addresses.
+    #[arg(long)]
+    intercept: bool,
     /// The command and its arguments, as for `endstop run`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -63,7 +72,7 @@ pub struct DoctorArgs {
 /// Returns an error if the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_sim = args.upstream.as_deref().is_some_and(gateway::is_sim);
-    let diagnosis = Diagnosis::of(&args.command, is_sim);
+    let diagnosis = Diagnosis::of(&args.command, is_sim, args.intercept);
     if args.json {
         writeln!(out, "{:#}", diagnosis.to_json())?;
     } else {
@@ -110,10 +119,12 @@ struct Diagnosis<'a> {
     keys: Vec<(&'static str, bool)>,
     adaptation: Adaptation,
     verdict: Verdict,
+    /// Whether the question is for `--intercept`.
+    intercepts: bool,
 }
 
 impl<'a> Diagnosis<'a> {
-    fn of(command: &'a [OsString], is_sim: bool) -> Self {
+    fn of(command: &'a [OsString], is_sim: bool, intercepts: bool) -> Self {
         let path = command.first().and_then(|program| executable(program));
         let Some(invocation) = Invocation::of(command) else {
             let (keys, adaptation) = (Vec::new(), Adaptation::default());
@@ -124,16 +135,22 @@ impl<'a> Diagnosis<'a> {
                 keys,
                 adaptation,
                 verdict: Verdict::Unknown,
+                intercepts,
             };
         };
         let directory = Invocation::directory(&ThisHost, RUN);
-        let adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), is_sim);
+        let mut adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), is_sim);
+        if intercepts {
+            adaptation = adaptation.without_additions();
+        }
         let verdict = match adaptation.elsewhere {
             Some(_) => Verdict::Not,
+            None if intercepts => Verdict::By(Way::Intercept),
             None => Verdict::By(adaptation.way()),
         };
         let program = Some(invocation.program.name);
-        Self { command, path, program, keys: invocation.keys(&ThisHost), adaptation, verdict }
+        let keys = invocation.keys(&ThisHost);
+        Self { command, path, program, keys, adaptation, verdict, intercepts }
     }
 
     fn meaning(&self) -> ExitMeaning {
@@ -161,7 +178,24 @@ impl<'a> Diagnosis<'a> {
 
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
-        environment::variables(BASE, RUN, &[], Some(BASE), |name| std::env::var(name).ok())
+        let get = |name: &str| std::env::var(name).ok();
+        let mut variables = environment::variables(BASE, RUN, &[], Some(BASE), get);
+        if self.intercepts {
+            for name in bundle::kept_bases(get) {
+                variables.remove(name);
+            }
+            variables.extend(bundle::variables().map(|name| (name, CERTIFICATES.to_owned())));
+        }
+        variables
+    }
+
+    /// What the guard does: in words, and in JSON.
+    fn guard(&self) -> (&'static str, &'static str) {
+        match self.verdict {
+            _ if self.intercepts => (GUARD_INTERCEPTS, "intercept"),
+            Verdict::Not => (GUARD_ELSEWHERE, "allow"),
+            Verdict::By(_) | Verdict::Unknown => (GUARD, "refuse"),
+        }
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.
@@ -208,13 +242,20 @@ impl<'a> Diagnosis<'a> {
         let limited = match (self.verdict, &self.adaptation.elsewhere) {
             (Verdict::By(Way::Variables), _) => "yes, by the variables of every command".to_owned(),
             (Verdict::By(Way::Adapter), _) => "yes, by an adapter".to_owned(),
+            (Verdict::By(Way::Intercept), _) => {
+                "yes, by --intercept, at the addresses of model providers".to_owned()
+            }
             (Verdict::Not, elsewhere) => {
                 let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
                 format!("no: {what}")
             }
+            (Verdict::Unknown, _) if self.intercepts => {
+                "unknown; only if the program uses HTTPS_PROXY and trusts the certificate of the run"
+                    .to_owned()
+            }
             (Verdict::Unknown, _) => {
                 "unknown; only if the program reads OPENAI_BASE_URL, ANTHROPIC_BASE_URL or \
-                                      GOOGLE_GEMINI_BASE_URL"
+                                      GOOGLE_GEMINI_BASE_URL; --intercept limits fixed addresses too"
                     .to_owned()
             }
         };
@@ -222,8 +263,7 @@ impl<'a> Diagnosis<'a> {
         if let Some(elsewhere) = &self.adaptation.elsewhere {
             row("instead", &elsewhere.hint);
         }
-        let is_elsewhere = self.verdict == Verdict::Not;
-        row("guard", if is_elsewhere { GUARD_ELSEWHERE } else { GUARD });
+        row("guard", self.guard().0);
         if self.program.is_some() {
             match self.account() {
                 ("key", Some(name)) => row("account", &format!("API key in {name}")),
@@ -283,7 +323,7 @@ impl<'a> Diagnosis<'a> {
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
             "account": { "kind": kind, "name": name },
-            "guard": if self.verdict == Verdict::Not { "allow" } else { "refuse" },
+            "guard": self.guard().1,
             "keys": keys,
             "provider": self.provider(),
             "model": adaptation.model,

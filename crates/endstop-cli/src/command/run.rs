@@ -1,7 +1,7 @@
 //! `endstop run`: any agent program under limits, through a private gateway.
 
 mod adapted;
-mod bundle;
+pub(super) mod bundle;
 mod child;
 mod deferred_printer;
 pub(super) mod environment;

@@ -24,6 +24,9 @@ use crate::output::{counted, duration};
 /// The value of `--allow-direct` without a host.
 const ALL_HOSTS: &str = "*";
 
+/// The pointer to the other way in, for texts about calls that bypass the gateway.
+pub(super) const LIMITS_FIXED: &str = ", --intercept limits fixed addresses too";
+
 /// Flags of the guard.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuardArgs {
@@ -238,9 +241,10 @@ impl Guard {
         self.has_ended = true;
         let hosts = in_words(&self.report.borrow(), |direct| direct.refused + direct.untrusted);
         let wait = duration(millis(self.wait));
+        let other_way = if self.mode == Tunnels::Intercepted { "" } else { LIMITS_FIXED };
         format!(
             "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
-             says how the command can be limited, --allow-direct lets it pass"
+             says how the command can be limited{other_way}, --allow-direct lets it pass"
         )
     }
 
@@ -266,6 +270,11 @@ pub(super) struct GuardOutcome {
 }
 
 impl GuardOutcome {
+    /// Whether it answered connections to model providers.
+    pub(super) fn intercepted_all(&self) -> bool {
+        self.mode == Tunnels::Intercepted
+    }
+
     /// Whether there was no guard.
     pub(super) fn is_off(&self) -> bool {
         self.mode == Tunnels::Off

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::super::trip;
 use super::child::Ended;
-use super::guard::GuardOutcome;
+use super::guard::{GuardOutcome, LIMITS_FIXED};
 use super::shutdown::SentSignals;
 use crate::command::redact;
 use crate::error::{CliError, ExitMeaning};
@@ -190,8 +190,10 @@ impl RunOutcome<'_> {
             Some(failed) => format!("{NO_MODEL_CALL}; the command {failed} before it made one"),
             None => NO_CALLS.to_owned(),
         };
+        let is_pointed = why == NO_CALLS && !self.guard.intercepted_all();
+        let other_way = if is_pointed { LIMITS_FIXED } else { "" };
         let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
-        format!("{why}{unseen}{}", self.of_required_calls())
+        format!("{why}{other_way}{unseen}{}", self.of_required_calls())
     }
 
     /// Whose exit code this process has, under `--require-calls` without calls.

@@ -102,7 +102,11 @@ fn a_command_is_ended_once_and_the_reason_is_said() {
     let mut guard = guard(&refused(begun, [1, 2, 7]));
     let due = guard.due(begun, &RunSnapshot::default(), 0, false);
     assert_eq!(due, Some(begun + Duration::from_secs(11)));
-    assert!(guard.end().contains("no call came through the gateway for 10s"));
+    let end = guard.end();
+    assert!(end.contains("no call came through the gateway for 10s"), "{end}");
+    assert!(end.contains("--intercept limits fixed addresses too"), "{end}");
+    guard.mode = Tunnels::Intercepted;
+    assert!(!guard.end().contains("--intercept"));
     assert_eq!(guard.due(begun, &RunSnapshot::default(), 0, false), None);
 }
 
