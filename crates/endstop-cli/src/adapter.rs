@@ -18,6 +18,7 @@ mod kimi;
 mod llm;
 mod opencode;
 mod pi;
+mod plan;
 mod private_directory;
 mod qwen;
 
@@ -356,6 +357,8 @@ pub(crate) struct Adaptation {
     /// The upstream of an API, by its variable, if neither the user's variable nor `--upstream` names one.
     pub(crate) upstreams: BTreeMap<&'static str, String>,
     pub(crate) account: Account,
+    /// The plan of a login, by the name that its provider has for it.
+    pub(crate) plan: Option<String>,
     pub(crate) model: Option<String>,
     /// Notes for the user.
     pub(crate) notes: Vec<String>,
@@ -383,7 +386,8 @@ impl Adaptation {
     /// The same without additions, and without notes about them: with `--intercept` there are none.
     pub(crate) fn without_additions(self) -> Self {
         let elsewhere = self.elsewhere.filter(|elsewhere| elsewhere.is_local);
-        Self { account: self.account, model: self.model, elsewhere, ..Self::default() }
+        let Self { account, plan, model, .. } = self;
+        Self { account, plan, model, elsewhere, ..Self::default() }
     }
 
     /// How the calls reach the gateway: by what is added, if anything is.

@@ -187,11 +187,23 @@ fn doctor_says_whether_a_command_is_limited_and_how() {
     let marks = "echo started > \"$HOME/started\"";
     let home = Home::new("doctor").program("codex", marks).program("claude", marks);
     let home = home.program("gemini", marks).program("my-agent", marks);
+    // The second part of the token has the plan.
+    let token =
+        "e30.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9wbGFuX3R5cGUiOiJwbHVzIn19.sk-x";
+    let chatgpt = format!("{{\"auth_mode\":\"chatgpt\",\"tokens\":{{\"id_token\":\"{token}\"}}}}");
+    let claude = "{\"claudeAiOauth\":{\"accessToken\":\"sk-x\",\"subscriptionType\":\"max\"}}";
+    let home = home.file("logins/codex/auth.json", &chatgpt);
+    let home = home.file("logins/claude/.credentials.json", claude);
+    let logins = home.0.join("logins");
+    let [of_codex, of_claude] =
+        ["codex", "claude"].map(|name| logins.join(name).to_str().unwrap().to_owned());
     let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
-    let cases: [DoctorCase<'_>; 5] = [
+    let cases: [DoctorCase<'_>; 7] = [
         ("codex", &[("OPENAI_API_KEY", "sk-x")], &["codex", "exec", "-m", "gpt-4o", "go"], 0),
         ("claude", &[("ANTHROPIC_API_KEY", "sk-x")], &["claude", "-p", "go"], 0),
         ("bedrock", &bedrock, &["claude", "-p", "go"], 1),
+        ("chatgpt", &[("CODEX_HOME", of_codex.as_str())], &["codex", "exec", "go"], 0),
+        ("subscription", &[("CLAUDE_CONFIG_DIR", of_claude.as_str())], &["claude", "-p", "go"], 0),
         ("unknown", &[], &["my-agent"], 1),
         ("missing", &[], &["npx", "@google/gemini-cli"], 127),
     ];
@@ -205,6 +217,7 @@ fn doctor_says_whether_a_command_is_limited_and_how() {
         all.push_str(&format!("$ {name}\n{said}\n"));
     }
     assert_eq!(home.doctor(&[], &["--", "no-such-program-anywhere"]).0, Some(127));
+    assert!(!all.contains("sk-x"), "{all}");
     golden("doctor.txt", &all, &[]);
     assert!(!home.0.join("started").exists(), "doctor started a program");
     assert!(!home.0.join("endstop-RUN").exists(), "doctor made a directory");

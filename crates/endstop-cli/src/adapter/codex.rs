@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Account, Adaptation, Elsewhere, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, Elsewhere, OPENAI_BASE, Situation, plan};
 
 /// The id of the provider that is added, and its name.
 const PROVIDER: &str = "endstop";
@@ -47,6 +47,7 @@ fn add_provider(home: Option<&Path>, situation: &Situation<'_>, adaptation: &mut
         _ if situation.is_sim => "env_key=\"OPENAI_API_KEY\"",
         Some(Login::ChatGpt) => {
             adaptation.account = Account::Login("ChatGPT");
+            adaptation.plan = login.as_ref().and_then(plan::of_chatgpt);
             adaptation.upstreams.insert(OPENAI_BASE, CHATGPT.to_owned());
             "requires_openai_auth=true"
         }

@@ -184,14 +184,16 @@ fn claude_on_a_cloud_platform_goes_elsewhere_and_says_what_to_do() {
 
 #[test]
 fn claude_with_a_subscription_is_told_what_it_loses() {
-    let login = json!({ "claudeAiOauth": { "accessToken": "secret" } });
+    let login = json!({ "claudeAiOauth": { "accessToken": "secret", "subscriptionType": "max" } });
     let host = FakeHost::default().file("/u/.claude/.credentials.json", login);
     let subscribed = host.real("claude");
     assert_eq!(subscribed.account, Account::Login("Claude subscription"));
+    assert_eq!(subscribed.plan.as_deref(), Some("max"));
+    assert_eq!(host.real("claude").without_additions().plan.as_deref(), Some("max"));
     assert!(subscribed.notes[0].contains("no usage meter") && subscribed.notes[0].contains("1M"));
     assert!(subscribed.notes[0].contains("`endstop run --intercept`"));
     let token = FakeHost::with(&[("CLAUDE_CODE_OAUTH_TOKEN", "secret")]).real("claude");
-    assert_eq!(token.notes.len(), 1);
+    assert_eq!((token.notes.len(), token.plan), (1, None));
     let key = FakeHost::with(&[("ANTHROPIC_API_KEY", "secret")]).real("claude");
     assert_eq!((key.account, key.notes.len()), (Account::Key("ANTHROPIC_API_KEY"), 0));
 }

@@ -41,6 +41,8 @@ const GUARD_INTERCEPTS: &str =
     "answers connections to model providers, with a certificate made for the run";
 /// The run that has not begun.
 const RUN: &str = "RUN";
+/// A plan without a known name.
+const SOME_PLAN: &str = "subscription";
 /// A file of certificates of that run.
 const CERTIFICATES: &str = "FILE";
 
@@ -176,6 +178,13 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
+    /// The plan of the login, or that it is some subscription. `None` for keys and other logins.
+    fn plan(&self) -> Option<&str> {
+        let is_subscription =
+            matches!(self.adaptation.account, Account::Login("ChatGPT" | "Claude subscription"));
+        is_subscription.then(|| self.adaptation.plan.as_deref().unwrap_or(SOME_PLAN))
+    }
+
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
         let get = |name: &str| std::env::var(name).ok();
@@ -270,6 +279,12 @@ impl<'a> Diagnosis<'a> {
                 (_, Some(name)) => row("account", name),
                 _ => row("account", "none found"),
             }
+            if let Some(plan) = self.plan() {
+                row(
+                    "plan",
+                    &format!("{plan}; counted at API prices; `quota(\"5h\")` limits the plan"),
+                );
+            }
             for (name, is_set) in &self.keys {
                 row("key", &format!("{name} is {}", if *is_set { "set" } else { "not set" }));
             }
@@ -325,6 +340,7 @@ impl<'a> Diagnosis<'a> {
             "account": { "kind": kind, "name": name },
             "guard": self.guard().1,
             "keys": keys,
+            "plan": self.plan(),
             "provider": self.provider(),
             "model": adaptation.model,
             "price": price,
