@@ -354,7 +354,8 @@ pub(crate) struct Adaptation {
     pub(crate) files: Vec<(String, String)>,
     /// Links in the private directory: name and target.
     pub(crate) links: Vec<(OsString, PathBuf)>,
-    /// The upstream of an API, by its variable, if neither the user's variable nor `--upstream` names one.
+    /// The upstream of an API, by its variable: the address that the program's own settings or login name, where its calls
+    /// went before. It goes before the user's variable, which the program would not read, and after `--upstream`.
     pub(crate) upstreams: BTreeMap<&'static str, String>,
     pub(crate) account: Account,
     /// The plan of a login, by the name that its provider has for it.

@@ -4,14 +4,17 @@
 
 #[path = "../../../tests/support/golden.rs"]
 mod file;
+#[path = "support/upstream.rs"]
+mod upstream;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use file::golden;
+use upstream::Upstream;
 
 /// A home directory with programs in `bin`.
 struct Home(PathBuf);
@@ -98,6 +101,51 @@ fn codex_is_started_with_flags_before_its_own() {
     let (_, out, errors) = home.run(&[], &as_it_is);
     assert_eq!(out, "exec\n-c\na=b\ngo\n");
     assert!(!errors.contains("adds"), "{errors}");
+}
+
+/// A call to the address of the first flag that names a base URL, as Codex makes it.
+const CODEX: &str = r#"
+import json, sys, urllib.request
+flag = [word for word in sys.argv if '.base_url=' in word][0]
+base = json.loads(flag.split('=', 1)[1])
+body = {'model': 'gpt-4o-mini', 'max_output_tokens': 50, 'input': 'Go.'}
+headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer key-of-corp'}
+request = urllib.request.Request(base + '/responses', json.dumps(body).encode(), headers)
+print(json.load(urllib.request.urlopen(request))['output'][0]['content'][0]['text'])
+"#;
+
+/// Codex does not read the variable, so the variable does not decide where the calls go.
+#[test]
+fn calls_of_codex_arrive_at_the_provider_of_its_own_settings() {
+    let upstream = Upstream::start(|_| {
+        let text = json!([{ "type": "output_text", "text": "Done.", "annotations": [] }]);
+        let message = json!({ "type": "message", "id": "msg_1", "role": "assistant",
+            "status": "completed", "content": text });
+        let response = json!({ "id": "resp_1", "object": "response", "status": "completed",
+            "model": "gpt-4o-mini", "output": [message],
+            "usage": { "input_tokens": 9, "output_tokens": 1, "total_tokens": 10 } });
+        (String::new(), response)
+    });
+    let config = format!(
+        "model_provider = \"corp\"\n[model_providers.corp]\nname = \"Corp\"\nbase_url = \"{}/corp/v1\"\n",
+        upstream.address
+    );
+    let home = Home::new("arrives")
+        .program("codex", "exec python3 \"$HOME/codex.py\" \"$@\"")
+        .file("codex.py", CODEX)
+        .file(".codex/config.toml", &config);
+    let file = home.0.join("run.json");
+    let flags =
+        ["--steps", "3", "--json-file", file.to_str().unwrap(), "--", "codex", "exec", "go"];
+    let elsewhere = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
+    let (code, out, errors) = home.run(&elsewhere, &flags);
+    assert_eq!((code, out.as_str()), (Some(0), "Done.\n"), "{errors}");
+    let heads = upstream.heads();
+    assert_eq!(heads.len(), 1, "{heads:?}");
+    assert!(heads[0].starts_with("POST /corp/v1/responses HTTP/1.1\r\n"), "{heads:?}");
+    assert!(heads[0].contains("Bearer key-of-corp"), "{heads:?}");
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(told["upstream_calls"], 1, "{told}");
 }
 
 #[test]
