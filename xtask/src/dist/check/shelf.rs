@@ -68,8 +68,7 @@ impl Shelf {
             }
             if name == crate::dist::archive::INSTALL_SH {
                 // As the page of releases has it, by its version and as the newest.
-                for page in
-                    [format!("download/v{}", release.version), "latest/download".to_owned()]
+                for page in [format!("download/v{}", release.version), "latest/download".to_owned()]
                 {
                     let path = format!("/releases/{page}/{name}");
                     pages.insert(path, ("text/plain", bytes.clone()));
