@@ -37,8 +37,8 @@ pub(super) struct Program {
     stops: u64,
     /// Whether the text of the stop is in its output.
     shows_reason: bool,
-    /// Whether it reads the task from its standard input, not from its arguments.
-    reads_input: bool,
+    /// How often it reads the task from its standard input, a line each. Otherwise the task is its last argument.
+    reads_lines: usize,
     /// Whether it also opens connections to its provider for other things than model calls. They are refused.
     calls_home: bool,
     /// Whether it leaves a process behind that Endstop has to end.
@@ -88,7 +88,7 @@ const PROGRAM: Program = Program {
     variables: &[],
     stops: 1,
     shows_reason: true,
-    reads_input: false,
+    reads_lines: 0,
     calls_home: false,
     leaves_daemon: false,
     is_in_ci: false,
@@ -152,6 +152,28 @@ const LLM_GEMINI: Program = Program {
     ..LLM
 };
 
+const AIDER: Program = Program {
+    name: "aider",
+    group: "aider",
+    package: "aider-chat",
+    directory: VENV,
+    command: &[
+        "aider",
+        "--model",
+        "gpt-4o",
+        "--yes-always",
+        "--no-git",
+        "--no-pretty",
+        "--no-fancy-input",
+        "--no-show-model-warnings",
+        "--no-check-update",
+        "--analytics-disable",
+    ],
+    // It calls no tool and makes one call for each line.
+    reads_lines: 4,
+    ..PROGRAM
+};
+
 const GROK: Program = Program {
     name: "grok",
     group: "grok",
@@ -208,7 +230,7 @@ const INTERPRETER: Program = Program {
         "--model",
         "gpt-4o",
     ],
-    reads_input: true,
+    reads_lines: 1,
     ..PROGRAM
 };
 
@@ -298,6 +320,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..LLM
     },
     LLM_GEMINI,
+    AIDER,
     GROK,
     KIMI,
     OPENHANDS,
@@ -371,16 +394,17 @@ impl Program {
 
     /// The task among its arguments.
     fn task(&self) -> Option<&'static str> {
-        (!self.reads_input).then_some(PROMPT)
+        (self.reads_lines == 0).then_some(PROMPT)
     }
 
     /// Its standard input: the task, or nothing.
     fn input(&self, home: &Path) -> Result<Stdio, String> {
-        if !self.reads_input {
+        if self.reads_lines == 0 {
             return Ok(Stdio::null());
         }
         let file = home.join("task");
-        let opened = fs::write(&file, format!("{PROMPT}\n")).and_then(|()| fs::File::open(&file));
+        let lines = format!("{PROMPT}\n").repeat(self.reads_lines);
+        let opened = fs::write(&file, lines).and_then(|()| fs::File::open(&file));
         opened.map(Stdio::from).map_err(|error| format!("`{}`: {error}", file.display()))
     }
 }

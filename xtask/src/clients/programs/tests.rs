@@ -56,6 +56,39 @@ fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
     assert!(page.contains("| goose | - | not yet |"), "{page}");
 }
 
+/// The cells of the rows of the page.
+fn rows_of_page() -> Vec<Vec<String>> {
+    let text = crate::page::read(&crate::root::root(), super::super::PAGE, "clients --programs");
+    let rows = text.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn the_page_has_18_programs_that_are_limited_and_none_that_goes_around_unnoticed() {
+    let mut limited = std::collections::BTreeSet::new();
+    for row in rows_of_page() {
+        let [name, _, way, doctor, _, calls, _, refused, code, how] = row.as_slice() else {
+            panic!("{row:?}")
+        };
+        if way == "not yet" {
+            continue;
+        }
+        let program = PROGRAMS.iter().find(|program| program.name == name);
+        let program = program.unwrap_or_else(|| panic!("{name} is no program of this task"));
+        assert_eq!(program.way.name(), way, "{name}");
+        assert!(doctor == way || doctor == "no, use --intercept", "{name}: {doctor}");
+        assert_eq!((calls.as_str(), code.as_str()), ("3", "124"), "{name}");
+        assert!(how.starts_with("on its own, "), "{name}: {how}");
+        assert!(refused == "0" || program.calls_home, "{name}: {refused} refused");
+        limited.insert(name.split(' ').next().unwrap_or_default().to_owned());
+    }
+    assert!(limited.len() >= 18, "{}: {limited:?}", limited.len());
+}
+
 #[test]
 fn each_program_has_a_pinned_version() {
     let root = crate::root::root();
