@@ -3,7 +3,7 @@
 //! Each client is a program in `tests/clients`; its packages are installed below `target/clients` once. It has to end
 //! on its own on the first response that says that its run has stopped, with exactly three calls behind it. Agent programs
 //! such as Codex are run in the same way, as people install them ([`programs`]), HTTP clients with their provider's own
-//! address ([`intercept`]), and the lines of README as they stand there ([`readme`]). Where Python, Node or packages cannot
+//! address ([`intercept`]), and the lines of README word for word ([`readme`]). Where Python, Node or packages cannot
 //! be had, the task says what it skipped.
 
 mod doctor;

@@ -70,7 +70,7 @@ pub(crate) const MAX_PARENTS: usize = 64;
 
 /// How long `endstop run` lets a command try to reach model providers without a call through the gateway, before it ends
 /// the command. Programs that are limited make their first call within 3 s of their start; those that are not try at once and
-/// several times within 10 s, and go on for minutes.
+/// several times within 10 s, and continue for minutes.
 #[cfg(unix)]
 pub(crate) const DEFAULT_GUARD_WAIT: &str = "10s";
 

@@ -1,7 +1,7 @@
-//! README's lines with real programs, as they stand there: `sh -c 'endstop run --usd 2 -- claude -p "…"'`.
+//! README's lines with real programs, word for word: `sh -c 'endstop run --usd 2 -- claude -p "…"'`.
 //!
 //! The environment says what a reader has: the programs and `endstop` on PATH, a git repository to work in, and an agent
-//! `my_agent.py`. The scripted model (`ENDSTOP_RUN_UPSTREAM=sim`) stands in for the provider, and the limit of the line has
+//! `my_agent.py`. The scripted model (`ENDSTOP_RUN_UPSTREAM=sim`) is the provider, and the limit of the line has
 //! to end it.
 
 use std::fs;
@@ -32,7 +32,7 @@ const NAMED: &[(&str, bool)] = &[("claude", false), ("codex", true), ("python", 
 /// A line of README.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadmeLine {
-    /// The line, as it stands there.
+    /// The words of the line.
     pub(super) text: String,
     program: &'static str,
     /// Whether it is run for each change.

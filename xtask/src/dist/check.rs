@@ -75,8 +75,8 @@ fn one(root: &Path, release: &Release, shelf: &Shelf, first: &First, trial: &Tri
         .unwrap_or_else(Outcome::Failed)
 }
 
-/// A channel with a release binary that takes longer than the goal has failed. A binary without optimizations is slow by
-/// itself, and a channel that compiles has no goal.
+/// A channel with a release binary that takes longer than the goal has failed. A binary without optimizations is slow
+/// anyway, and a channel that compiles has no goal.
 fn judged(outcome: Outcome, effort: Effort, is_binary: bool) -> Outcome {
     match outcome {
         Outcome::Ran(time) if is_binary && effort == Effort::Release && time > GOAL => {

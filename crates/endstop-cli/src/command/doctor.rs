@@ -198,7 +198,7 @@ impl<'a> Diagnosis<'a> {
         variables
     }
 
-    /// What the guard does: in words, and in JSON.
+    /// The work of the guard, in words and in JSON.
     fn guard(&self) -> (&'static str, &'static str) {
         match self.verdict {
             _ if self.intercepts => (GUARD_INTERCEPTS, "intercept"),

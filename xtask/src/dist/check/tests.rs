@@ -24,7 +24,7 @@ fn every_channel_has_a_trial() {
     assert_eq!(tried, crate::dist::CHANNELS.into_iter().collect());
 }
 
-/// Names in capitals that stand behind a dollar sign.
+/// Names in capitals after a dollar sign.
 fn read_by(script: &str) -> BTreeSet<String> {
     let names = script.split('$').skip(1).map(|rest| {
         let rest = rest.strip_prefix('{').unwrap_or(rest);

@@ -158,7 +158,7 @@ impl Guard {
             let unless = match has_calls {
                 true => String::new(),
                 false => format!(
-                    "; Endstop ends the command if it goes on trying for {wait} without a call through the gateway"
+                    "; Endstop ends the command if it keeps trying for {wait} without a call through the gateway"
                 ),
             };
             lines.push(match (direct.refused, direct.untrusted) {

@@ -60,7 +60,7 @@ const NOT_LISTED: &[(&str, &str, &str)] = &[
     (
         "cloudflare",
         "https://api.cloudflare.com/client/v4/accounts/x/ai/v1",
-        "all of its API is there",
+        "it serves the whole API",
     ),
     (
         "databricks",

@@ -41,13 +41,14 @@ fn a_refused_connection_says_who_ends_the_command() {
     let model_hosts = [("api.openai.com".to_owned(), direct)].into_iter().collect();
     let report = TunnelReport { model_hosts, ..TunnelReport::default() };
     let lines = guard(&report).news(false);
-    let text = "; Endstop ends the command if it goes on trying for 10s without a call through the gateway";
+    let text =
+        "; Endstop ends the command if it keeps trying for 10s without a call through the gateway";
     assert!(lines[0].ends_with(text), "{lines:?}");
     let lines = guard(&report).news(true);
     assert!(lines[0].ends_with("model calls there would bypass the limits"), "{lines:?}");
 }
 
-/// When a command without calls is ended, in seconds after its begin. The guard sees each refusal by itself.
+/// When a command without calls is ended, in seconds after its begin. The guard sees them one after another.
 fn end_without_calls(wait: Duration, millis: &[u64]) -> Option<u64> {
     let begun = Instant::now();
     let (sender, receiver) = watch::channel(TunnelReport::default());
@@ -67,7 +68,7 @@ fn end_without_calls(wait: Duration, millis: &[u64]) -> Option<u64> {
 }
 
 #[test]
-fn a_command_without_any_call_is_ended_if_it_goes_on_trying() {
+fn a_command_without_any_call_is_ended_if_it_keeps_trying() {
     // The gaps of Claude Code, of Codex and of Gemini CLI.
     assert_eq!(end_without_calls(WAIT, &[0, 600, 1_800, 4_000, 8_600]), Some(10));
     assert_eq!(end_without_calls(WAIT, &[0, 200, 600, 1_400, 3_000, 6_200]), Some(10));
