@@ -64,6 +64,10 @@ pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration:
 #[cfg(unix)]
 pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
+/// The longest name of a plan that is shown, in bytes: those of today have ten. A longer one is something else.
+#[cfg(unix)]
+pub(crate) const MAX_PLAN_NAME: usize = 24;
+
 /// The most directories that a private directory is looked for above: paths of users have a handful.
 #[cfg(unix)]
 pub(crate) const MAX_PARENTS: usize = 64;

@@ -7,11 +7,11 @@ use std::process::Command;
 
 /// A home directory with a directory for work in it.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct ProgramHome {
     pub(super) path: PathBuf,
 }
 
-impl Home {
+impl ProgramHome {
     /// Makes it below `target/clients/homes`.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::doctor::Diagnosis;
-use super::home::Home;
+use super::home::ProgramHome;
 use super::install::{self, Installed, NotRun, version};
 use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
 
@@ -466,7 +466,7 @@ struct Commands<'a> {
 impl Commands<'_> {
     /// `endstop` in the program's own home, which is new.
     fn endstop(&self) -> Result<(Command, PathBuf), String> {
-        let home = Home::new(self.root, self.program.group)?;
+        let home = ProgramHome::new(self.root, self.program.group)?;
         let mut command = home.command(self.endstop, [self.program.executables(self.place)])?;
         command.envs(self.program.variables.iter().copied());
         Ok((command, home.path))

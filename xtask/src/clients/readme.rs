@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::home::Home;
+use super::home::ProgramHome;
 use super::install::{self, NotRun};
 use super::list::DIRECTORY;
 use super::programs::PROGRAMS;
@@ -110,7 +110,7 @@ impl ReadmeLine {
             Some(program) => program.executables(&place),
             None => place.directory.join("bin"),
         };
-        let home = Home::new(root, &home_of(self.program))?;
+        let home = ProgramHome::new(root, &home_of(self.program))?;
         let work = home.work();
         let agent = root.join(DIRECTORY).join(AGENT);
         fs::copy(&agent, work.join(AGENT))

@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 
-/// The longest name of a plan. A longer one is something else.
-const MAX_NAME: usize = 24;
+use crate::limits::MAX_PLAN_NAME;
+
 /// The claim of ChatGPT's identity token that has the plan.
 const CHATGPT_CLAIM: &str = "https://api.openai.com/auth";
 
@@ -25,7 +25,7 @@ pub(super) fn of_chatgpt(login: &Value) -> Option<String> {
 fn name(value: &Value) -> Option<String> {
     let text = value.as_str()?;
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
-    let is_name = !text.is_empty() && text.len() <= MAX_NAME && text.chars().all(is_plain);
+    let is_name = !text.is_empty() && text.len() <= MAX_PLAN_NAME && text.chars().all(is_plain);
     is_name.then(|| text.to_owned())
 }
 

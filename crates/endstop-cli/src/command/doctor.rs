@@ -233,6 +233,33 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
+    /// The account that is paid, its model and its price.
+    fn account_rows(&self) -> Vec<(&'static str, String)> {
+        let account = match self.account() {
+            ("key", Some(name)) => format!("API key in {name}"),
+            (_, Some(name)) => name.to_owned(),
+            _ => "none found".to_owned(),
+        };
+        let mut rows = vec![("account", account)];
+        rows.extend(self.plan().map(|plan| {
+            ("plan", format!("{plan}; counted at API prices; `quota(\"5h\")` limits the plan"))
+        }));
+        rows.extend(self.keys.iter().map(|(name, is_set)| {
+            ("key", format!("{name} is {}", if *is_set { "set" } else { "not set" }))
+        }));
+        rows.push(("provider", self.provider().unwrap_or("not known").to_owned()));
+        let model = self.adaptation.model.as_deref();
+        rows.push(("model", model.unwrap_or("the program's default").to_owned()));
+        if model.is_some() {
+            let price = self.rates().map(|(input, output)| {
+                format!("${input} input, ${output} output for a million tokens")
+            });
+            let none = || "none known; see --unpriced and --prices".to_owned();
+            rows.push(("price", price.unwrap_or_else(none)));
+        }
+        rows
+    }
+
     fn to_text(&self) -> String {
         let mut text = String::new();
         // Writing to a text does not fail.
@@ -274,27 +301,8 @@ impl<'a> Diagnosis<'a> {
         }
         row("guard", self.guard().0);
         if self.program.is_some() {
-            match self.account() {
-                ("key", Some(name)) => row("account", &format!("API key in {name}")),
-                (_, Some(name)) => row("account", name),
-                _ => row("account", "none found"),
-            }
-            if let Some(plan) = self.plan() {
-                row(
-                    "plan",
-                    &format!("{plan}; counted at API prices; `quota(\"5h\")` limits the plan"),
-                );
-            }
-            for (name, is_set) in &self.keys {
-                row("key", &format!("{name} is {}", if *is_set { "set" } else { "not set" }));
-            }
-            row("provider", self.provider().unwrap_or("not known"));
-            row("model", self.adaptation.model.as_deref().unwrap_or("the program's default"));
-            if self.adaptation.model.is_some() {
-                let price = self.rates().map(|(input, output)| {
-                    format!("${input} input, ${output} output for a million tokens")
-                });
-                row("price", price.as_deref().unwrap_or("none known; see --unpriced and --prices"));
+            for (name, value) in self.account_rows() {
+                row(name, &value);
             }
         }
         for (name, value) in self.sets() {

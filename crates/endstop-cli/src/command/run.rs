@@ -245,7 +245,6 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
     warn_of_cut_trace(&observers);
-    let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcome = RunOutcome {
         run: id.to_string(),
         command: &args.command,
@@ -261,7 +260,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         unknown_fields,
         quotas,
         quota_resets,
-        report,
+        report: observers.report.lock().unwrap_or_else(PoisonError::into_inner).take(),
         refused,
         full_budget,
         options: args.limits.options(),
