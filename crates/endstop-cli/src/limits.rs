@@ -64,7 +64,7 @@ pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration:
 #[cfg(unix)]
 pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
-/// The longest name of a plan that is shown, in bytes: those of today have ten. A longer one is something else.
+/// The longest name of a plan that is shown, in bytes: known names have at most ten. A longer one is not a name.
 #[cfg(unix)]
 pub(crate) const MAX_PLAN_NAME: usize = 24;
 
