@@ -2,14 +2,17 @@
 //!
 //! Each client is a program in `tests/clients`; its packages are installed below `target/clients` once. It has to end
 //! on its own on the first response that says that its run has stopped, with exactly three calls behind it. Agent programs
-//! such as Codex are run in the same way, as people install them ([`programs`]), and HTTP clients with their provider's own
-//! address ([`intercept`]). Where Python, Node or packages cannot be had, the task says what it skipped.
+//! such as Codex are run in the same way, as people install them ([`programs`]), HTTP clients with their provider's own
+//! address ([`intercept`]), and the lines of README word for word ([`readme`]). Where Python, Node or packages cannot
+//! be had, the task says what it skipped.
 
 mod doctor;
+mod home;
 mod install;
 mod intercept;
 mod list;
 mod programs;
+mod readme;
 mod run;
 mod table;
 
@@ -23,6 +26,7 @@ pub(crate) use install::version;
 use intercept::{HTTP_CLIENTS, HttpClient};
 use list::{CLIENTS, Client};
 use programs::{PROGRAMS, Program, ProgramRun};
+use readme::{README, ReadmeLine};
 use run::Ended;
 
 /// The page that has the table.
@@ -53,21 +57,47 @@ struct Chosen<'a> {
     names: Vec<&'a str>,
 }
 
-/// Runs clients and programs: all with `--all`, the programs with `--programs`, HTTP clients with `--intercept`, those named,
-/// and otherwise those that run for each change. With `--write` puts the rows into their page.
+/// Runs clients, programs and the lines of README: all with `--all`, the programs with `--programs`, HTTP clients with
+/// `--intercept`, those named, and otherwise those that run for each change. With `--write` puts the rows into their page.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let chosen = chosen(words)?;
     let endstop = build(root)?;
+    let lines = readme::lines(root)?;
+    let lines: Vec<&ReadmeLine> = lines.iter().filter(|line| chosen.has_line(line)).collect();
     if chosen.installs_at_once() {
-        install::all(root, &chosen.groups());
+        let mut groups = chosen.groups();
+        groups.extend(lines.iter().map(|line| line.packages()));
+        install::all(root, &groups);
     }
     let clients = run_clients(root, &endstop, &chosen);
     let http = run_http(root, &endstop, &chosen);
     let programs = run_programs(root, &endstop, &chosen);
-    clients.and(http).and(programs)
+    let readme = run_readme(root, &endstop, &chosen, &lines);
+    clients.and(http).and(programs).and(readme)
+}
+
+fn run_readme(
+    root: &Path,
+    endstop: &Path,
+    chosen: &Chosen<'_>,
+    lines: &[&ReadmeLine],
+) -> Result<(), String> {
+    let mut failed = 0_usize;
+    for line in lines {
+        match line.run(root, endstop) {
+            Ok(how) => println!("ok     {README}: {}: {how}", line.text),
+            Err(NotRun::Skipped(why)) => println!("skipped: {README}: {}: {why}", line.text),
+            Err(NotRun::Broken(why)) => {
+                failed = failed.saturating_add(1);
+                eprintln!("failed: {README}: {}: {why}", line.text);
+            }
+        }
+        chosen.sweep(root, &line.packages());
+    }
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} lines of {README}")) }
 }
 
 fn run_clients(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
@@ -214,6 +244,14 @@ impl Chosen<'_> {
         }
     }
 
+    fn has_line(&self, line: &ReadmeLine) -> bool {
+        if self.names.is_empty() {
+            self.is_all || self.is_of_programs || (line.is_in_ci && !self.is_of_http)
+        } else {
+            self.names.contains(&README)
+        }
+    }
+
     /// Puts the rows of a task into its table, if `--write` asks for that. Rows of other names stay.
     fn write(&self, root: &Path, task: &str, page: &str, names: &[&str]) -> Result<(), String> {
         if !self.is_written {
@@ -246,7 +284,7 @@ impl Chosen<'_> {
 fn names() -> impl Iterator<Item = &'static str> {
     let clients = CLIENTS.iter().map(|client| client.name);
     let http = HTTP_CLIENTS.iter().map(|client| client.name);
-    clients.chain(http).chain(PROGRAMS.iter().map(|program| program.name))
+    clients.chain(http).chain(PROGRAMS.iter().map(|program| program.name)).chain([README])
 }
 
 fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {

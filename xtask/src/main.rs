@@ -48,8 +48,9 @@ Tasks:
            run the agent loop on a small real model, which is fetched below target/ first
   clients [--all | --programs | --intercept | NAME..] [--sweep] [--write]
            run real clients under `endstop run`, which are installed below target/ first, and print how
-           they ended; --programs are agent programs such as Codex, --intercept HTTP clients; with --sweep
-           remove what was installed after its runs, with --write put the rows into docs/clients.md
+           they ended; --programs are agent programs such as Codex, --intercept HTTP clients, README the lines of
+           README word for word; with --sweep remove what was installed after its runs, with --write put
+           the rows into docs/clients.md
   attack [--json] [--write | NAME..]
            put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
            with --write put that into SECURITY.md

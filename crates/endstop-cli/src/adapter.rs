@@ -18,6 +18,7 @@ mod kimi;
 mod llm;
 mod opencode;
 mod pi;
+mod plan;
 mod private_directory;
 mod qwen;
 
@@ -57,6 +58,8 @@ pub(crate) enum Way {
     Variables,
     /// By what its adapter adds.
     Adapter,
+    /// By `--intercept`: the gateway answers connections to model providers.
+    Intercept,
 }
 
 impl Way {
@@ -65,6 +68,7 @@ impl Way {
         match self {
             Self::Variables => "variables",
             Self::Adapter => "adapter",
+            Self::Intercept => "intercept",
         }
     }
 }
@@ -328,6 +332,8 @@ pub(crate) struct Elsewhere {
     pub(crate) what: String,
     /// What to do so that they can be limited.
     pub(crate) hint: String,
+    /// Whether they go to a server of this machine, which `--intercept` does not see.
+    pub(crate) is_local: bool,
 }
 
 /// A variable that an adapter sets.
@@ -348,9 +354,12 @@ pub(crate) struct Adaptation {
     pub(crate) files: Vec<(String, String)>,
     /// Links in the private directory: name and target.
     pub(crate) links: Vec<(OsString, PathBuf)>,
-    /// The upstream of an API, by its variable, if neither the user's variable nor `--upstream` names one.
+    /// The upstream of an API, by its variable: the address that the program's own settings or login name, where its calls
+    /// went before. It goes before the user's variable, which the program would not read, and after `--upstream`.
     pub(crate) upstreams: BTreeMap<&'static str, String>,
     pub(crate) account: Account,
+    /// The plan of a login, by the name that its provider has for it.
+    pub(crate) plan: Option<String>,
     pub(crate) model: Option<String>,
     /// Notes for the user.
     pub(crate) notes: Vec<String>,
@@ -372,7 +381,14 @@ impl Adaptation {
     }
 
     fn goes_elsewhere(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into() });
+        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into(), is_local: false });
+    }
+
+    /// The same without additions, and without notes about them: with `--intercept` there are none.
+    pub(crate) fn without_additions(self) -> Self {
+        let elsewhere = self.elsewhere.filter(|elsewhere| elsewhere.is_local);
+        let Self { account, plan, model, .. } = self;
+        Self { account, plan, model, elsewhere, ..Self::default() }
     }
 
     /// How the calls reach the gateway: by what is added, if anything is.

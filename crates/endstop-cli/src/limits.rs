@@ -70,15 +70,34 @@ pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration:
 #[cfg(unix)]
 pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
+/// The longest name of a plan that is shown, in bytes: known names have at most ten. A longer one is not a name.
+#[cfg(unix)]
+pub(crate) const MAX_PLAN_NAME: usize = 24;
+
 /// The most directories that a private directory is looked for above: paths of users have a handful.
 #[cfg(unix)]
 pub(crate) const MAX_PARENTS: usize = 64;
 
-/// How long `endstop run` waits for a call through the gateway after it refused a connection to a model provider, before it
-/// ends the command: programs that are limited make their first call within 3 s of their start, and within 20 s without a
-/// network. Those that are not try again for minutes.
+/// How long `endstop run` lets a command try to reach model providers without a call through the gateway, before it ends
+/// the command. Programs that are limited make their first call within 3 s of their start; those that are not try at once and
+/// several times within 10 s, and continue for minutes.
 #[cfg(unix)]
-pub(crate) const DEFAULT_GUARD_WAIT: &str = "30s";
+pub(crate) const DEFAULT_GUARD_WAIT: &str = "10s";
+
+/// The fewest refused connections that end a command without calls. Programs that wait for their user have one or two for
+/// telemetry, and clients retry a failed call more often.
+#[cfg(unix)]
+pub(crate) const MIN_REFUSALS: usize = 3;
+
+/// The least time within which so many refusals are attempts of one call; with a longer `--guard-wait` it is twice that.
+/// Clients wait 5 s and then 10 s before they try again, and telemetry every ten seconds takes longer.
+#[cfg(unix)]
+pub(crate) const MIN_FEW_SPAN: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// How many times `--guard-wait` a command has that stops trying within half of that, or that has made calls: it may start
+/// another attempt. Programs without a network made their first call within 20 s.
+#[cfg(unix)]
+pub(crate) const LONG_WAITS: u32 = 3;
 
 /// The most time between ten refused connections of a program that tries again and again. Telemetry is sent every ten
 /// seconds at most, and so takes longer.

@@ -4,14 +4,17 @@
 
 #[path = "../../../tests/support/golden.rs"]
 mod file;
+#[path = "support/upstream.rs"]
+mod upstream;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use file::golden;
+use upstream::Upstream;
 
 /// A home directory with programs in `bin`.
 struct Home(PathBuf);
@@ -98,6 +101,51 @@ fn codex_is_started_with_flags_before_its_own() {
     let (_, out, errors) = home.run(&[], &as_it_is);
     assert_eq!(out, "exec\n-c\na=b\ngo\n");
     assert!(!errors.contains("adds"), "{errors}");
+}
+
+/// A call to the address of the first flag that names a base URL, as Codex makes it.
+const CODEX: &str = r#"
+import json, sys, urllib.request
+flag = [word for word in sys.argv if '.base_url=' in word][0]
+base = json.loads(flag.split('=', 1)[1])
+body = {'model': 'gpt-4o-mini', 'max_output_tokens': 50, 'input': 'Go.'}
+headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer key-of-corp'}
+request = urllib.request.Request(base + '/responses', json.dumps(body).encode(), headers)
+print(json.load(urllib.request.urlopen(request))['output'][0]['content'][0]['text'])
+"#;
+
+/// Codex does not read the variable, so the variable does not decide where the calls go.
+#[test]
+fn calls_of_codex_arrive_at_the_provider_of_its_own_settings() {
+    let upstream = Upstream::start(|_| {
+        let text = json!([{ "type": "output_text", "text": "Done.", "annotations": [] }]);
+        let message = json!({ "type": "message", "id": "msg_1", "role": "assistant",
+            "status": "completed", "content": text });
+        let response = json!({ "id": "resp_1", "object": "response", "status": "completed",
+            "model": "gpt-4o-mini", "output": [message],
+            "usage": { "input_tokens": 9, "output_tokens": 1, "total_tokens": 10 } });
+        (String::new(), response)
+    });
+    let config = format!(
+        "model_provider = \"corp\"\n[model_providers.corp]\nname = \"Corp\"\nbase_url = \"{}/corp/v1\"\n",
+        upstream.address
+    );
+    let home = Home::new("arrives")
+        .program("codex", "exec python3 \"$HOME/codex.py\" \"$@\"")
+        .file("codex.py", CODEX)
+        .file(".codex/config.toml", &config);
+    let file = home.0.join("run.json");
+    let flags =
+        ["--steps", "3", "--json-file", file.to_str().unwrap(), "--", "codex", "exec", "go"];
+    let elsewhere = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
+    let (code, out, errors) = home.run(&elsewhere, &flags);
+    assert_eq!((code, out.as_str()), (Some(0), "Done.\n"), "{errors}");
+    let heads = upstream.heads();
+    assert_eq!(heads.len(), 1, "{heads:?}");
+    assert!(heads[0].starts_with("POST /corp/v1/responses HTTP/1.1\r\n"), "{heads:?}");
+    assert!(heads[0].contains("Bearer key-of-corp"), "{heads:?}");
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(told["upstream_calls"], 1, "{told}");
 }
 
 #[test]
@@ -187,11 +235,23 @@ fn doctor_says_whether_a_command_is_limited_and_how() {
     let marks = "echo started > \"$HOME/started\"";
     let home = Home::new("doctor").program("codex", marks).program("claude", marks);
     let home = home.program("gemini", marks).program("my-agent", marks);
+    // The second part of the token has the plan.
+    let token =
+        "e30.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9wbGFuX3R5cGUiOiJwbHVzIn19.sk-x";
+    let chatgpt = format!("{{\"auth_mode\":\"chatgpt\",\"tokens\":{{\"id_token\":\"{token}\"}}}}");
+    let claude = "{\"claudeAiOauth\":{\"accessToken\":\"sk-x\",\"subscriptionType\":\"max\"}}";
+    let home = home.file("logins/codex/auth.json", &chatgpt);
+    let home = home.file("logins/claude/.credentials.json", claude);
+    let logins = home.0.join("logins");
+    let [of_codex, of_claude] =
+        ["codex", "claude"].map(|name| logins.join(name).to_str().unwrap().to_owned());
     let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
-    let cases: [DoctorCase<'_>; 5] = [
+    let cases: [DoctorCase<'_>; 7] = [
         ("codex", &[("OPENAI_API_KEY", "sk-x")], &["codex", "exec", "-m", "gpt-4o", "go"], 0),
         ("claude", &[("ANTHROPIC_API_KEY", "sk-x")], &["claude", "-p", "go"], 0),
         ("bedrock", &bedrock, &["claude", "-p", "go"], 1),
+        ("chatgpt", &[("CODEX_HOME", of_codex.as_str())], &["codex", "exec", "go"], 0),
+        ("subscription", &[("CLAUDE_CONFIG_DIR", of_claude.as_str())], &["claude", "-p", "go"], 0),
         ("unknown", &[], &["my-agent"], 1),
         ("missing", &[], &["npx", "@google/gemini-cli"], 127),
     ];
@@ -205,6 +265,7 @@ fn doctor_says_whether_a_command_is_limited_and_how() {
         all.push_str(&format!("$ {name}\n{said}\n"));
     }
     assert_eq!(home.doctor(&[], &["--", "no-such-program-anywhere"]).0, Some(127));
+    assert!(!all.contains("sk-x"), "{all}");
     golden("doctor.txt", &all, &[]);
     assert!(!home.0.join("started").exists(), "doctor started a program");
     assert!(!home.0.join("endstop-RUN").exists(), "doctor made a directory");
@@ -241,7 +302,17 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
     assert_eq!(way(&["--", "cline", "go"]).0, "none");
     assert_eq!(way(&["--upstream", "sim:loop", "--", "cline", "go"]).0, "adapter");
     assert_eq!(way(&["--", "llm", "-m", "gpt-4o", "go"]).0, "variables");
-    let (way, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
-    assert_eq!(way, "none");
+    let (before, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
+    assert_eq!(before, "none");
     assert!(hint.contains("--intercept"), "{hint}");
+    for command in [&["llm", "-m", "gemini-2.5-flash", "go"][..], &["codex", "exec"], &["copilot"]]
+    {
+        assert_eq!(
+            way(&[&["--intercept", "--"][..], command].concat()).0,
+            "intercept",
+            "{command:?}"
+        );
+    }
+    assert_eq!(way(&["--intercept", "--", "codex", "--oss"]).0, "none");
+    assert_eq!(way(&["--intercept", "--", "my-agent"]).0, "unknown");
 }

@@ -45,6 +45,7 @@ fn a_limit_of_three_steps_lets_three_calls_through_and_ends_the_agent() {
     assert!(stdout.contains("agent: Endstop stopped this run: steps_limit"), "{stdout}");
     assert_eq!((&told["upstream_calls"], &told["stopped"]), (&3.into(), &true.into()));
     assert_eq!((&told["exit_code"], &told["command_exit_code"]), (&124.into(), &0.into()));
+    assert_eq!((&told["ended_by"], &told["left_behind_ended_by"]), (&Value::Null, &Value::Null));
     assert_eq!(told["report"]["totals"]["steps"], 3);
     assert!(told["stop_responses"].as_u64().unwrap() >= 1);
     assert!(stderr.contains("terminated by steps >= 3"), "{stderr}");
@@ -86,8 +87,11 @@ fn an_agent_that_ends_by_itself_is_not_stopped() {
 fn a_time_limit_ends_a_command_that_makes_no_call() {
     let (output, told) = run("time", &["--timeout", "300ms", "--grace", "0s"], "exec sleep 60");
     assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
-    assert_eq!(told["command_exit_code"], 143);
-    assert_eq!(told["report"]["reason"], "time_limit");
+    assert_eq!((&told["command_exit_code"], &told["ended_by"]), (&143.into(), &"SIGTERM".into()));
+    assert_eq!(
+        (&told["left_behind_ended_by"], &told["report"]["reason"]),
+        (&Value::Null, &"time_limit".into())
+    );
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() 
     );
     let (output, told) = run("kill", &["--steps", "1", "--grace", "100ms"], &script);
     assert_eq!(output.status.code(), Some(124));
-    assert_eq!(told["command_exit_code"], 137);
+    assert_eq!((&told["command_exit_code"], &told["ended_by"]), (&137.into(), &"SIGKILL".into()));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("sent SIGTERM; SIGKILL follows in 5s"), "{stderr}");
     assert_eq!(stderr.matches("endstop: sent SIGKILL").count(), 1, "{stderr}");
@@ -125,6 +129,10 @@ fn what_a_stopped_command_left_behind_has_the_grace_and_is_ended_then() {
     let (output, told) = run("left", &["--steps", "1", "--grace", "5s"], &script);
     let stderr = text(&output.stderr);
     assert!(told["elapsed_ms"].as_u64().unwrap() >= 5_000, "{told}");
+    assert_eq!(
+        (&told["ended_by"], &told["left_behind_ended_by"]),
+        (&Value::Null, &"SIGTERM".into())
+    );
     assert!(stderr.contains("given the rest of --grace"), "{stderr}");
     assert!(stderr.contains("endstop: sent SIGTERM"), "{stderr}");
     assert_eq!(output.status.code(), Some(124));

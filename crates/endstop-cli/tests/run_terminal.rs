@@ -29,15 +29,17 @@ fn the_command_has_the_terminal_and_is_in_its_foreground() {
     assert_eq!(terminal.code(), Some(7));
 }
 
+/// Asks the proxy for a connection to a model provider.
+const CONNECT: &str = "import base64, os, socket, urllib.parse\n\
+    proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])\n\
+    stream = socket.create_connection((proxy.hostname, proxy.port))\n\
+    who = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode())\n\
+    stream.sendall(b'CONNECT api.openai.com:443 HTTP/1.1\\r\\nProxy-Authorization: Basic ' + who + b'\\r\\n\\r\\n')\n\
+    stream.recv(999)\n";
+
 #[test]
 fn a_refused_connection_is_said_at_once_and_stands_on_the_status_line() {
-    let connect = "import base64, os, socket, urllib.parse\n\
-        proxy = urllib.parse.urlparse(os.environ['HTTPS_PROXY'])\n\
-        stream = socket.create_connection((proxy.hostname, proxy.port))\n\
-        who = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode())\n\
-        stream.sendall(b'CONNECT api.openai.com:443 HTTP/1.1\\r\\nProxy-Authorization: Basic ' + who + b'\\r\\n\\r\\n')\n\
-        stream.recv(999)\n";
-    let script = format!("python3 -c \"{connect}\"; exec sleep 600");
+    let script = format!("python3 -c \"{CONNECT}\"; exec sleep 600");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let command = Command::new(endstop).args(["run", "--", "/bin/sh", "-c", &script]);
     let mut terminal = Terminal::begin(command.env_remove("ENDSTOP_RUN"));
@@ -45,6 +47,28 @@ fn a_refused_connection_is_said_at_once_and_stands_on_the_status_line() {
     terminal.expect("refused api.openai.com \u{b7} ");
     terminal.send("\u{3}");
     assert_eq!(terminal.status().signal(), Some(2));
+}
+
+#[test]
+fn a_screen_that_the_command_draws_is_told_of_a_refused_connection_at_once() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    // It waits for a key, so the line is in the screen before it ends.
+    let script = format!(
+        "stty raw -echo; printf drawn; python3 -c \"{CONNECT}\"; read -r key; stty sane; printf over"
+    );
+    for quiet in [&["--quiet"][..], &[]] {
+        let arguments = [quiet, &["run", "--", "/bin/sh", "-c", &script]].concat();
+        let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+        terminal.expect("drawn");
+        terminal.expect(
+            "\r\n\u{1b}[0m\u{1b}[Kendstop: refused a connection to api.openai.com (OpenAI)",
+        );
+        terminal.send("\n");
+        // The command may have drawn over it.
+        terminal.expect("over");
+        terminal.expect("endstop: refused a connection to api.openai.com (OpenAI)");
+        assert_eq!(terminal.code(), Some(0), "{quiet:?}");
+    }
 }
 
 #[test]

@@ -55,7 +55,8 @@ enum TunnelError {
     NoTarget,
     #[error(
         "Endstop refused this connection to {host} ({provider}): model calls have to go through the gateway at its base \
-         URL, and otherwise no limit applies to them; `endstop doctor` says how, --allow-direct lets them pass"
+         URL, and otherwise no limit applies to them; `endstop doctor` says how, --intercept limits fixed addresses too, \
+         --allow-direct lets them pass"
     )]
     ModelHost { host: String, provider: &'static str },
     #[error("no certificate for {host}: {why}")]

@@ -147,6 +147,8 @@ pub(crate) const STORE_RECHECK: Duration = Duration::from_millis(250);
 pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait before a reset is looked for again, that of an account or of a subscription: clocks may be set.
 pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
+// docs/run.md promises that a run continues within 5 seconds of a reset.
+const _: () = assert!(AFTER_RESET.as_millis() + RESET_RECHECK.as_millis() <= 5_000);
 /// The longest id of a hold in bytes.
 pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
 /// How long holds that have ended are recorded, so that a repeated settlement counts once: by time in a file, and by

@@ -104,8 +104,9 @@ impl ProviderApi {
     }
 }
 
-/// The providers that are known. Hosts that serve much besides are left out (`api.cloudflare.com`, workspaces of
-/// Databricks, apps on Modal).
+/// The providers that are known. Hosts that serve much besides are left out: `api.cloudflare.com`, workspaces of
+/// Databricks, apps on Modal, and `*.azure-api.net`, behind which companies publish any API of theirs. The services of
+/// agent programs have the hosts of their model calls, and not those of their web pages and logins.
 pub static MODEL_PROVIDERS: &[ModelProvider] = &[
     at("OpenAI", &["api.openai.com", "*.api.openai.com", "chatgpt.com"]).with(own("openai", &["api.openai.com"]).served_at("https://api.openai.com/v1/").makes(2_000)),
     at("Azure OpenAI", &["*.openai.azure.com"]).with(ProviderApi {
@@ -133,30 +134,36 @@ pub static MODEL_PROVIDERS: &[ModelProvider] = &[
             .makes(6_000)
     }),
     at("Arcee", &["api.arcee.ai"]),
+    at("Alibaba Cloud", &["dashscope.aliyuncs.com", "dashscope-*.aliyuncs.com", "*.dashscope.aliyuncs.com"]),
     at("Avian", &["api.avian.io"]),
     at("Baseten", &["inference.baseten.co"]),
     at("Cerebras", &["api.cerebras.ai"]).with(own("cerebras", &["cerebras.ai"]).makes(6_000)),
+    at("Cline", &["api.cline.bot"]),
     at("Cohere", &["api.cohere.ai", "api.cohere.com"]),
+    at("Cursor", &["api.cursor.com", "api2.cursor.sh", "api5.cursor.sh", "*.api5.cursor.sh"]),
     at("DeepSeek", &["api.deepseek.com"]).with(own("deepseek", &["deepseek.com"]).served_at("https://api.deepseek.com/v1/")),
     at("Doubleword", &["api.doubleword.ai"]),
     at("Fireworks", &["api.fireworks.ai"]).with(own("fireworks", &["fireworks.ai"])),
     at("Groq", &["api.groq.com"]).with(own("groq", &["groq.com"]).served_at("https://api.groq.com/openai/v1/").makes(2_000)),
     at("Hugging Face", &["router.huggingface.co"]),
+    at("Kimi", &["api.kimi.com"]),
     at("Meta", &["api.meta.ai"]),
     at("MiniMax", &["api.minimax.io", "api.minimaxi.com"]),
     at("Mistral", &["api.mistral.ai", "codestral.mistral.ai"]).with(own("mistral", &["mistral.ai"]).served_at("https://api.mistral.ai/v1/")),
     at("Moonshot", &["api.moonshot.ai", "api.moonshot.cn"]).with(own("moonshotai", &["moonshot.cn", "moonshot.ai"]).served_at("https://api.moonshot.cn/v1/")),
     at("Novita", &["api.novita.ai"]),
+    at("OpenCode", &["opencode.ai"]),
     at("OVHcloud", &["oai.endpoints.kepler.ai.cloud.ovh.net"]),
     at("Perplexity", &["api.perplexity.ai"]),
     at("QuickSilver Pro", &["api.quicksilverpro.io"]),
+    at("Qwen", &["portal.qwen.ai"]),
     at("Together", &["api.together.xyz"]).with(own("together", &["together.xyz"]).served_at("https://api.together.xyz/v1/")),
     at("Typesafe", &["api.typesafe.ai"]),
     at("Voyage AI", &["api.voyageai.com"]),
     at("xAI", &["api.x.ai", "*.api.x.ai"]).with(own("x-ai", &["x.ai"]).served_at("https://api.x.ai/v1/")),
     at("Z.ai", &["api.z.ai"]),
     at("Zhipu AI", &["open.bigmodel.cn"]),
-    at("ElevenLabs", &["api.elevenlabs.io"]),
+    at("ElevenLabs", &["api.elevenlabs.io", "api.us.elevenlabs.io", "api.*.residency.elevenlabs.io"]),
     at("Ollama", &[]).with(own("ollama", &[]).served_at("http://localhost:11434/")),
 ];
 

@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::doctor::Diagnosis;
+use super::home::ProgramHome;
 use super::install::{self, Installed, NotRun, version};
-use super::run::{self, Connections, Counts, STEPS, STOP_WORD, STOPPED};
+use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
 
 /// One program, and how it is called.
 #[derive(Debug)]
@@ -36,10 +37,12 @@ pub(super) struct Program {
     stops: u64,
     /// Whether the text of the stop is in its output.
     shows_reason: bool,
-    /// Whether it reads the task from its standard input, not from its arguments.
-    reads_input: bool,
+    /// How often it reads the task from its standard input, a line each. Otherwise the task is its last argument.
+    reads_lines: usize,
     /// Whether it also opens connections to its provider for other things than model calls. They are refused.
     calls_home: bool,
+    /// Whether it leaves a process behind that Endstop has to end.
+    leaves_daemon: bool,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
@@ -85,8 +88,9 @@ const PROGRAM: Program = Program {
     variables: &[],
     stops: 1,
     shows_reason: true,
-    reads_input: false,
+    reads_lines: 0,
     calls_home: false,
+    leaves_daemon: false,
     is_in_ci: false,
 };
 const CODEX: Program = Program {
@@ -148,6 +152,28 @@ const LLM_GEMINI: Program = Program {
     ..LLM
 };
 
+const AIDER: Program = Program {
+    name: "aider",
+    group: "aider",
+    package: "aider-chat",
+    directory: VENV,
+    command: &[
+        "aider",
+        "--model",
+        "gpt-4o",
+        "--yes-always",
+        "--no-git",
+        "--no-pretty",
+        "--no-fancy-input",
+        "--no-show-model-warnings",
+        "--no-check-update",
+        "--analytics-disable",
+    ],
+    // It calls no tool and makes one call for each line.
+    reads_lines: 4,
+    ..PROGRAM
+};
+
 const GROK: Program = Program {
     name: "grok",
     group: "grok",
@@ -204,7 +230,7 @@ const INTERPRETER: Program = Program {
         "--model",
         "gpt-4o",
     ],
-    reads_input: true,
+    reads_lines: 1,
     ..PROGRAM
 };
 
@@ -258,6 +284,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         command: &["cline", "--json"],
         way: Way::Adapter,
         api: "messages",
+        leaves_daemon: true,
         ..PROGRAM
     },
     Program {
@@ -293,6 +320,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..LLM
     },
     LLM_GEMINI,
+    AIDER,
     GROK,
     KIMI,
     OPENHANDS,
@@ -334,11 +362,13 @@ pub(super) struct ProgramRun {
     doctor: Diagnosis,
     counts: Counts,
     connections: Connections,
+    signals: EndSignals,
     code: Option<i32>,
     seconds: u64,
     says_why: bool,
     shows_reason: bool,
     calls_home: bool,
+    leaves_daemon: bool,
     /// The fault of the run.
     pub(super) fault: Option<String>,
     /// The end of its output.
@@ -351,18 +381,30 @@ impl Program {
         format!("program-{}", self.group)
     }
 
+    /// The directory of its executable.
+    pub(super) fn executables(&self, place: &Installed) -> PathBuf {
+        let platform = format!("{}-{}", system(), machine());
+        place.directory.join(self.directory.replace("PLATFORM", &platform))
+    }
+
+    /// Variables that it needs for a start without a network.
+    pub(super) const fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        self.variables
+    }
+
     /// The task among its arguments.
     fn task(&self) -> Option<&'static str> {
-        (!self.reads_input).then_some(PROMPT)
+        (self.reads_lines == 0).then_some(PROMPT)
     }
 
     /// Its standard input: the task, or nothing.
     fn input(&self, home: &Path) -> Result<Stdio, String> {
-        if !self.reads_input {
+        if self.reads_lines == 0 {
             return Ok(Stdio::null());
         }
         let file = home.join("task");
-        let opened = fs::write(&file, format!("{PROMPT}\n")).and_then(|()| fs::File::open(&file));
+        let lines = format!("{PROMPT}\n").repeat(self.reads_lines);
+        let opened = fs::write(&file, lines).and_then(|()| fs::File::open(&file));
         opened.map(Stdio::from).map_err(|error| format!("`{}`: {error}", file.display()))
     }
 }
@@ -380,6 +422,7 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<Prog
         api: program.api,
         shows_reason: program.shows_reason,
         calls_home: program.calls_home,
+        leaves_daemon: program.leaves_daemon,
         ..ProgramRun::default()
     };
     let place = match install::install(root, &group) {
@@ -423,25 +466,10 @@ struct Commands<'a> {
 impl Commands<'_> {
     /// `endstop` in the program's own home, which is new.
     fn endstop(&self) -> Result<(Command, PathBuf), String> {
-        let homes = self.root.join("target/clients/homes");
-        let home = homes.join(self.program.group);
-        let failed = |error| format!("`{}`: {error}", home.display());
-        // An earlier run may have left a login or a setting.
-        let _ = fs::remove_dir_all(&home);
-        fs::create_dir_all(home.join("work")).map_err(failed)?;
-        let platform = format!("{}-{}", system(), machine());
-        let executables = self.program.directory.replace("PLATFORM", &platform);
-        let executables = self.place.directory.join(executables);
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path =
-            std::env::join_paths([executables].into_iter().chain(std::env::split_paths(&path)))
-                .map_err(|error| error.to_string())?;
-        let mut command = Command::new(self.endstop);
-        command.env_clear().env("PATH", path).env("HOME", &home).env("TERM", "dumb");
-        // They would take the project for their user's, and read its notes.
-        command.env("GIT_CEILING_DIRECTORIES", homes);
-        command.envs(self.program.variables.iter().copied()).current_dir(home.join("work"));
-        Ok((command, home))
+        let home = ProgramHome::new(self.root, self.program.group)?;
+        let mut command = home.command(self.endstop, [self.program.executables(self.place)])?;
+        command.envs(self.program.variables.iter().copied());
+        Ok((command, home.path))
     }
 
     fn doctor(&self) -> Result<Command, String> {
@@ -490,6 +518,7 @@ fn start(
     ended.code = status.and_then(|status| status.code());
     ended.counts = Counts::read(summary);
     ended.connections = Connections::read(summary);
+    ended.signals = EndSignals::read(summary);
     ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
@@ -511,6 +540,13 @@ fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
+    }
+    let EndSignals { command, left_behind } = &ended.signals;
+    if let Some(signal) = command {
+        return Some(format!("it did not end on its own: Endstop sent {signal}"));
+    }
+    if let Some(signal) = left_behind.as_ref().filter(|_| !ended.leaves_daemon) {
+        return Some(format!("it left processes behind: Endstop sent {signal}"));
     }
     (ended.shows_reason && !ended.says_why).then(|| "the reason is not on the screen".to_owned())
 }
@@ -536,8 +572,7 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
         let [calls, stops] = row.counts.in_words();
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let how = match &row.fault {
-            None if row.says_why => format!("on its own, in {} s", row.seconds),
-            None => format!("on its own, in {} s; it does not show the reason", row.seconds),
+            None => on_its_own(row),
             Some(fault) => fault.replace('|', "/"),
         };
         let ProgramRun { name, version, way, api, doctor, connections, .. } = row;
@@ -548,6 +583,18 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
     }
     for (name, why) in NOT_HAD {
         text.push_str(&format!("| {name} | - | not yet | - | - | - | - | - | - | {why} |\n"));
+    }
+    text
+}
+
+/// How a run without a fault ended.
+fn on_its_own(row: &ProgramRun) -> String {
+    let mut text = format!("on its own, in {} s", row.seconds);
+    if !row.says_why {
+        text.push_str("; it does not show the reason");
+    }
+    if let Some(signal) = &row.signals.left_behind {
+        text.push_str(&format!("; {signal} ended what it left behind"));
     }
     text
 }

@@ -69,6 +69,23 @@ impl Counts {
     }
 }
 
+/// The signals by which Endstop ended the command of a run, and what that left behind; `None` if it ended on its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct EndSignals {
+    pub(super) command: Option<String>,
+    pub(super) left_behind: Option<String>,
+}
+
+impl EndSignals {
+    /// Reads the file of `--json-file`.
+    pub(super) fn read(summary: &Path) -> Self {
+        let text = fs::read(summary).unwrap_or_default();
+        let summary: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let name = |key: &str| summary.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self { command: name("ended_by"), left_behind: name("left_behind_ended_by") }
+    }
+}
+
 /// Connections to hosts of model providers that came to the proxy of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Connections {
@@ -204,16 +221,32 @@ pub(super) fn finished(
     finished_with(command, Stdio::null())
 }
 
+/// Like [`finished`], for a command that may take this long.
+pub(super) fn finished_within(
+    command: &mut Command,
+    patience: Duration,
+) -> Result<(Option<ExitStatus>, String, String), String> {
+    ended(command, Stdio::null(), patience)
+}
+
 /// The status, the output and the errors of a command with this input.
 pub(super) fn finished_with(
     command: &mut Command,
     input: Stdio,
 ) -> Result<(Option<ExitStatus>, String, String), String> {
+    ended(command, input, PATIENCE)
+}
+
+fn ended(
+    command: &mut Command,
+    input: Stdio,
+    patience: Duration,
+) -> Result<(Option<ExitStatus>, String, String), String> {
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let output = read_aside(child.stdout.take());
     let errors = read_aside(child.stderr.take());
-    let mut status = wait(&mut child, PATIENCE);
+    let mut status = wait(&mut child, patience);
     if status.is_none() {
         // It takes its command with it, which a kill would not let it do.
         let id = child.id().to_string();

@@ -45,6 +45,17 @@ fn codex_and_gemini_are_run_for_each_change_and_all_programs_on_demand() {
 }
 
 #[test]
+fn lines_of_readme_are_run_for_each_change_but_that_of_claude() {
+    let all = readme::lines(&crate::root::root()).unwrap();
+    let lines = |words: &[&str]| {
+        let chosen = chosen(words).unwrap();
+        all.iter().filter(|line| chosen.has_line(line)).count()
+    };
+    assert_eq!((lines(&[]), lines(&["--all"]), lines(&["--programs"])), (2, 3, 3));
+    assert_eq!((lines(&["README"]), lines(&["pi"]), lines(&["--intercept"])), (3, 0, 0));
+}
+
+#[test]
 fn http_clients_are_run_on_demand() {
     let http = |words: &[&str]| {
         let chosen = chosen(words).unwrap();

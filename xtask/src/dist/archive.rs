@@ -16,6 +16,8 @@ use super::{Effort, Release};
 pub(super) const TIME: u64 = 315_532_800;
 /// The installer; `@VERSION@` stands for the version.
 const INSTALLER: &str = "packaging/install.sh";
+/// Its name among the files of a release.
+pub(super) const INSTALL_SH: &str = "install.sh";
 
 /// Makes the archive and `install.sh`.
 pub(super) fn make(
@@ -33,7 +35,7 @@ pub(super) fn make(
     release.put(&format!("{name}.tar.gz"), &tar_gz(entries, release.effort)?)?;
     let script = root.join(INSTALLER);
     let script = fs::read_to_string(script).map_err(|error| format!("`{INSTALLER}`: {error}"))?;
-    release.put("install.sh", script.replace("@VERSION@", &release.version).as_bytes())
+    release.put(INSTALL_SH, script.replace("@VERSION@", &release.version).as_bytes())
 }
 
 /// The name of an archive without its ending. The installer makes the same from what `uname` says.

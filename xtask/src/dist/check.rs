@@ -17,7 +17,7 @@ use shelf::Shelf;
 const GOAL: Duration = Duration::from_secs(30);
 
 /// How a channel did.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// From the empty environment to the end of the first command.
     Ran(Duration),
@@ -37,6 +37,7 @@ pub(super) fn run(root: &Path, release: &Release, channels: &[&str]) -> Result<(
     let mut failed = 0_u32;
     for trial in channels::TRIALS.iter().filter(|trial| channels.contains(&trial.channel)) {
         let outcome = one(root, release, &shelf, &first, trial);
+        let outcome = judged(outcome, release.effort, trial.is_binary);
         if matches!(outcome, Outcome::Failed(_)) {
             failed = failed.saturating_add(1);
         }
@@ -74,6 +75,18 @@ fn one(root: &Path, release: &Release, shelf: &Shelf, first: &First, trial: &Tri
         .unwrap_or_else(Outcome::Failed)
 }
 
+/// A channel with a release binary that takes longer than the goal has failed. A binary without optimizations is slow
+/// anyway, and a channel that compiles has no goal.
+fn judged(outcome: Outcome, effort: Effort, is_binary: bool) -> Outcome {
+    match outcome {
+        Outcome::Ran(time) if is_binary && effort == Effort::Release && time > GOAL => {
+            let goal = GOAL.as_secs();
+            Outcome::Failed(format!("{:.1} s, more than {goal} s", time.as_secs_f64()))
+        }
+        other => other,
+    }
+}
+
 fn line(name: &str, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Ran(time) if *time > GOAL => {
@@ -84,3 +97,6 @@ fn line(name: &str, outcome: &Outcome) -> String {
         Outcome::Failed(why) => format!("  {name:<14} FAILED: {why}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

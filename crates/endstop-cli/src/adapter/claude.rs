@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Account, Adaptation, Situation};
+use super::{Account, Adaptation, Situation, plan};
 
 const BASE: &str = "ANTHROPIC_BASE_URL";
 /// Switches to platforms with their own paths and signatures.
@@ -51,14 +51,19 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         adaptation.account = Account::Login("key of settings.json");
     }
     let login = home.and_then(|home| situation.json(&home.join(".credentials.json")));
-    let has_login =
-        login.is_some_and(|login| login.get("claudeAiOauth").is_some_and(Value::is_object));
+    let has_login = login
+        .as_ref()
+        .is_some_and(|login| login.get("claudeAiOauth").is_some_and(Value::is_object));
     if adaptation.account == Account::Missing
         && (has_login || situation.variable("CLAUDE_CODE_OAUTH_TOKEN").is_some())
     {
         adaptation.account = Account::Login("Claude subscription");
+        // A token in the environment can be of another account.
+        let has_token = situation.variable("CLAUDE_CODE_OAUTH_TOKEN").is_some();
+        adaptation.plan = login.as_ref().filter(|_| !has_token).and_then(plan::of_claude);
         adaptation.notes.push(
-            "with a subscription, claude shows no usage meter and has no 1M context behind another base URL"
+            "with a subscription, claude shows no usage meter and has no 1M context behind another base URL; \
+             `endstop run --intercept` keeps its own"
                 .to_owned(),
         );
     }

@@ -35,7 +35,8 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         adaptation.account = Account::Login("provider of Cline");
         adaptation.goes_elsewhere(
             format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
-            "choose anthropic or openai-native with `cline auth`, or pass --no-adapter to run it as it is",
+            "choose anthropic or openai-native with `cline auth`, start it with `endstop run --intercept`, or pass \
+             --no-adapter to run it as it is",
         );
         return;
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, Elsewhere, OPENAI_BASE, Situation, plan};
 
 /// The id of the provider that is added, and its name.
 const PROVIDER: &str = "endstop";
@@ -17,10 +17,11 @@ const OPTIONS_OF_VALUES: [&str; 2] = ["-c", "--config"];
 
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if situation.has_option(&["--oss"]) {
-        adaptation.goes_elsewhere(
-            "codex --oss uses a model server on this machine",
-            "drop --oss, or pass --no-adapter to run it as it is",
-        );
+        adaptation.elsewhere = Some(Elsewhere {
+            what: "codex --oss uses a model server on this machine".to_owned(),
+            hint: "drop --oss, or pass --no-adapter to run it as it is".to_owned(),
+            is_local: true,
+        });
         return;
     }
     let home = situation.user_directory("CODEX_HOME", ".codex");
@@ -46,6 +47,7 @@ fn add_provider(home: Option<&Path>, situation: &Situation<'_>, adaptation: &mut
         _ if situation.is_sim => "env_key=\"OPENAI_API_KEY\"",
         Some(Login::ChatGpt) => {
             adaptation.account = Account::Login("ChatGPT");
+            adaptation.plan = login.as_ref().and_then(plan::of_chatgpt);
             adaptation.upstreams.insert(OPENAI_BASE, CHATGPT.to_owned());
             "requires_openai_auth=true"
         }

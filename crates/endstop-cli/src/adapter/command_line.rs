@@ -17,12 +17,16 @@ pub(crate) struct Invocation {
     pub(super) assigned: Vec<(String, String)>,
 }
 
+/// The runner that takes options from anywhere before `--`.
+const NPM: &str = "npm";
 /// Programs that start one of a package, and what stands between their name and the package.
 const RUNNERS: &[(&str, &[&str])] = &[
     ("npx", &[]),
     ("pnpx", &[]),
     ("bunx", &[]),
     ("uvx", &[]),
+    (NPM, &["exec"]),
+    (NPM, &["x"]),
     ("pnpm", &["dlx"]),
     ("pnpm", &["exec"]),
     ("yarn", &["dlx"]),
@@ -35,6 +39,10 @@ const RUNNERS: &[(&str, &[&str])] = &[
 ];
 /// Programs that start another one, and take no arguments themselves.
 const WRAPPERS: &[&str] = &["nohup", "time", "command"];
+/// Programs that end another one after a time, which goes before it.
+const TIMERS: &[&str] = &["timeout", "gtimeout"];
+/// Options of these that take the next word.
+const TIMER_VALUES: &[&str] = &["-s", "--signal", "-k", "--kill-after"];
 /// Options of runners that take the next word.
 const WITH_VALUE: &[&str] = &["-p", "--package", "--from", "--with", "--python", "--project"];
 /// Options of runners whose next word is a whole command line.
@@ -52,6 +60,8 @@ impl Invocation {
             let name = file_name(words.get(at)?);
             if name == "env" {
                 at = after_env(&words, at.saturating_add(1), &mut assigned)?;
+            } else if TIMERS.contains(&name) {
+                at = after_time(&words, at.saturating_add(1))?;
             } else if WRAPPERS.contains(&name) {
                 at = at.saturating_add(1);
             } else {
@@ -76,7 +86,9 @@ fn program_at(words: &[&str], at: usize) -> Option<(&'static AgentProgram, usize
         let begin = at.saturating_add(between.len()).saturating_add(1);
         let package = after_options(words, begin)?;
         let spec = words.get(package)?;
-        return PROGRAMS.iter().find(|program| has_package(program, spec)).map(|it| (it, package));
+        let program = PROGRAMS.iter().find(|program| has_package(program, spec))?;
+        let last = if name == NPM { after_dashes(words, begin, package)? } else { package };
+        return Some((program, last));
     }
     if INTERPRETERS.contains(&name) {
         let script = at.saturating_add(1);
@@ -115,6 +127,31 @@ fn after_env(words: &[&str], mut at: usize, assigned: &mut Vec<(String, String)>
             }
             None => return Some(at),
         }
+    }
+}
+
+/// The index of the first word after the options and the time of `timeout`.
+fn after_time(words: &[&str], mut at: usize) -> Option<usize> {
+    loop {
+        let word = words.get(at)?;
+        let step = match word {
+            word if TIMER_VALUES.contains(word) => 2,
+            word if word.starts_with('-') => 1,
+            _ => return Some(at.saturating_add(1)),
+        };
+        at = at.saturating_add(step);
+    }
+}
+
+/// The index of the last word before the program's own arguments, for a package that npm starts. `None` if npm would take
+/// options among these as its own.
+fn after_dashes(words: &[&str], begin: usize, package: usize) -> Option<usize> {
+    let has_dashes = words.get(begin..package)?.contains(&"--");
+    let next = package.saturating_add(1);
+    match words.get(next) {
+        _ if has_dashes => Some(package),
+        Some(&"--") => Some(next),
+        _ => None,
     }
 }
 

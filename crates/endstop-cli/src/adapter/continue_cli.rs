@@ -20,7 +20,8 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if has_own || situation.has_option(&["--config", "--agent", "--model"]) {
         adaptation.goes_elsewhere(
             "cn uses its own configuration, whose calls bypass the gateway",
-            "give its models the `apiBase` of `endstop serve`, or pass --no-adapter to run it as it is",
+            "give its models the `apiBase` of `endstop serve`, start it with `endstop run --intercept`, or pass \
+             --no-adapter to run it as it is",
         );
         return;
     }

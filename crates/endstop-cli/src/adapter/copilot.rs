@@ -19,7 +19,8 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         adaptation.goes_elsewhere(
             "copilot calls the models of GitHub, whose calls bypass the gateway",
             format!(
-                "set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use your own provider and key"
+                "set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use your own provider and key, or start it \
+                 with `endstop run --intercept`"
             ),
         );
         return;

@@ -184,13 +184,16 @@ fn claude_on_a_cloud_platform_goes_elsewhere_and_says_what_to_do() {
 
 #[test]
 fn claude_with_a_subscription_is_told_what_it_loses() {
-    let login = json!({ "claudeAiOauth": { "accessToken": "secret" } });
+    let login = json!({ "claudeAiOauth": { "accessToken": "secret", "subscriptionType": "max" } });
     let host = FakeHost::default().file("/u/.claude/.credentials.json", login);
     let subscribed = host.real("claude");
     assert_eq!(subscribed.account, Account::Login("Claude subscription"));
+    assert_eq!(subscribed.plan.as_deref(), Some("max"));
+    assert_eq!(host.real("claude").without_additions().plan.as_deref(), Some("max"));
     assert!(subscribed.notes[0].contains("no usage meter") && subscribed.notes[0].contains("1M"));
+    assert!(subscribed.notes[0].contains("`endstop run --intercept`"));
     let token = FakeHost::with(&[("CLAUDE_CODE_OAUTH_TOKEN", "secret")]).real("claude");
-    assert_eq!(token.notes.len(), 1);
+    assert_eq!((token.notes.len(), token.plan), (1, None));
     let key = FakeHost::with(&[("ANTHROPIC_API_KEY", "secret")]).real("claude");
     assert_eq!((key.account, key.notes.len()), (Account::Key("ANTHROPIC_API_KEY"), 0));
 }
@@ -386,4 +389,26 @@ fn kimi_is_limited_only_with_a_model_by_its_key() {
     assert!(where_to(&typed("anthropic", &[])).contains("`anthropic`"));
     let sim = FakeHost::default().adapt("kimi -p go", true);
     assert_eq!(sim.variables["KIMI_MODEL_NAME"].value, "gpt-4o");
+}
+
+#[test]
+fn what_goes_elsewhere_is_pointed_to_interception() {
+    let own = FakeHost::default().file("/u/.continue/config.yaml", "models: []");
+    for (host, line) in [
+        (&FakeHost::default(), "copilot -p go"),
+        (&FakeHost::default(), "cline go"),
+        (&FakeHost::default(), "llm -m gemini-2.5-flash go"),
+        (&own, "cn -p go"),
+    ] {
+        let elsewhere = host.real(line).elsewhere.unwrap();
+        assert!(elsewhere.hint.contains("`endstop run --intercept`"), "{elsewhere:?}");
+        assert_eq!(host.real(line).without_additions().elsewhere, None, "{line}");
+    }
+    let local = FakeHost::default().real("codex --oss go").without_additions();
+    assert!(local.elsewhere.is_some_and(|elsewhere| !elsewhere.hint.contains("--intercept")));
+    let key = FakeHost::with(&[("OPENAI_API_KEY", "k")]).real("codex exec -m m go");
+    let without = key.without_additions();
+    assert!(without.in_words().is_empty() && !without.needs_directory());
+    assert_eq!(without.account, Account::Key("OPENAI_API_KEY"));
+    assert_eq!(without.model.as_deref(), Some("m"));
 }

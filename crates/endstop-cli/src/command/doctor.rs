@@ -15,7 +15,7 @@ use endstop_price::{CallContext, PriceTable};
 use serde_json::{Value, json};
 
 use super::gateway;
-use super::run::environment;
+use super::run::{bundle, environment};
 use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
 use crate::error::{CliError, ExitMeaning};
 
@@ -37,8 +37,14 @@ const BASE: &str = "http://127.0.0.1:PORT";
 const GUARD: &str =
     "refuses and reports direct connections to model providers (--allow-direct, --no-guard)";
 const GUARD_ELSEWHERE: &str = "counts direct connections to model providers";
+const GUARD_INTERCEPTS: &str =
+    "answers connections to model providers, with a certificate made for the run";
 /// The run that has not begun.
 const RUN: &str = "RUN";
+/// A plan without a known name.
+const SOME_PLAN: &str = "subscription";
+/// A file of certificates of that run.
+const CERTIFICATES: &str = "FILE";
 
 /// Arguments of `endstop doctor`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +58,11 @@ pub struct DoctorArgs {
     /// `sim` needs no account.
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
+    /// Ask for `endstop run --intercept`
+    ///
+    /// The program then keeps its own addresses.
+    #[arg(long)]
+    intercept: bool,
     /// The command and its arguments, as for `endstop run`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -63,7 +74,7 @@ pub struct DoctorArgs {
 /// Returns an error if the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_sim = args.upstream.as_deref().is_some_and(gateway::is_sim);
-    let diagnosis = Diagnosis::of(&args.command, is_sim);
+    let diagnosis = Diagnosis::of(&args.command, is_sim, args.intercept);
     if args.json {
         writeln!(out, "{:#}", diagnosis.to_json())?;
     } else {
@@ -110,10 +121,12 @@ struct Diagnosis<'a> {
     keys: Vec<(&'static str, bool)>,
     adaptation: Adaptation,
     verdict: Verdict,
+    /// Whether the question is for `--intercept`.
+    intercepts: bool,
 }
 
 impl<'a> Diagnosis<'a> {
-    fn of(command: &'a [OsString], is_sim: bool) -> Self {
+    fn of(command: &'a [OsString], is_sim: bool, intercepts: bool) -> Self {
         let path = command.first().and_then(|program| executable(program));
         let Some(invocation) = Invocation::of(command) else {
             let (keys, adaptation) = (Vec::new(), Adaptation::default());
@@ -124,16 +137,22 @@ impl<'a> Diagnosis<'a> {
                 keys,
                 adaptation,
                 verdict: Verdict::Unknown,
+                intercepts,
             };
         };
         let directory = Invocation::directory(&ThisHost, RUN);
-        let adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), is_sim);
+        let mut adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), is_sim);
+        if intercepts {
+            adaptation = adaptation.without_additions();
+        }
         let verdict = match adaptation.elsewhere {
             Some(_) => Verdict::Not,
+            None if intercepts => Verdict::By(Way::Intercept),
             None => Verdict::By(adaptation.way()),
         };
         let program = Some(invocation.program.name);
-        Self { command, path, program, keys: invocation.keys(&ThisHost), adaptation, verdict }
+        let keys = invocation.keys(&ThisHost);
+        Self { command, path, program, keys, adaptation, verdict, intercepts }
     }
 
     fn meaning(&self) -> ExitMeaning {
@@ -159,9 +178,33 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
+    /// The plan of the login, or that it is some subscription. `None` for keys and other logins.
+    fn plan(&self) -> Option<&str> {
+        let is_subscription =
+            matches!(self.adaptation.account, Account::Login("ChatGPT" | "Claude subscription"));
+        is_subscription.then(|| self.adaptation.plan.as_deref().unwrap_or(SOME_PLAN))
+    }
+
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
-        environment::variables(BASE, RUN, &[], Some(BASE), |name| std::env::var(name).ok())
+        let get = |name: &str| std::env::var(name).ok();
+        let mut variables = environment::variables(BASE, RUN, &[], Some(BASE), get);
+        if self.intercepts {
+            for name in bundle::kept_bases(get) {
+                variables.remove(name);
+            }
+            variables.extend(bundle::variables().map(|name| (name, CERTIFICATES.to_owned())));
+        }
+        variables
+    }
+
+    /// The work of the guard, in words and in JSON.
+    fn guard(&self) -> (&'static str, &'static str) {
+        match self.verdict {
+            _ if self.intercepts => (GUARD_INTERCEPTS, "intercept"),
+            Verdict::Not => (GUARD_ELSEWHERE, "allow"),
+            Verdict::By(_) | Verdict::Unknown => (GUARD, "refuse"),
+        }
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.
@@ -190,6 +233,33 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
+    /// The account that is paid, its model and its price.
+    fn account_rows(&self) -> Vec<(&'static str, String)> {
+        let account = match self.account() {
+            ("key", Some(name)) => format!("API key in {name}"),
+            (_, Some(name)) => name.to_owned(),
+            _ => "none found".to_owned(),
+        };
+        let mut rows = vec![("account", account)];
+        rows.extend(self.plan().map(|plan| {
+            ("plan", format!("{plan}; counted at API prices; `quota(\"5h\")` limits the plan"))
+        }));
+        rows.extend(self.keys.iter().map(|(name, is_set)| {
+            ("key", format!("{name} is {}", if *is_set { "set" } else { "not set" }))
+        }));
+        rows.push(("provider", self.provider().unwrap_or("not known").to_owned()));
+        let model = self.adaptation.model.as_deref();
+        rows.push(("model", model.unwrap_or("the program's default").to_owned()));
+        if model.is_some() {
+            let price = self.rates().map(|(input, output)| {
+                format!("${input} input, ${output} output for a million tokens")
+            });
+            let none = || "none known; see --unpriced and --prices".to_owned();
+            rows.push(("price", price.unwrap_or_else(none)));
+        }
+        rows
+    }
+
     fn to_text(&self) -> String {
         let mut text = String::new();
         // Writing to a text does not fail.
@@ -208,13 +278,20 @@ impl<'a> Diagnosis<'a> {
         let limited = match (self.verdict, &self.adaptation.elsewhere) {
             (Verdict::By(Way::Variables), _) => "yes, by the variables of every command".to_owned(),
             (Verdict::By(Way::Adapter), _) => "yes, by an adapter".to_owned(),
+            (Verdict::By(Way::Intercept), _) => {
+                "yes, by --intercept, at the addresses of model providers".to_owned()
+            }
             (Verdict::Not, elsewhere) => {
                 let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
                 format!("no: {what}")
             }
+            (Verdict::Unknown, _) if self.intercepts => {
+                "unknown; only if the program uses HTTPS_PROXY and trusts the certificate of the run"
+                    .to_owned()
+            }
             (Verdict::Unknown, _) => {
                 "unknown; only if the program reads OPENAI_BASE_URL, ANTHROPIC_BASE_URL or \
-                                      GOOGLE_GEMINI_BASE_URL"
+                                      GOOGLE_GEMINI_BASE_URL; --intercept limits fixed addresses too"
                     .to_owned()
             }
         };
@@ -222,24 +299,10 @@ impl<'a> Diagnosis<'a> {
         if let Some(elsewhere) = &self.adaptation.elsewhere {
             row("instead", &elsewhere.hint);
         }
-        let is_elsewhere = self.verdict == Verdict::Not;
-        row("guard", if is_elsewhere { GUARD_ELSEWHERE } else { GUARD });
+        row("guard", self.guard().0);
         if self.program.is_some() {
-            match self.account() {
-                ("key", Some(name)) => row("account", &format!("API key in {name}")),
-                (_, Some(name)) => row("account", name),
-                _ => row("account", "none found"),
-            }
-            for (name, is_set) in &self.keys {
-                row("key", &format!("{name} is {}", if *is_set { "set" } else { "not set" }));
-            }
-            row("provider", self.provider().unwrap_or("not known"));
-            row("model", self.adaptation.model.as_deref().unwrap_or("the program's default"));
-            if self.adaptation.model.is_some() {
-                let price = self.rates().map(|(input, output)| {
-                    format!("${input} input, ${output} output for a million tokens")
-                });
-                row("price", price.as_deref().unwrap_or("none known; see --unpriced and --prices"));
+            for (name, value) in self.account_rows() {
+                row(name, &value);
             }
         }
         for (name, value) in self.sets() {
@@ -283,8 +346,9 @@ impl<'a> Diagnosis<'a> {
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
             "account": { "kind": kind, "name": name },
-            "guard": if self.verdict == Verdict::Not { "allow" } else { "refuse" },
+            "guard": self.guard().1,
             "keys": keys,
+            "plan": self.plan(),
             "provider": self.provider(),
             "model": adaptation.model,
             "price": price,

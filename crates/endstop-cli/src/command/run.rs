@@ -1,7 +1,7 @@
 //! `endstop run`: any agent program under limits, through a private gateway.
 
 mod adapted;
-mod bundle;
+pub(super) mod bundle;
 mod child;
 mod deferred_printer;
 pub(super) mod environment;
@@ -50,7 +50,7 @@ use deferred_printer::DeferredPrinter;
 use guard::{Guard, GuardArgs};
 use line::StatusRow;
 use outcome::{JsonFile, RunOutcome};
-use shutdown::ShutdownPhase;
+use shutdown::{SentSignals, ShutdownPhase};
 use signals::Signals;
 use supervise::{State, Supervisor};
 use terminal::Terminal;
@@ -235,7 +235,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     announce(args, &chosen.policy, chosen.is_default, budgets.in_words());
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
-    let (ended, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
+    let (ended, sent, guard) = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // Time limits, and the printed time, are those of the end, not of the last call.
         run.tick();
@@ -256,11 +256,11 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     // The last connection of the command may have been read after its end.
     let guard = guard.outcome(&args.guard);
     end_records(&observers);
-    let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcome = RunOutcome {
         run: id.to_string(),
         command: &args.command,
         ended,
+        sent,
         elapsed,
         stopped,
         held,
@@ -271,7 +271,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         unknown_fields,
         quotas,
         quota_resets,
-        report,
+        report: observers.report.lock().unwrap_or_else(PoisonError::into_inner).take(),
         refused,
         full_budget,
         options: args.limits.options(),
@@ -425,7 +425,7 @@ async fn supervised(
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
-) -> Result<(Ended, Guard), CliError> {
+) -> Result<(Ended, SentSignals, Guard), CliError> {
     let has_guard = args.guard.is_on();
     let start = adapted.prepare(&open.gateway, id, args.verbose)?;
     warn_of_exemptions(has_guard, &start.variables);
@@ -466,7 +466,7 @@ async fn supervised(
     });
     tokio::select! {
         never = outside => match never {},
-        ended = supervisor.watch() => Ok((ended, supervisor.guard)),
+        ended = supervisor.watch() => Ok((ended, supervisor.sent(), supervisor.guard)),
     }
 }
 

@@ -179,6 +179,39 @@ async fn a_run_waits_for_a_person_if_nobody_reports_the_reset() {
 }
 
 #[tokio::test]
+async fn codex_reports_its_windows_in_headers() {
+    let upstream = Fake::start(|_, number| {
+        let used = ["41.5", "90"][number.min(1)];
+        let body = json!({ "id": "resp_1", "object": "response", "status": "completed",
+            "model": "gpt-4o-mini", "output": [],
+            "usage": { "input_tokens": 9, "output_tokens": 1, "total_tokens": 10 } })
+        .to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             x-codex-primary-used-percent: {used}\r\nx-codex-primary-window-minutes: 300\r\n\
+             x-codex-primary-reset-at: {RESET}\r\nx-codex-secondary-used-percent: 8\r\n\
+             x-codex-secondary-window-minutes: 10080\r\n\r\n",
+            body.len()
+        );
+        vec![Act::Send(format!("{head}{body}").into_bytes())]
+    })
+    .await;
+    let policy = "unbounded = true\n[stop]\nplan = 'quota(\"5h\") >= 90%'";
+    let gateway = gateway(policy, &upstream).await;
+    let body = json!({ "model": "gpt-4o-mini", "input": "Go." });
+    let first = post(&gateway, "/v1/responses", &body).await;
+    assert!(first.text().contains("resp_1"), "{first:?}");
+    assert_eq!(gateway.quotas(&id()), [("5h".to_owned(), 4_150), ("7d".to_owned(), 800)]);
+    let resets = gateway.quota_resets(&id());
+    let resets: Vec<_> = resets.iter().map(|reset| (&*reset.window, reset.at)).collect();
+    assert_eq!(resets, [("5h", WallTime(RESET * 1_000))]);
+    post(&gateway, "/v1/responses", &body).await;
+    let stopped = post(&gateway, "/v1/responses", &body).await.text();
+    assert!(stopped.contains("is 90% (limit 90%)"), "{stopped}");
+    assert_eq!(upstream.calls(), 2);
+}
+
+#[tokio::test]
 async fn codex_reports_its_windows_in_the_stream_too() {
     let upstream = Fake::start(|_, _| {
         let limits = json!({ "type": "codex.rate_limits", "rate_limits": { "primary": {

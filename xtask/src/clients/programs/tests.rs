@@ -35,12 +35,58 @@ fn each_fault_of_a_program_is_told() {
 }
 
 #[test]
+fn a_program_that_endstop_had_to_end_has_not_ended_on_its_own() {
+    let signal = || Some("SIGTERM".to_owned());
+    let signals = EndSignals { command: signal(), left_behind: None };
+    let told = fault(&ProgramRun { signals, leaves_daemon: true, ..right() }, 1);
+    assert_eq!(told.unwrap(), "it did not end on its own: Endstop sent SIGTERM");
+    let left = || EndSignals { command: None, left_behind: signal() };
+    assert!(fault(&ProgramRun { signals: left(), ..right() }, 1).is_some());
+    let known = ProgramRun { signals: left(), leaves_daemon: true, ..right() };
+    assert_eq!(fault(&known, 1), None);
+    assert!(page(&[known]).contains("on its own, in 0 s; SIGTERM ended what it left behind |"));
+}
+
+#[test]
 fn the_table_has_programs_that_failed_and_those_that_could_not_be_had() {
     let failed = ProgramRun { fault: Some("a | b".to_owned()), ..right() };
     let page = page(&[right(), failed]);
     assert!(page.contains("| x |  |  |  |  | 3 | 1 | 0 | 124 | on its own, in 0 s |"), "{page}");
     assert!(page.contains("| 124 | a / b |"), "{page}");
     assert!(page.contains("| goose | - | not yet |"), "{page}");
+}
+
+/// The cells of the rows of the page.
+fn rows_of_page() -> Vec<Vec<String>> {
+    let text = crate::page::read(&crate::root::root(), super::super::PAGE, "clients --programs");
+    let rows = text.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn the_page_has_18_programs_that_are_limited_and_none_that_goes_around_unnoticed() {
+    let mut limited = std::collections::BTreeSet::new();
+    for row in rows_of_page() {
+        let [name, _, way, doctor, _, calls, _, refused, code, how] = row.as_slice() else {
+            panic!("{row:?}")
+        };
+        if way == "not yet" {
+            continue;
+        }
+        let program = PROGRAMS.iter().find(|program| program.name == name);
+        let program = program.unwrap_or_else(|| panic!("{name} is no program of this task"));
+        assert_eq!(program.way.name(), way, "{name}");
+        assert!(doctor == way || doctor == "no, use --intercept", "{name}: {doctor}");
+        assert_eq!((calls.as_str(), code.as_str()), ("3", "124"), "{name}");
+        assert!(how.starts_with("on its own, "), "{name}: {how}");
+        assert!(refused == "0" || program.calls_home, "{name}: {refused} refused");
+        limited.insert(name.split(' ').next().unwrap_or_default().to_owned());
+    }
+    assert!(limited.len() >= 18, "{}: {limited:?}", limited.len());
 }
 
 #[test]

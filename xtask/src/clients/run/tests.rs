@@ -55,6 +55,16 @@ fn output_and_status_of_a_command_are_taken() {
 }
 
 #[test]
+fn the_signals_that_ended_a_command_are_read() {
+    let file = std::env::temp_dir().join(format!("xtask-signals-{}.json", std::process::id()));
+    fs::write(&file, "{\"ended_by\":\"SIGTERM\",\"left_behind_ended_by\":null}").unwrap();
+    let command = Some("SIGTERM".to_owned());
+    assert_eq!(EndSignals::read(&file), EndSignals { command, left_behind: None });
+    fs::remove_file(&file).unwrap();
+    assert_eq!(EndSignals::read(&file), EndSignals::default());
+}
+
+#[test]
 fn connections_to_all_hosts_are_counted() {
     let file = std::env::temp_dir().join(format!("xtask-connections-{}.json", std::process::id()));
     let guard =

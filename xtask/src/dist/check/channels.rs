@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::sandbox::{Sandbox, exits};
 use super::shelf::Shelf;
 use super::{First, Outcome};
-use crate::dist::Release;
 use crate::dist::image;
+use crate::dist::{Effort, Release};
 
 /// One way to install.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Trial {
     /// The channel that it belongs to.
     pub(super) channel: &'static str,
     pub(super) name: &'static str,
+    /// Whether it brings a binary, which has to be quick.
+    pub(super) is_binary: bool,
     pub(super) run: fn(&Place<'_>) -> Result<Outcome, String>,
 }
 
@@ -35,15 +37,23 @@ pub(super) struct Place<'a> {
 
 /// Every way to install.
 pub(super) const TRIALS: &[Trial] = &[
-    Trial { channel: "archive", name: "install.sh", run: installer },
-    Trial { channel: "wheel", name: "pip", run: pip },
-    Trial { channel: "wheel", name: "uvx", run: uvx },
-    Trial { channel: "npm", name: "npm install", run: npm },
-    Trial { channel: "npm", name: "npx", run: npx },
-    Trial { channel: "image", name: "image", run: image },
-    Trial { channel: "cargo", name: "cargo package", run: cargo },
-    Trial { channel: "action", name: "action", run: action },
+    binary("archive", "install.sh", installer),
+    binary("wheel", "pip", pip),
+    binary("wheel", "uvx", uvx),
+    binary("npm", "npm install", npm),
+    binary("npm", "npx", npx),
+    binary("image", "image", image),
+    Trial { is_binary: false, ..binary("cargo", "cargo install", cargo) },
+    binary("action", "action", action),
 ];
+
+const fn binary(
+    channel: &'static str,
+    name: &'static str,
+    run: fn(&Place<'_>) -> Result<Outcome, String>,
+) -> Trial {
+    Trial { channel, name, is_binary: true, run }
+}
 
 impl Place<'_> {
     /// Runs the first command of an installation.
@@ -278,9 +288,9 @@ fn blob(layout: &Path, descriptor: Option<&Value>) -> Result<PathBuf, String> {
 
 const INSIDE: &str = r#"mount -t proc proc "$1/proc" && shift && exec chroot "$@""#;
 
-/// The list of files that are published for `cargo install`; `cargo xtask nightly` builds them.
+/// The list of files that are published for `cargo install`, and an installation from the checkout. It uses what
+/// was built before; `cargo xtask nightly` builds from the packages.
 fn cargo(place: &Place<'_>) -> Result<Outcome, String> {
-    let started = Instant::now();
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--list", "--allow-dirty", "--package", "endstop-cli"]);
     let list = exits(cargo.current_dir(place.root), 0)?;
@@ -289,21 +299,34 @@ fn cargo(place: &Place<'_>) -> Result<Outcome, String> {
             return Err(format!("the package of `endstop-cli` has no `{file}`"));
         }
     }
-    let time = started.elapsed().as_secs_f64();
-    Ok(Outcome::Skipped(format!(
-        "the list of the package is right ({time:.1} s); `cargo xtask nightly` builds it"
-    )))
+    let started = Instant::now();
+    let installed = place.sandbox.path("cargo");
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| place.root.join("target"), PathBuf::from);
+    // The tools of Rust are in the home directory of the user, and not in that of the sandbox.
+    let mut install = Command::new("cargo");
+    install.args(["install", "--quiet", "--locked", "--path", "crates/endstop-cli"]);
+    install.arg("--root").arg(&installed).arg("--target-dir").arg(target);
+    if place.release.effort == Effort::Trial {
+        install.arg("--debug");
+    }
+    exits(install.current_dir(place.root), 0)?;
+    let binary = installed.join("bin/endstop");
+    place.first(&mut place.sandbox.command(&binary))?;
+    let time = started.elapsed();
+    let mut uninstall = Command::new("cargo");
+    uninstall.args(["uninstall", "--quiet", "endstop-cli", "--root"]).arg(&installed);
+    exits(&mut uninstall, 0)?;
+    gone(&binary)?;
+    Ok(Outcome::Ran(time))
 }
 
-/// The script of the GitHub Action, with a command that asks forever.
+/// The scripts of the GitHub Action, with a command that asks forever: of the newest version, and of a named one.
 fn action(place: &Place<'_>) -> Result<Outcome, String> {
+    let version = &place.release.version;
+    install_by_action(place, "named", version)?;
     let started = Instant::now();
-    let directory = place.sandbox.path("bin");
-    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let archive = place.file(".tar.gz")?;
-    let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(&archive).args(["--strip-components=1", "-C"]).arg(&directory);
-    exits(&mut tar, 0)?;
+    let directory = install_by_action(place, "newest", "")?;
     let summary = place.sandbox.path("summary.md");
     let outputs = place.sandbox.path("outputs");
     let mut script = place.sandbox.command("bash");
@@ -324,6 +347,24 @@ fn action(place: &Place<'_>) -> Result<Outcome, String> {
         return Err(format!("the outputs are not what they should be:\n{outputs}"));
     }
     Ok(Outcome::Ran(time))
+}
+
+/// Installs as the action does, into a directory of this name. Returns the directory that goes before the others of PATH.
+fn install_by_action(place: &Place<'_>, name: &str, version: &str) -> Result<PathBuf, String> {
+    let prefix = place.sandbox.path(name);
+    let paths = place.sandbox.path(&format!("{name}.path"));
+    let mut script = place.sandbox.command("bash");
+    script.env("VERSION", version).env("ENDSTOP_PREFIX", &prefix).env("GITHUB_PATH", &paths);
+    script.env("ENDSTOP_RELEASES", place.shelf.url("releases"));
+    script.env("ENDSTOP_DOWNLOAD", place.shelf.url("files"));
+    exits(script.arg(place.root.join("packaging/action-install.sh")), 0)?;
+    let added = fs::read_to_string(&paths).map_err(|error| error.to_string())?;
+    let directory = PathBuf::from(added.trim_end());
+    let said = exits(place.sandbox.command(directory.join("endstop")).arg("--version"), 0)?;
+    match said.trim_end().ends_with(&place.release.version) {
+        true => Ok(directory),
+        false => Err(format!("the action installs `{}`", said.trim_end())),
+    }
 }
 
 /// An agent that asks again as long as it is let.

@@ -66,6 +66,14 @@ impl Shelf {
             if name == crate::dist::digest::SUMS {
                 pages.insert(format!("/changed/{name}"), ("text/plain", bytes.clone()));
             }
+            if name == crate::dist::archive::INSTALL_SH {
+                // As the page of releases has it, by its version and as the newest.
+                for page in [format!("download/v{}", release.version), "latest/download".to_owned()]
+                {
+                    let path = format!("/releases/{page}/{name}");
+                    pages.insert(path, ("text/plain", bytes.clone()));
+                }
+            }
             pages.insert(format!("/{}", files(name)), ("application/octet-stream", bytes));
         }
         pages.insert("/simple/endstop/".to_owned(), ("text/html", links.into_bytes()));

@@ -27,6 +27,13 @@ fn a_program_is_known_behind_paths_runners_and_assignments() {
         "env A=b -u C codex exec go",
         "env A=b npx @openai/codex exec go",
         "nohup codex exec go",
+        "npm exec -- @openai/codex exec go",
+        "npm exec @openai/codex -- exec go",
+        "npm exec --package @openai/codex -- codex exec go",
+        "npm x --yes -- codex exec go",
+        "timeout 60 codex exec go",
+        "timeout -k 5 --signal=INT 10m codex exec go",
+        "nohup timeout --foreground 5 env A=b npx @openai/codex exec go",
         "node /opt/node_modules/@openai/codex/bin/codex.js exec go",
         "node codex.mjs exec go",
     ] {
@@ -54,6 +61,12 @@ fn what_is_not_read_is_no_known_program() {
         "node --inspect codex.js",
         "codex.py",
         "npx codex-something",
+        // npm would take `-c` of the program as its own.
+        "npm exec @openai/codex exec go",
+        "npm exec @openai/codex",
+        "npm run codex",
+        "timeout 60",
+        "timeout codex",
     ] {
         assert_eq!(of(line), None, "{line}");
     }

@@ -62,7 +62,7 @@ impl Bundle {
         let mut bundle = Self { lacks_roots: system.is_none(), ..Self::default() };
         let mut names = BTreeMap::<Option<PathBuf>, String>::new();
         let general = get("SSL_CERT_FILE").filter(|path| !path.is_empty());
-        for variable in REPLACING.into_iter().chain([ADDING]) {
+        for variable in variables() {
             let own = get(variable).filter(|path| !path.is_empty());
             // Codex reads the general one if its own is not set.
             let own =
@@ -89,8 +89,13 @@ impl Bundle {
     }
 }
 
+/// The variables that name the files.
+pub(in crate::command) fn variables() -> impl Iterator<Item = &'static str> {
+    REPLACING.into_iter().chain([ADDING])
+}
+
 /// The variables of base URLs that stay as they are, so that the command sees its provider's own host.
-pub(super) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
+pub(in crate::command) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
     let is_intercepted = |variable: &&str| {
         let Some(base) = get(variable).filter(|base| !base.trim().is_empty()) else { return true };
         let rest = base.trim().strip_prefix("https://");

@@ -56,22 +56,31 @@ impl DeferredPrinter {
     /// Prints what the user of a screen must know at once, since the command is about to be ended or waits; also at the end,
     /// because the command may draw over it.
     pub(super) fn announce(&mut self, text: &str, terminal: Option<&Terminal>) {
-        if self.is_terminal && !output::is_quiet() && terminal.is_some_and(Terminal::is_raw) {
-            // On a separate line, whatever mode the terminal is in and whatever colors are on.
-            let columns = columns();
-            let lines = output::wrapped(&clean_lines(text), usize::from(columns), "  ");
-            let mut screen = String::from("\r\n");
-            for line in lines.lines() {
-                screen.push_str(&format!("\u{1b}[0m\u{1b}[K{line}\r\n"));
-            }
-            write(&screen);
+        if !output::is_quiet() {
+            self.write_into_screen(text, terminal);
         }
         self.note(text, terminal);
     }
 
-    /// As `note`, also with `--quiet`.
+    /// Like `announce`, also with `--quiet`.
     pub(super) fn say(&mut self, text: &str, terminal: Option<&Terminal>) {
+        self.write_into_screen(text, terminal);
         self.take(Line::Always(text.to_owned()), terminal);
+    }
+
+    /// Writes a text into the screen that the command draws, if it draws one.
+    fn write_into_screen(&self, text: &str, terminal: Option<&Terminal>) {
+        if !self.is_terminal || !terminal.is_some_and(Terminal::is_raw) {
+            return;
+        }
+        // On a separate line, whatever mode the terminal is in and whatever colors are on.
+        let columns = columns();
+        let lines = output::wrapped(&clean_lines(text), usize::from(columns), "  ");
+        let mut screen = String::from("\r\n");
+        for line in lines.lines() {
+            screen.push_str(&format!("\u{1b}[0m\u{1b}[K{line}\r\n"));
+        }
+        write(&screen);
     }
 
     fn take(&mut self, line: Line, terminal: Option<&Terminal>) {

@@ -1,9 +1,10 @@
 //! The guard refuses and reports connections that bypass the gateway, and ends a command that makes no other calls.
 //!
 //! Refusing alone would be a bad stop: programs try again for minutes, or forever. A refused connection does not
-//! prove a model call: programs whose calls reach the gateway open others to their provider for telemetry. So the guard ends
-//! a command only if no call has reached the gateway since, for [`GuardArgs::guard_wait`]; and one that has made calls before
-//! only if it tries again and again. A program that draws the screen is left to the person before it: nothing is spent.
+//! prove a model call: programs open others to their provider for telemetry, and may wait for their user without any
+//! call. So the guard ends a command only if it tries again, for [`GuardArgs::guard_wait`], and no call has reached the
+//! gateway since; and one that has made calls before only if it tries again and again. A program that draws the screen is
+//! left to the person before it: nothing is spent.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,11 +16,16 @@ use tokio::sync::watch;
 
 use super::super::limits::span;
 use super::watch::RunSnapshot;
-use crate::limits::{DEFAULT_GUARD_WAIT, MAX_RETRY_GAP, MAX_RETRY_SPAN};
+use crate::limits::{
+    DEFAULT_GUARD_WAIT, LONG_WAITS, MAX_RETRY_GAP, MAX_RETRY_SPAN, MIN_FEW_SPAN, MIN_REFUSALS,
+};
 use crate::output::{counted, duration};
 
 /// The value of `--allow-direct` without a host.
 const ALL_HOSTS: &str = "*";
+
+/// The pointer to the other way in, for texts about calls that bypass the gateway.
+pub(super) const LIMITS_FIXED: &str = ", --intercept limits fixed addresses too";
 
 /// Flags of the guard.
 #[derive(Debug, clap::Args)]
@@ -41,8 +47,8 @@ pub(super) struct GuardArgs {
     intercept: bool,
     /// Time to use the gateway
     ///
-    /// Endstop ends a command that makes no call through the gateway for this long after its connections to model
-    /// providers were refused.
+    /// Endstop ends a command whose connections to model providers are refused for this long, if it makes no call
+    /// through the gateway.
     #[arg(long, value_name = "TIME", value_parser = span, default_value = DEFAULT_GUARD_WAIT)]
     guard_wait: Duration,
     /// Exit with 125 if no model call was seen
@@ -152,7 +158,7 @@ impl Guard {
             let unless = match has_calls {
                 true => String::new(),
                 false => format!(
-                    "; Endstop ends the command unless a call comes through the gateway within {wait}"
+                    "; Endstop ends the command if it keeps trying for {wait} without a call through the gateway"
                 ),
             };
             lines.push(match (direct.refused, direct.untrusted) {
@@ -183,8 +189,9 @@ impl Guard {
     /// Returns when the command is ended if nothing changes. `requests` is how many requests other than model calls have
     /// reached the gateway, and `is_excused` whether the command may not be ended now.
     ///
-    /// Only refusals after the last call count, and after the last moment in which the command was excused. A command
-    /// that has made calls is ended only while it still tries: a burst of refusals that is over can be that of one tool.
+    /// Only refusals after the last call count, and after the last moment in which the command was excused. One or two
+    /// end nothing: they can be telemetry of a program that waits for its user. A command that has made calls is ended only
+    /// while it still tries: a burst of refusals that is over can be that of one tool.
     pub(super) fn due(
         &mut self,
         now: Instant,
@@ -201,25 +208,32 @@ impl Guard {
         if self.has_ended || snapshot.stopped.is_some() {
             return None;
         }
+        let has_calls = snapshot.calls + requests > 0;
+        let few_span = self.wait.saturating_mul(2).max(MIN_FEW_SPAN);
+        let longest_gap = if has_calls { MAX_RETRY_GAP } else { few_span };
         let report = self.report.borrow();
         let latest = *report.last_refused.back()?;
         let before = self.latest.replace(latest);
         let floor = self.excused.max(snapshot.last_call);
         let counts = |time: &Instant| floor.is_none_or(|floor| *time > floor);
-        if !self.since.is_some_and(|since| counts(&since)) {
+        if before.is_some_and(|before| latest.saturating_duration_since(before) > longest_gap) {
+            self.since = Some(latest).filter(counts);
+        } else if !self.since.is_some_and(|since| counts(&since)) {
             self.since = report.last_refused.iter().copied().find(counts);
         }
-        if snapshot.calls + requests == 0 {
-            return self.since?.checked_add(self.wait);
+        let since = self.since?;
+        let long_wait = self.wait.saturating_mul(LONG_WAITS);
+        if has_calls {
+            let many_since = report.many_refused_since().filter(counts)?;
+            let is_retry = latest.saturating_duration_since(many_since) <= MAX_RETRY_SPAN;
+            let still_tries = latest >= since.checked_add(long_wait / 2)?;
+            return since.checked_add(long_wait).filter(|_| is_retry && still_tries);
         }
-        if before.is_some_and(|before| latest.saturating_duration_since(before) > MAX_RETRY_GAP) {
-            self.since = Some(latest).filter(counts);
-        }
-        let many_since = report.many_refused_since().filter(counts)?;
-        let is_retry = latest.saturating_duration_since(many_since) <= MAX_RETRY_SPAN;
-        let since = self.since.filter(|_| is_retry)?;
+        let few_since = report.last_refused.iter().rev().copied().nth(MIN_REFUSALS - 1);
+        let few_since = few_since.filter(counts)?;
         let still_tries = latest >= since.checked_add(self.wait / 2)?;
-        since.checked_add(self.wait).filter(|_| still_tries)
+        let due = since.checked_add(if still_tries { self.wait } else { long_wait });
+        due.filter(|_| latest.saturating_duration_since(few_since) <= few_span)
     }
 
     /// Ends the command: returns why.
@@ -227,9 +241,10 @@ impl Guard {
         self.has_ended = true;
         let hosts = in_words(&self.report.borrow(), |direct| direct.refused + direct.untrusted);
         let wait = duration(millis(self.wait));
+        let other_way = if self.mode == Tunnels::Intercepted { "" } else { LIMITS_FIXED };
         format!(
             "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
-             says how the command can be limited, --allow-direct lets it pass"
+             says how the command can be limited{other_way}, --allow-direct lets it pass"
         )
     }
 
@@ -255,6 +270,11 @@ pub(super) struct GuardOutcome {
 }
 
 impl GuardOutcome {
+    /// Whether it answered connections to model providers.
+    pub(super) fn intercepted_all(&self) -> bool {
+        self.mode == Tunnels::Intercepted
+    }
+
     /// Whether there was no guard.
     pub(super) fn is_off(&self) -> bool {
         self.mode == Tunnels::Off

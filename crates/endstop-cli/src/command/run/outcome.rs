@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 
 use super::super::trip;
 use super::child::Ended;
-use super::guard::GuardOutcome;
+use super::guard::{GuardOutcome, LIMITS_FIXED};
+use super::shutdown::SentSignals;
 use crate::command::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
@@ -48,6 +49,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
+    /// The signals that Endstop sent to end it.
+    pub(super) sent: SentSignals,
     /// From the start of the command until Endstop waits for nothing.
     pub(super) elapsed: Duration,
     /// Why the run was stopped, if it was.
@@ -187,8 +190,10 @@ impl RunOutcome<'_> {
             Some(failed) => format!("{NO_MODEL_CALL}; the command {failed} before it made one"),
             None => NO_CALLS.to_owned(),
         };
+        let is_pointed = why == NO_CALLS && !self.guard.intercepted_all();
+        let other_way = if is_pointed { LIMITS_FIXED } else { "" };
         let unseen = if self.guard.is_off() { NOT_SEEN } else { "" };
-        format!("{why}{unseen}{}", self.of_required_calls())
+        format!("{why}{other_way}{unseen}{}", self.of_required_calls())
     }
 
     /// Whose exit code this process has, under `--require-calls` without calls.
@@ -287,6 +292,8 @@ impl RunOutcome<'_> {
             "command": command,
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
+            "ended_by": self.sent.command.map(Signal::as_str),
+            "left_behind_ended_by": self.sent.left_behind.map(Signal::as_str),
             "stopped": self.stopped.is_some() || self.held.is_some() || self.full_budget.is_some(),
             "held_by": self.held,
             "elapsed_ms": self.elapsed_ms().0,

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 /// From the first signal to the one that nothing survives.
 pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
 /// Between two rounds of the last one, for processes started in the meantime.
@@ -18,6 +20,25 @@ pub(super) enum ShutdownAction {
     Kill,
     /// They cannot be ended.
     GiveUp,
+}
+
+/// The signals that Endstop sent to end processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SentSignals {
+    /// The last one before the command ended. `None` if it ended on its own.
+    pub(super) command: Option<Signal>,
+    /// The last one to processes that the command left behind.
+    pub(super) left_behind: Option<Signal>,
+}
+
+impl SentSignals {
+    /// Notes a signal to all processes. `has_ended` is whether the command has ended.
+    pub(super) const fn note(&mut self, signal: Signal, has_ended: bool) {
+        match has_ended {
+            false => self.command = Some(signal),
+            true => self.left_behind = Some(signal),
+        }
+    }
 }
 
 /// How far a stop is.

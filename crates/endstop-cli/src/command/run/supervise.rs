@@ -19,7 +19,7 @@ use super::deferred_printer::DeferredPrinter;
 use super::guard::Guard;
 use super::line::{RowContent, StatusRow};
 use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
-use super::shutdown::{ShutdownAction, ShutdownPhase, TERM_TO_KILL};
+use super::shutdown::{SentSignals, ShutdownAction, ShutdownPhase, TERM_TO_KILL};
 use super::signals::{Heard, Signals};
 use super::terminal::Terminal;
 use super::watch::RunSnapshot;
@@ -73,6 +73,7 @@ pub(super) struct State {
     /// The last signal that asked the command to end.
     asked_to_end: Option<Signal>,
     children: Children,
+    sent: SentSignals,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +130,11 @@ impl Supervisor<'_> {
                 () = tokio::time::sleep_until(wake) => {}
             }
         }
+    }
+
+    /// The signals that ended the command and what it left behind.
+    pub(super) const fn sent(&self) -> SentSignals {
+        self.state.sent
     }
 
     fn note(&mut self, text: &str) {
@@ -281,6 +287,7 @@ impl Supervisor<'_> {
                         "endstop: {who} has not exited, and Endstop ends it now"
                     ));
                 }
+                self.state.sent.note(Signal::SIGTERM, self.state.ended.is_some());
                 tell_all(self.main, Signal::SIGTERM);
                 // One that is stopped hears nothing else.
                 tell_all(self.main, Signal::SIGCONT);
@@ -288,6 +295,7 @@ impl Supervisor<'_> {
                 self.note(&format!("endstop: sent SIGTERM; SIGKILL follows in {left}"));
             }
             Some(ShutdownAction::Kill) => {
+                self.state.sent.note(Signal::SIGKILL, self.state.ended.is_some());
                 kill_all(self.main);
                 if !std::mem::replace(&mut self.state.said.killed, true) {
                     self.note("endstop: sent SIGKILL");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(10);
 
 fn guard(report: &TunnelReport) -> Guard {
     let (_, receiver) = watch::channel(report.clone());
@@ -41,22 +41,74 @@ fn a_refused_connection_says_who_ends_the_command() {
     let model_hosts = [("api.openai.com".to_owned(), direct)].into_iter().collect();
     let report = TunnelReport { model_hosts, ..TunnelReport::default() };
     let lines = guard(&report).news(false);
-    let text = "; Endstop ends the command unless a call comes through the gateway within 30s";
+    let text =
+        "; Endstop ends the command if it keeps trying for 10s without a call through the gateway";
     assert!(lines[0].ends_with(text), "{lines:?}");
     let lines = guard(&report).news(true);
     assert!(lines[0].ends_with("model calls there would bypass the limits"), "{lines:?}");
 }
 
-#[test]
-fn a_command_without_any_call_is_ended_some_time_after_the_first_refusal() {
+/// When a command without calls is ended, in seconds after its begin. The guard sees them one after another.
+fn end_without_calls(wait: Duration, millis: &[u64]) -> Option<u64> {
     let begun = Instant::now();
-    let snapshot = RunSnapshot::default();
-    let at = |seconds| begun + Duration::from_secs(seconds);
-    assert_eq!(guard(&TunnelReport::default()).due(begun, &snapshot, 0, false), None);
-    let mut guard = guard(&refused(begun, [1, 20]));
-    assert_eq!(guard.due(at(20), &snapshot, 0, false), Some(at(31)));
-    assert!(guard.end().contains("no call came through the gateway for 30s"));
-    assert_eq!(guard.due(at(20), &snapshot, 0, false), None, "it is ended once");
+    let (sender, receiver) = watch::channel(TunnelReport::default());
+    let mut guard = Guard { report: receiver, wait, ..guard(&TunnelReport::default()) };
+    let mut due = None;
+    for (last, now) in millis.iter().enumerate() {
+        let until_now = millis[..=last].iter().map(|at| begun + Duration::from_millis(*at));
+        let last_refused = until_now.skip((last + 1).saturating_sub(10)).collect();
+        sender.send(TunnelReport { last_refused, ..TunnelReport::default() }).unwrap();
+        let now = begun + Duration::from_millis(*now);
+        due = guard.due(now, &RunSnapshot::default(), 0, false).map(|due| due.max(now));
+        if due == Some(now) {
+            break;
+        }
+    }
+    due.map(|due| due.duration_since(begun).as_secs())
+}
+
+#[test]
+fn a_command_without_any_call_is_ended_if_it_keeps_trying() {
+    // The gaps of Claude Code, of Codex and of Gemini CLI.
+    assert_eq!(end_without_calls(WAIT, &[0, 600, 1_800, 4_000, 8_600]), Some(10));
+    assert_eq!(end_without_calls(WAIT, &[0, 200, 600, 1_400, 3_000, 6_200]), Some(10));
+    assert_eq!(end_without_calls(WAIT, &[0, 5_000, 15_000]), Some(15));
+    let often: Vec<u64> = (0..200).map(|n| n * 100).collect();
+    assert_eq!(end_without_calls(WAIT, &often), Some(10));
+    let two_minutes = Duration::from_secs(120);
+    assert_eq!(end_without_calls(two_minutes, &[0, 5_000, 15_000, 35_000, 65_000]), Some(120));
+}
+
+#[test]
+fn a_burst_of_refusals_that_is_over_is_given_more_time() {
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 200, 300]), Some(30));
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 200, 4_900]), Some(30));
+}
+
+/// Such as `codex app-server`, and `claude --input-format stream-json`.
+#[test]
+fn a_command_that_waits_for_its_user_is_not_ended_for_telemetry() {
+    assert_eq!(end_without_calls(WAIT, &[]), None);
+    assert_eq!(end_without_calls(WAIT, &[0]), None);
+    assert_eq!(end_without_calls(WAIT, &[0, 9_000]), None);
+    // Now and then, and by a timer.
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 60_000, 60_100, 3_600_000]), None);
+    let timer: Vec<u64> = (0..50).map(|n| n * 10_010).collect();
+    assert_eq!(end_without_calls(WAIT, &timer), None);
+}
+
+#[test]
+fn a_command_is_ended_once_and_the_reason_is_said() {
+    let begun = Instant::now();
+    let mut guard = guard(&refused(begun, [1, 2, 7]));
+    let due = guard.due(begun, &RunSnapshot::default(), 0, false);
+    assert_eq!(due, Some(begun + Duration::from_secs(11)));
+    let end = guard.end();
+    assert!(end.contains("no call came through the gateway for 10s"), "{end}");
+    assert!(end.contains("--intercept limits fixed addresses too"), "{end}");
+    guard.mode = Tunnels::Intercepted;
+    assert!(!guard.end().contains("--intercept"));
+    assert_eq!(guard.due(begun, &RunSnapshot::default(), 0, false), None);
 }
 
 #[test]
@@ -71,13 +123,13 @@ fn a_command_that_was_excused_is_ended_only_for_refusals_after_that() {
         (RunSnapshot::default(), 1, false),
         (RunSnapshot::default(), 0, true),
     ] {
-        let mut before = guard(&refused(begun, [1, 20]));
+        let mut before = guard(&refused(begun, [1, 2, 20]));
         assert_eq!(before.due(at(25), &waiting, requests, is_excused), None);
         assert_eq!(before.due(at(99), &snapshot, requests, false), None);
-        let mut after = guard(&refused(begun, [1, 20, 40]));
+        let mut after = guard(&refused(begun, [1, 20, 40, 42, 46]));
         assert_eq!(after.due(at(25), &waiting, requests, is_excused), None);
-        let due = after.due(at(40), &snapshot, requests, false);
-        assert_eq!(due, Some(at(70)).filter(|_| requests == 0));
+        let due = after.due(at(46), &snapshot, requests, false);
+        assert_eq!(due, Some(at(50)).filter(|_| requests == 0));
     }
 }
 

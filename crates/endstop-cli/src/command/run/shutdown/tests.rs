@@ -29,3 +29,14 @@ fn without_grace_the_signal_follows_at_once() {
     assert_eq!(shutdown.act(begin), Some(ShutdownAction::Terminate));
     assert!(shutdown.has_signalled());
 }
+
+#[test]
+fn signals_before_the_end_of_the_command_ended_it_and_later_ones_what_it_left() {
+    let mut sent = SentSignals::default();
+    sent.note(Signal::SIGTERM, false);
+    assert_eq!(sent, SentSignals { command: Some(Signal::SIGTERM), left_behind: None });
+    sent.note(Signal::SIGKILL, true);
+    sent.note(Signal::SIGKILL, true);
+    let left_behind = Some(Signal::SIGKILL);
+    assert_eq!(sent, SentSignals { command: Some(Signal::SIGTERM), left_behind });
+}
