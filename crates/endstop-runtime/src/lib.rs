@@ -42,6 +42,7 @@ pub mod account;
 mod call;
 pub mod cancel;
 pub mod clock;
+mod json;
 pub mod ledger;
 mod limits;
 mod model_error;

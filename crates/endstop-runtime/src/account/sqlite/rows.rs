@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
 use super::super::store::{Adjustment, BudgetStoreError};
 use crate::clock::millis;
+use crate::json::json_of;
 use crate::limits::REMEMBER_HOLDS;
 use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
@@ -199,8 +200,7 @@ impl Rows for SqliteRows<'_> {
     fn put_hold(&mut self, hold: &StoredHold) -> Result<(), BudgetStoreError> {
         let StoredHold { id, owner, expires, state, amounts: [steps, tokens, picos], places } =
             hold;
-        // Texts and numbers always become JSON.
-        let places = serde_json::to_string(places).unwrap_or_default();
+        let places = json_of(places);
         let values =
             params![id, owner, signed(*expires), *state as i64, steps, tokens, picos, places];
         let put = "INSERT OR REPLACE INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -217,8 +217,8 @@ impl Rows for SqliteRows<'_> {
 
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
         let Adjustment { id, account, spent, returned, who, why } = adjustment;
-        let text = |amounts| serde_json::to_string(amounts).unwrap_or_default();
-        let values = params![id, signed(now), account.name, who, why, text(spent), text(returned)];
+        let (spent, returned) = (json_of(spent), json_of(returned));
+        let values = params![id, signed(now), account.name, who, why, spent, returned];
         let note = "INSERT OR IGNORE INTO adjustment VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         self.execute(note, values).map(|changed| changed > 0)
     }
@@ -235,7 +235,8 @@ fn stored_hold(row: &Row<'_>) -> rusqlite::Result<StoredHold> {
         state: match row.get(3)? {
             0i64 => HoldState::Held,
             1 => HoldState::Expired,
-            _ => HoldState::Settled,
+            2 => HoldState::Settled,
+            other => return Err(rusqlite::Error::IntegralValueOutOfRange(3, other)),
         },
         amounts: [row.get(4)?, row.get(5)?, row.get(6)?],
         places,
