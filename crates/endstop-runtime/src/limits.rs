@@ -40,6 +40,8 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After the reset that a provider has announced: its clock and this one differ a little, and a report of the use before the
 /// reset would pause the run again.
 pub(crate) const AFTER_RESET: Duration = Duration::from_secs(1);
+/// The longest wait that is taken over from a provider: beyond a week it is a mistake.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The longest wait for a reset: no window of a subscription is longer than a month.
 pub(crate) const MAX_RESET_WAIT: Duration = Duration::from_secs(32 * 24 * 3_600);
 

@@ -45,9 +45,6 @@ pub(crate) const MAX_OPAQUE: usize = 1_024;
 /// The most bytes of a provider's error text that are kept: it is shown to a person.
 #[cfg(feature = "models")]
 pub(crate) const MAX_ERROR_TEXT_BYTES: usize = 1_024;
-/// The longest wait that is taken over from a provider, in seconds: beyond a week it is a mistake.
-#[cfg(feature = "models")]
-pub(crate) const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 3_600;
 
 // Tools.
 
