@@ -114,6 +114,10 @@ pub(crate) const MAX_WAITING_CHANGES: usize = 64;
 /// How much of a state is searched, in bytes: it is searched at every save, and what is meant to be seen
 /// in a list is written early.
 pub(crate) const MAX_LABEL_SEARCH_BYTES: usize = 64 << 10;
+/// The largest file of root certificates in bytes: those of a system have about 250 kilobytes.
+pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
+/// The longest content of a lock file in bytes: the number of a process.
+pub(crate) const MAX_LOCK_BYTES: u64 = 32;
 /// The longest label in characters: more does not fit on a line.
 pub(crate) const MAX_LABEL_CHARS: usize = 200;
 
@@ -169,9 +173,6 @@ pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);
 /// The longest namespace in bytes: each key begins with it.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_NAMESPACE_BYTES: usize = 64;
-/// The largest file of root certificates in bytes: those of a system have about 250 kilobytes.
-#[cfg(feature = "redis")]
-pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
 /// The connections of one process: a reservation takes less than a millisecond of one.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_STORE_CONNECTIONS: usize = 8;

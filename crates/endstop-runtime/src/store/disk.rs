@@ -3,12 +3,13 @@
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tokio::runtime::Handle;
 
 use super::StoreError;
+use crate::limits::MAX_CERTIFICATES_BYTES;
 
 #[cfg(test)]
 pub(super) mod fault;
@@ -74,6 +75,26 @@ pub fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Reads a file of root certificates, of at most four mebibytes: it can be a device without an end.
+///
+/// # Errors
+///
+/// Returns the error of the system, and [`ErrorKind::FileTooLarge`] if there is more.
+pub fn read_certificates(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, MAX_CERTIFICATES_BYTES)
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        let why = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Options that open no symbolic link, and do not wait at a pipe. A new file is private.
