@@ -218,3 +218,33 @@ pub(crate) const MAX_SPAN_TRIES: usize = 4;
 /// Bytes of settlements that wait: about 50,000.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_SPOOL_BYTES: u64 = 8 << 20;
+
+// Files, and waits for other processes.
+
+/// How often a file that others remove at the same time is opened again: each time means that another process got
+/// further, so this is never reached unless something is wrong.
+pub(crate) const OPEN_TRIES: usize = 1000;
+/// How much of the end of a file is searched at a time, in bytes.
+pub(crate) const TAIL_BLOCK_BYTES: u64 = 64 << 10;
+/// How much of half a line an append checks, in bytes: reading the file back checks all of it.
+pub(crate) const CHECKED_TAIL_BYTES: usize = 64 << 10;
+/// The pause before the journal mode is requested again, while other processes open the same new file.
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE_PAUSE: Duration = Duration::from_millis(5);
+/// How long one waits for other processes: a commit takes milliseconds, so this long means that something
+/// hangs.
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(5);
+/// How long one waits for other processes to open the file: they may be creating it.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_OPENING: Duration = Duration::from_secs(5);
+/// How long one waits for other processes with the connection in hand.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_BUSY: Duration = Duration::from_millis(250);
+/// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
+/// long in all means that something hangs.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_BUSY_ROUNDS: u32 = 8;
+/// Windows that are over are kept so long, for people who look back.
+#[cfg(feature = "sqlite")]
+pub(crate) const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);

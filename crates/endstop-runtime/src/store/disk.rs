@@ -9,14 +9,10 @@ use std::path::Path;
 use tokio::runtime::Handle;
 
 use super::StoreError;
-use crate::limits::MAX_CERTIFICATES_BYTES;
+use crate::limits::{MAX_CERTIFICATES_BYTES, OPEN_TRIES};
 
 #[cfg(test)]
 pub(super) mod fault;
-
-/// How often a file that others remove at the same time is opened again: each time means that another process got
-/// further, so this is never reached unless something is wrong.
-const OPEN_TRIES: usize = 1000;
 
 /// Runs `work` on the runtime's threads for blocking work; directly if there is no runtime.
 pub(super) async fn blocking<T: Send + 'static>(

@@ -27,12 +27,10 @@ use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::Store;
 
+pub use crate::limits::{DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS};
+
 /// The policy of an agent that was given none: an endstop far away, but there.
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";
-/// Tool calls of one reply that run at the same time, unless the builder says otherwise.
-pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
-/// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
-pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an agent cannot be built.
 #[derive(Clone, Debug, PartialEq, Error)]

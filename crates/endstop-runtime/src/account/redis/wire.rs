@@ -14,7 +14,7 @@ use crate::ledger::{Amounts, Dimension};
 use crate::limits::ROLLING_BUCKETS;
 use endstop_core::units::WallTime;
 
-/// The largest count of the library, `FULL` there: beyond every limit.
+/// `FULL` of the library: no count is above it, and no limit reaches it.
 const FULL: u64 = 1 << 52;
 /// The latest time of the library, `NEVER` there.
 const LATEST: u64 = (1 << 53) - 1;

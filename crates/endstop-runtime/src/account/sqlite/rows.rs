@@ -1,7 +1,6 @@
 //! Tables and statements of accounts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
@@ -10,7 +9,7 @@ use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
 use super::super::store::{Adjustment, BudgetStoreError};
 use crate::clock::millis;
 use crate::json::json_of;
-use crate::limits::REMEMBER_HOLDS;
+use crate::limits::{ACCOUNTS_BUSY, ACCOUNTS_OPENING, KEEP_COUNTERS, REMEMBER_HOLDS};
 use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
 const KIND: FileKind = FileKind {
@@ -20,19 +19,6 @@ const KIND: FileKind = FileKind {
     schema: SCHEMA,
     synchronous: "NORMAL",
 };
-
-/// How long one waits for other processes to open the file: they may be creating it.
-const OPENING: Duration = Duration::from_secs(5);
-
-/// How long one waits for other processes with the connection in hand.
-const BUSY: Duration = Duration::from_millis(250);
-
-/// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
-/// long in all means that something hangs.
-pub(super) const BUSY_ROUNDS: u32 = 8;
-
-/// Windows that are over are kept so long, for people who look back.
-const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 const SCHEMA: &str = "
 CREATE TABLE clock (latest INTEGER NOT NULL) STRICT;
@@ -86,7 +72,7 @@ SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE s
 /// Opens the file with its tables, and deletes old rows.
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
     let failed = |error| failed("open the store of budgets", path, &error);
-    let opened = sqlite_file::open(path, &KIND, OPENING).map_err(|error| match error {
+    let opened = sqlite_file::open(path, &KIND, ACCOUNTS_OPENING).map_err(|error| match error {
         OpenError::Foreign => {
             let why = "it is a database of another program".to_owned();
             BudgetStoreError::Damaged { path: path.to_owned(), why }
@@ -98,7 +84,7 @@ pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError
     });
     let connection = opened?;
     forget(&connection, now).map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.busy_timeout(ACCOUNTS_BUSY).map_err(failed)?;
     Ok(connection)
 }
 
