@@ -73,6 +73,34 @@ pub fn private_file() -> OpenOptions {
     options
 }
 
+/// Replaces a private file by this content, or leaves it as it is: the content is written to `draft` in the same directory, and gets
+/// the name of the file once the disk has it. Two at the same time need a lock, or two drafts.
+///
+/// ```
+/// use endstop_runtime::store::replace_file;
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let draft = path.with_extension("draft");
+/// replace_file(&path, &draft, b"one")?;
+/// replace_file(&path, &draft, b"two")?;
+/// assert_eq!(std::fs::read(&path)?, b"two");
+/// assert!(!draft.exists());
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the error of the system. Then the file is as before, and the draft is removed.
+pub fn replace_file(path: &Path, draft: &Path, content: &[u8]) -> io::Result<()> {
+    let written = not_through_links().write(true).create(true).truncate(true).open(draft);
+    let written = written.and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(draft, path)).inspect_err(|_| drop(fs::remove_file(draft)))
+}
+
 /// Reads a file of root certificates, of at most four mebibytes: it can be a device without an end.
 ///
 /// # Errors

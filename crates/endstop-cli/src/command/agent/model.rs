@@ -16,8 +16,6 @@ const SENTENCE: &str = "I am a script without a model behind it, and say this se
     Name a real model to get an answer.";
 /// How `scripted:slow` says it.
 const SLOW_PIECE_BYTES: usize = 6;
-/// The assumed length of a token.
-const BYTES_PER_TOKEN: u64 = 4;
 
 const MODELS: &str = "\
 The models are
@@ -87,8 +85,9 @@ fn scripted(script: &str) -> Option<Arc<dyn Model>> {
 
 /// The sentence, as much of it as fits the request's cap.
 fn sentence(request: &ModelRequest<'_>) -> Reply {
-    let fits =
-        request.max_output_tokens.map_or(u64::MAX, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
+    let fits = request
+        .max_output_tokens
+        .map_or(u64::MAX, |cap| cap.saturating_mul(ScriptedModel::BYTES_PER_TOKEN));
     let end = usize::try_from(fits).unwrap_or(usize::MAX).min(SENTENCE.len());
     let text = SENTENCE.get(..SENTENCE.floor_char_boundary(end)).unwrap_or(SENTENCE);
     let reply = Reply::text(text);
