@@ -1,4 +1,6 @@
-//! Values of this crate as JSON, in one place: one that became empty text would be stored as nothing was.
+//! Values of this crate as JSON.
+//!
+//! A separate file because stores, traces and reports all write values, and a failure must not leave empty text in any of them.
 
 use serde::Serialize;
 

@@ -53,7 +53,7 @@ impl Settlement {
     /// Reads a line; an error in words.
     fn read(line: &[u8]) -> Result<Self, SpoolLineError> {
         // Before the rest: a later version can have other keys.
-        let Version { version } = serde_json::from_slice(line)?;
+        let LineVersion { version } = serde_json::from_slice(line)?;
         if version != VERSION {
             return Err(SpoolLineError::Version(version));
         }
@@ -63,7 +63,7 @@ impl Settlement {
 
 /// The part of a line that every version has.
 #[derive(Deserialize)]
-struct Version {
+struct LineVersion {
     version: u64,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct UnreadLine {
 
 /// The settlements that were sent.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentLines {
     pub(super) taken: u64,
     /// The first line that cannot be read.
     pub(super) unread: Option<UnreadLine>,
@@ -127,8 +127,8 @@ impl Spool {
 
     /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Lines that
     /// cannot be read stay. Nothing is sent while another process does this.
-    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<Sent> {
-        let mut sent = Sent::default();
+    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<SentLines> {
+        let mut sent = SentLines::default();
         let lock = private_file().create(true).append(true).open(&self.lock)?;
         if lock.try_lock().is_err() {
             return Ok(sent);
