@@ -57,11 +57,11 @@ impl Drop for RunLock {
 /// A directory with a file for each run that is locked. The lock is the operating system's, so that it ends
 /// with the process; the file says which process that is.
 #[derive(Clone, Debug)]
-pub(super) struct LockFolder {
+pub(super) struct LockDirectory {
     path: PathBuf,
 }
 
-impl LockFolder {
+impl LockDirectory {
     pub(super) const fn new(path: PathBuf) -> Self {
         Self { path }
     }
