@@ -138,7 +138,7 @@ fn examples(_: &Path) -> Plan {
     Plan::Run(runs.collect())
 }
 
-/// Links that lead nowhere and the like. It takes a minute, so not at each push.
+/// Finds links that lead nowhere. It takes a minute, so not at each push.
 fn documentation(_: &Path) -> Plan {
     one("env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps")
 }

@@ -248,7 +248,7 @@ impl RunEntry {
     }
 
     /// Returns why a call gets a stop response: the stop of the run, or `why` if it has none, because it is paused, refuses one
-    /// sub-agent, or a call of it was cut. Such signals are made here alone.
+    /// sub-agent, or a call of it was cut. No other place makes such a signal.
     pub(crate) fn stop_or(&self, why: &str) -> StopSignal {
         let other = || StopSignal::new(StopReason::StopRequested).with_message(why);
         self.stop().unwrap_or_else(other)

@@ -116,7 +116,7 @@ fn signal_of(refused: &Refused, is_of_all_runs: bool) -> StopSignal {
         .with_source(BUDGET_SOURCE)
 }
 
-/// Whether money is limited beside the rules of the runs, by a budget or an account, and the cost of the call cannot be known.
+/// Whether a budget or an account limits money, and the cost of the call cannot be known.
 pub(super) fn is_untold_money(plan: &PlannedCall<'_>, is_limited: impl FnOnce() -> bool) -> bool {
     plan.unpriced() == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
 }

@@ -368,7 +368,7 @@ fn check_end(at: usize) {
 
 #[cold]
 fn missing(slot: usize) -> ! {
-    unreachable!("a handle keeps its node and all above it: no node in slot {slot}")
+    unreachable!("a handle keeps its node and the parents of it: no node in slot {slot}")
 }
 
 /// Whether there is room. In debt there is none; if `ALL`, not even for nothing.
