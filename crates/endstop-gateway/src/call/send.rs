@@ -148,14 +148,14 @@ impl<'p> Sending<'p> {
         if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
         }
-        let depends_on_body = error_of(parts.status, &headers, &[]).may_be_charged(false)
-            || context.may_charge_refused(parsed.route(), parts.status)
-            || (stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16()));
-        if !parts.status.is_success() && depends_on_body {
-            return Respond(self.broke(call, parts.status, headers, body).await);
-        }
         if !parts.status.is_success() {
             let mut error = error_of(parts.status, &headers, &[]);
+            let depends_on_body = error.may_be_charged(false)
+                || context.may_charge_refused(parsed.route(), parts.status)
+                || (stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16()));
+            if depends_on_body {
+                return Respond(self.broke(call, parts.status, headers, body).await);
+            }
             if stop == Some(UpstreamStop::Charged) {
                 error.billing = ErrorBilling::Charged;
             }
