@@ -198,7 +198,7 @@ fn drop_torn_line(file: &mut File) -> io::Result<()> {
     if length == 0 {
         return Ok(());
     }
-    let mut last = [0];
+    let mut last = [0_u8];
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut last)?;
     if last == *b"\n" {
