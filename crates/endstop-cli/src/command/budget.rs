@@ -199,7 +199,7 @@ fn to_text(states: &[AccountState]) -> String {
         output::table(&["budget", "limit", "spent", "held", "left", "resets"], &[2, 3, 4]);
     for state in states {
         for limit in &state.limits {
-            let show = |amount| limit.limit.dimension.show(amount);
+            let show = |amount| shown(limit.limit.dimension, amount);
             table.add_row([
                 state.account.clone(),
                 limit.limit.to_string(),
@@ -211,6 +211,14 @@ fn to_text(states: &[AccountState]) -> String {
         }
     }
     format!("{table}\n")
+}
+
+fn shown(dimension: Dimension, amount: u64) -> String {
+    match dimension {
+        Dimension::Cost => output::money(Money::from_picos(amount)),
+        Dimension::Tokens => output::short(amount),
+        _ => output::count(amount),
+    }
 }
 
 fn to_json(state: &AccountState) -> Value {

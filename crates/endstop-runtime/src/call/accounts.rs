@@ -5,16 +5,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
-use endstop_core::units::Money;
+use endstop_core::policy::OnUnpriced;
+use endstop_core::units::{Cost, Money};
 
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
-use super::refusal::is_untold_money;
-use crate::account::{AccountHold, AccountWait, RunAccounts};
+use crate::account::{AccountHold, AccountRefused, AccountWait, RunAccounts};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
 use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
-use crate::run::{CancelOn, RunHandle, Waited};
+use crate::run::{CancelOn, RunHandle, StopReach, Waited};
 
 impl RunHandle {
     /// Returns whether the calls of the run draw on these accounts too.
@@ -43,7 +43,7 @@ impl RunHandle {
     ) -> Result<Option<AccountHold>, NotAdmitted> {
         let Some(accounts) = self.node().accounts() else { return Ok(None) };
         let (least, wanted) = (plan.least_output(), plan.max_output());
-        if is_untold_money(plan, || accounts.limits_money(plan.provider(), plan.model())) {
+        if is_untold_money(&accounts, plan) {
             return Err(NotAdmitted::Unpriced);
         }
         let amounts = |output| {
@@ -73,8 +73,7 @@ impl RunHandle {
             return Ok(());
         }
         let planned = self.planned(plan);
-        let limits_money = || accounts.limits_money(planned.provider(), planned.model());
-        if is_untold_money(&planned, limits_money) {
+        if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }
         let least = planned.amounts(planned.worst(planned.least_output()));
@@ -116,4 +115,26 @@ impl RunHandle {
         self.node().set_out_of_budget(true);
         self.raise_with(&wait.signal());
     }
+
+    /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.
+    pub(super) fn refused_by_account(&self, refused: &AccountRefused, is_by_model: bool) {
+        let signal = refused.signal();
+        if self.node().reach() == StopReach::Tree && !is_by_model {
+            let mut owner = self.node();
+            while let Some(parent) = &owner.parent {
+                owner = parent;
+            }
+            if !std::sync::Arc::ptr_eq(owner, self.node()) {
+                Self::of(std::sync::Arc::clone(owner)).raise(&signal);
+            }
+        }
+        self.raise(&signal);
+    }
+}
+
+/// Whether an account limits money and the cost of the call cannot be known.
+fn is_untold_money(accounts: &RunAccounts, plan: &PlannedCall<'_>) -> bool {
+    plan.unpriced() == OnUnpriced::Stop
+        && accounts.limits_money(plan.provider(), plan.model())
+        && plan.worst(0).cost == Cost::Unpriced
 }

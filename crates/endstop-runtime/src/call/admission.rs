@@ -9,7 +9,6 @@ use endstop_core::units::Cost;
 
 use super::fit::{Fit, is_only_held};
 use super::plan::{PlannedCall, Worst};
-use super::refusal::is_untold_money;
 use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::limits::{MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
@@ -98,7 +97,8 @@ impl LockedChain<'_> {
 
     /// Whether a budget beyond the runs' own rules limits money and the cost of the call cannot be known.
     fn is_untold_money(&self, plan: &PlannedCall<'_>) -> bool {
-        is_untold_money(plan, || self.shared_budget().is_some_and(|it| it.room().cost.is_some()))
+        let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
+        plan.unpriced() == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
 
     /// Whether the budget above the outermost run refuses even the smallest form of a call, and not only because of

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
-use endstop_core::units::Cost;
 
 use super::admission::NotAdmitted;
-use super::plan::PlannedCall;
-use crate::account::{AccountBlock, AccountRefused, uncounted};
+use crate::account::{AccountBlock, uncounted};
 use crate::ledger::Refused;
 use crate::observe::{ALL_RUNS, Detail, OWNER_KEY};
-use crate::run::{RunHandle, RunNode, StopReach};
+use crate::run::{RunHandle, StopReach};
 
 impl RunHandle {
     /// Stops the run for a budget that refused, and as far above it as the tree's [`StopReach`] says.
@@ -25,25 +22,12 @@ impl RunHandle {
             owner = parent;
         }
         let is_of_all_runs = owner.budget.id() != refused.budget;
-        self.raise_up_to(owner, &signal_of(refused, is_of_all_runs));
-        Directive::Stop
-    }
-
-    /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.
-    fn refused_by_account(&self, refused: &AccountRefused, is_by_model: bool) {
-        let mut owner = self.node();
-        while !is_by_model && let Some(parent) = &owner.parent {
-            owner = parent;
-        }
-        self.raise_up_to(owner, &refused.signal());
-    }
-
-    /// Raises a signal for the run, and for the one above it that owns the limit, if [`StopReach`] says so.
-    fn raise_up_to(&self, owner: &Arc<RunNode>, signal: &StopSignal) {
+        let signal = signal_of(refused, is_of_all_runs);
         if self.node().reach() == StopReach::Tree && !Arc::ptr_eq(owner, self.node()) {
-            Self::of(Arc::clone(owner)).raise(signal);
+            Self::of(Arc::clone(owner)).raise(&signal);
         }
-        self.raise(signal);
+        self.raise(&signal);
+        Directive::Stop
     }
 
     /// Stops the run for a call that was not admitted, unless a core has stopped it already.
@@ -114,9 +98,4 @@ fn signal_of(refused: &Refused, is_of_all_runs: bool) -> StopSignal {
         .with_context("held", refused.held)
         .with_context("asked", refused.asked)
         .with_source(BUDGET_SOURCE)
-}
-
-/// Whether a budget or an account limits money, and the cost of the call cannot be known.
-pub(super) fn is_untold_money(plan: &PlannedCall<'_>, is_limited: impl FnOnce() -> bool) -> bool {
-    plan.unpriced() == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
 }

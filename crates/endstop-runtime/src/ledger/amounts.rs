@@ -58,9 +58,8 @@ impl Dimension {
         }
     }
 
-    /// Returns a number as people read it, rounded and without its unit: `$0.60` for money, `584.4k` for tokens.
-    #[must_use]
-    pub fn show(self, number: u64) -> String {
+    /// The number as people read it: `$0.60` for money.
+    pub(super) fn show(self, number: u64) -> String {
         match self {
             Self::Cost => human::money(Money::from_picos(number)),
             Self::Tokens => human::short(number),

@@ -88,11 +88,6 @@ impl Bundle {
     }
 }
 
-fn roots_of(path: &Path) -> io::Result<String> {
-    let bytes = read_certificates(path)?;
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
 /// The variables of base URLs that stay as they are, so that the command sees its provider's own host.
 pub(super) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
     let is_intercepted = |variable: &&str| {
@@ -102,6 +97,11 @@ pub(super) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Vec<&'static s
         host.is_some_and(|host| model_provider(host).is_some())
     };
     BASES.into_iter().filter(|variable| is_intercepted(variable)).collect()
+}
+
+fn roots_of(path: &Path) -> io::Result<String> {
+    let bytes = read_certificates(path)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
