@@ -3,14 +3,14 @@
 //! A process reads it when it starts and before each call. So `kill --all` reaches processes that have no entry in the
 //! registry, or enter it after the command has looked. While the command works it holds a lock, and nothing starts.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use endstop::cancel::{FileKillSwitch, KillSwitch, MemoryKillSwitch};
-use endstop::store::{create_private_directory, private_file};
+use endstop::store::{create_private_directory, private_file, replace_file};
 use serde_json::{Value, json};
 
 use crate::budgets::state_directory;
@@ -146,13 +146,7 @@ impl EpochLock {
         let epoch = after.max(micros());
         let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
         let draft = self.directory.join(format!("{NAME}.draft"));
-        private_file()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&draft)
-            .and_then(|mut draft| draft.write_all(text.as_bytes()))
-            .and_then(|()| fs::rename(&draft, &file))
+        replace_file(&file, &draft, text.as_bytes())
             .map_err(|error| not_written(&self.directory, &error))
     }
 }

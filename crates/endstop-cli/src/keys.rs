@@ -7,14 +7,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use endstop::account::{Account, AccountSet, RunAccounts};
 use endstop::core::units::WallTime;
-use endstop::store::{create_private_directory, private_file};
+use endstop::store::{create_private_directory, private_file, replace_file};
 use endstop_gateway::{IssuedKey, Key, KeyChange, KeyHash, KeyRuns, KeySource};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -287,18 +287,7 @@ pub(crate) fn change<T>(
     lock.lock().map_err(failed)?;
     let mut file = if path.exists() { KeyFile::read(path)? } else { KeyFile::default() };
     let result = change(&mut file)?;
-    let draft = beside(".draft");
-    private_file()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&draft)
-        .and_then(|mut draft| {
-            draft.write_all(file.to_text().as_bytes())?;
-            draft.sync_all()
-        })
-        .and_then(|()| fs::rename(&draft, path))
-        .map_err(failed)?;
+    replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
 }
 

@@ -143,3 +143,35 @@ pub(crate) const MAX_NAMED_RUNS: usize = 5;
 /// The fewest characters that stand for a run by the beginning of its name: an empty variable in a script must not stop
 /// the only run there is.
 pub(crate) const MIN_RUN_PREFIX: usize = 4;
+
+// Waits of commands.
+
+/// How long the end of a command waits for messages that are not taken yet.
+pub(crate) const WEBHOOK_PATIENCE: Duration = Duration::from_secs(5);
+/// From the first signal to the one that nothing survives.
+#[cfg(unix)]
+pub(crate) const TERM_TO_KILL: Duration = Duration::from_secs(5);
+/// Between two rounds of the last one, for processes started in the meantime.
+#[cfg(unix)]
+pub(crate) const KILL_AGAIN: Duration = Duration::from_millis(200);
+/// After this many rounds Endstop stops trying: a process can hang in the kernel.
+#[cfg(unix)]
+pub(crate) const KILL_ROUNDS: u32 = 25;
+/// Between two checks of the kill switch and of remaining processes.
+#[cfg(unix)]
+pub(crate) const SUPERVISE_LOOK: Duration = Duration::from_secs(1);
+/// The same when the status line is visible, or the end is near.
+#[cfg(unix)]
+pub(crate) const SUPERVISE_LOOK_OFTEN: Duration = Duration::from_millis(250);
+/// A stop signal of the terminal takes effect within this time, or never: then no shell controls the job.
+#[cfg(unix)]
+pub(crate) const SUSPENDING: Duration = Duration::from_millis(200);
+/// Programs that draw the screen do so by then; those that have made a call are recognized earlier.
+#[cfg(unix)]
+pub(crate) const SCREEN_SETTLING: Duration = Duration::from_secs(2);
+/// How long it takes at most until a file is noticed.
+pub(crate) const CONTROL_LOOK: Duration = Duration::from_millis(100);
+/// The wait of `scripted:slow` before each piece: slow enough to be seen and stopped.
+pub(crate) const SLOW_PIECE_WAIT: Duration = Duration::from_millis(200);
+/// The shortest rest of a key after its prefix: `sk-1` is the name of something else.
+pub(crate) const LEAST_KEY_REST: usize = 6;

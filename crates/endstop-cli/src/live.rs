@@ -7,14 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use endstop::runtime::RunHandle;
-use endstop::store::private_file;
+use endstop::store::replace_file;
 use endstop_gateway::{Control, RunControl};
 use jiff::Timestamp;
 use nix::unistd::Uid;
@@ -167,13 +167,7 @@ fn register_in(directory: &Path, process: &LiveProcess) -> io::Result<Registrati
     let file = directory.join(format!("{}.{SUFFIX}", process.pid));
     // Whole or not at all: a reader never sees half of it.
     let draft = directory.join(format!("{}.draft", process.pid));
-    private_file()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&draft)?
-        .write_all(text.to_string().as_bytes())?;
-    fs::rename(&draft, &file)?;
+    replace_file(&file, &draft, text.to_string().as_bytes())?;
     // One that was killed had the same socket: this process would be listed under both.
     let same =
         |(path, other): &(PathBuf, LiveProcess)| *path != file && other.socket == process.socket;

@@ -53,10 +53,7 @@ const GUESSED_SUBCOMMANDS: &[(&[&str], &str)] = &[
     (&["logs", "log", "watch", "follow", "attach"], "`endstop tail RUN` follows a live run"),
     (&["start", "exec", "wrap", "limit"], "write `endstop run --usd 2 -- my-agent`"),
     (&["proxy", "gateway", "server", "listen"], "write `endstop serve --usd 2`"),
-    (
-        &["cost", "costs", "usage", "stats", "report"],
-        "`endstop spend` prints what runs cost",
-    ),
+    (&["cost", "costs", "usage", "stats", "report"], "`endstop spend` prints what runs cost"),
     (&["validate", "lint", "verify", "policy"], "write `endstop check policy.toml`"),
     (&["suggest", "recommend"], "write `endstop replay --suggest`"),
     (&["version"], "write `endstop --version`"),

@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use endstop::core::Run;
 use endstop::core::event::EventKind;
@@ -23,11 +22,8 @@ use serde_json::{Value, json};
 use crate::defaults::file_of;
 use crate::error::{CliError, causes};
 use crate::input::read_text;
-use crate::limits::{MAX_CONFIG_BYTES, MAX_SECRET_BYTES};
+use crate::limits::{MAX_CONFIG_BYTES, MAX_SECRET_BYTES, WEBHOOK_PATIENCE};
 use crate::output;
-
-/// How long the end of a command waits for messages that are not taken yet.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The webhook, if there is one. It has to be ended, or messages are lost.
 #[derive(Debug, Default)]
@@ -98,7 +94,7 @@ impl Hook {
     /// Waits a moment for unsent messages.
     pub(crate) async fn end(self) {
         if let Some(task) = self.task {
-            task.end(PATIENCE).await;
+            task.end(WEBHOOK_PATIENCE).await;
         }
     }
 }

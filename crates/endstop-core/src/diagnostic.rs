@@ -95,19 +95,25 @@ pub fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -
         4..=7 => 2,
         _ => 3,
     };
-    let found = found.to_ascii_lowercase();
+    let found = compared(found);
     known
         .into_iter()
-        .map(|name| (edit_distance(&found, &name.to_ascii_lowercase()), name))
+        .map(|name| (edit_distance(&found, &compared(name)), name))
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, name)| format!("did you mean `{name}`?"))
 }
 
-/// Insertions, deletions, substitutions and swaps of adjacent characters. O(n·m), on names of at most 64 characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let a: alloc::vec::Vec<char> = a.chars().take(64).collect();
-    let b: alloc::vec::Vec<char> = b.chars().take(64).collect();
+/// The beginning of a name, in lower case.
+fn compared(name: &str) -> alloc::vec::Vec<char> {
+    name.chars().take(64).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Returns how many characters have to be inserted, deleted, replaced, or swapped with the next one, to make one text the other.
+/// O(n·m).
+#[doc(hidden)]
+#[must_use]
+pub fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before_last: alloc::vec::Vec<usize> = alloc::vec![0; b.len() + 1];
     let mut last: alloc::vec::Vec<usize> = (0..=b.len()).collect();
     for (i, &from) in a.iter().enumerate() {

@@ -7,11 +7,10 @@ use alloc::string::{String, ToString};
 
 use crate::condition::gauge::Unit;
 use crate::expr::amount_text;
-use crate::units::{Millis, Money, PICOS_PER_DOLLAR};
+use crate::units::{Millis, Money, PICOS_PER_CENT, PICOS_PER_DOLLAR};
 
-const CENT: u64 = PICOS_PER_DOLLAR / 100;
 /// Smaller amounts show two digits that count, larger ones whole cents.
-const IN_CENTS: u64 = 10 * CENT;
+const IN_CENTS: u64 = 10 * PICOS_PER_CENT;
 
 /// The direction in which an amount of money is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub fn money(amount: Money) -> String {
 #[must_use]
 pub fn money_rounded(amount: Money, rounding: Rounding) -> String {
     let picos = u128::from(amount.picos());
-    let mut step = u128::from(CENT);
+    let mut step = u128::from(PICOS_PER_CENT);
     if amount.picos() < IN_CENTS {
         // Never finer than a pico-dollar.
         step = 1;

@@ -62,6 +62,8 @@ pub mod units;
 pub mod wire;
 
 pub use condition::Condition;
+#[doc(hidden)]
+pub use diagnostic::edit_distance;
 pub use event::{Event, EventKind};
 pub use meter::Truth;
 pub use policy::{Action, Policy};

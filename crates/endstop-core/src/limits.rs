@@ -58,7 +58,7 @@ pub(crate) const CYCLE_PERIOD: usize = 4;
 /// Halves of stale steps below which they have no share: reading something again, and once more, is checking. A step
 /// that only failed again counts one half, because agents do get out of errors.
 pub(crate) const STALE_MIN_HALVES: u64 = 6;
-/// Stale steps in a row below which there is no share of them: who has just got something new is not going in circles.
+/// Stale steps in a row below which there is no share of them: an agent that has just got something new is in no loop.
 pub(crate) const STALE_MIN_STREAK: u64 = 3;
 /// A call that took this long, in milliseconds, and did not fail has waited for something. Waiting does not count as
 /// a loop.

@@ -14,6 +14,8 @@ use crate::limits::MAX_READ_DOLLARS;
 
 /// Pico-dollars in one dollar.
 pub const PICOS_PER_DOLLAR: u64 = 1_000_000_000_000;
+/// Pico-dollars in one cent.
+pub const PICOS_PER_CENT: u64 = PICOS_PER_DOLLAR / 100;
 
 /// An exact amount of money in pico-dollars (10⁻¹² USD).
 ///

@@ -259,3 +259,11 @@ pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;
 /// The keys, budgets and runs whose kill a gateway remembers: far more than people kill before they start it again. Beyond that
 /// it forgets the oldest run.
 pub(crate) const MAX_KILLED_GROUPS: usize = 1_024;
+
+// The listener.
+
+/// The interval of a timer that is due before the timeouts of heads. The runtime wakes itself with a system call for a
+/// timer that is due before all others; without this one, every other request would set such a timer.
+pub(crate) const TIMER_BEAT: Duration = Duration::from_secs(25);
+/// How long to wait after an error of the listener, which usually is out of file descriptors.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -14,7 +14,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use endstop_runtime::cancel::CancelToken;
@@ -37,15 +36,8 @@ use tokio::time::Instant;
 use crate::body::Body;
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::Bounds;
-use crate::limits::{BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT};
+use crate::limits::{ACCEPT_PAUSE, BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT, TIMER_BEAT};
 use guard::Guarded;
-
-/// The interval of a timer that is due before the timeouts of heads. The runtime wakes itself with a system call for a
-/// timer that is due before all others; without this one, every other request would set such a timer.
-const BEAT: Duration = Duration::from_secs(25);
-
-/// How long to wait after an error of the listener, which usually is out of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The sender of a request.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +151,7 @@ pub(crate) async fn serve<L, H, F>(
     let shares = Arc::<Shares>::default();
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stop.cancelled());
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(TIMER_BEAT);
     loop {
         let accepted = async {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else {

@@ -16,9 +16,11 @@ mod proxy;
 mod wire;
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use endstop_runtime::store::read_certificates;
 use http::{Request, Response, Uri};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -55,7 +57,7 @@ impl HttpClient {
     ) -> Result<Self, CertificatesError> {
         let connector = match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
             Some(path) => {
-                let pem = std::fs::read(&path).map_err(TrustError::from);
+                let pem = read_certificates(Path::new(&path)).map_err(TrustError::from);
                 let connector = pem.and_then(|pem| Connector::trusting(&pem));
                 connector.map_err(|why| CertificatesError { path, why })?
             }

@@ -10,16 +10,11 @@ use crate::Api;
 use crate::price_fields::with_underscores;
 use crate::provider_tools::matches;
 
-/// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
-/// providers charge for their largest images.
-pub const IMAGE_TOKENS: u64 = 20_000;
+pub use crate::limits::{FILE_TOKENS, IMAGE_TOKENS};
 
 /// Models whose images are charged as many more tokens than they have, with the most of one image.
 /// Source: OpenAI's guide on images, of tiles of 512 pixels: 2,833 and 5,667 for each of at most 8.
 pub const DEAR_IMAGES: &[(&str, u64)] = &[("gpt-4o-mini", 48_169)];
-
-/// Tokens that content of unknown size is counted as, if the context window of the model is smaller or unknown.
-pub const FILE_TOKENS: u64 = 200_000;
 
 /// The name in `allow_unmetered` of content of unknown size, for a model whose context window is unknown.
 pub const UNKNOWN_FILE: &str = "unknown_file";

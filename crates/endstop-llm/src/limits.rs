@@ -38,3 +38,11 @@ pub(crate) const ASSUMED_SEARCHES: u64 = 10;
 /// How often Anthropic asks the model again in one request, whatever tools it has. Then the response ends with
 /// `pause_turn` (Anthropic's documentation, "Handling stop reasons": 10 iterations a request).
 pub(crate) const MAX_ANTHROPIC_ROUNDS: u64 = 10;
+
+/// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
+/// providers charge for their largest images.
+pub const IMAGE_TOKENS: u64 = 20_000;
+/// Tokens that content of unknown size is counted as, if the context window of the model is smaller or unknown.
+pub const FILE_TOKENS: u64 = 200_000;
+/// The least budget of thinking that the API takes.
+pub(crate) const LEAST_THINKING_TOKENS: u64 = 1_024;

@@ -10,8 +10,8 @@ use super::unit::{Direction, Unit, UnitRow};
 use super::usage::UsageCounts;
 use super::{CallContext, Model, Provider, units};
 
-/// Decimals of a rate.
-const RATE_DECIMALS: u32 = 18;
+/// Decimals of a rate: the data has no more.
+pub(super) const RATE_DECIMALS: u32 = 18;
 
 /// The key of the total of input tokens, which chooses the tier.
 const TOTAL_INPUT: &str = "input_tokens";

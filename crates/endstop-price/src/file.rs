@@ -11,15 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::calculate::RATE_DECIMALS;
 use super::clause::Clause;
 use super::decimal::{self, Beyond, DecimalError};
 use super::extract::{FileExtractor, UnknownUnit};
 use super::rates::{Period, Rate, RateSet, Schedule, Tier, Variant, lay_over};
 use super::unit::{FileUnit, Unit, UnitRow, Units, UnitsError};
 use super::{List, Model, Provider};
-
-/// Decimals of a rate: the data has at most 18.
-const RATE_DECIMALS: u32 = 18;
 
 /// The version of a file that names none.
 const NO_VERSION: &str = "unversioned price file";

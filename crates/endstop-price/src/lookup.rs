@@ -1,5 +1,6 @@
 //! Finding a provider and a model by the names that requests and responses use.
 
+use endstop_core::edit_distance;
 use jiff::civil::Date;
 
 use super::calculate::ModelPrice;
@@ -117,12 +118,14 @@ impl PriceTable {
         let only = provider.and_then(|name| self.provider(name)).map(|found| found.id.as_str());
         let bare = model.rsplit('/').next().unwrap_or(&model);
         let limit = bare.len() / 2;
+        let letters: Vec<char> = bare.chars().collect();
         let mut near: Vec<(usize, &str, &str)> = self
             .models()
             .filter(|(provider, _)| only.is_none_or(|only| only == *provider))
             .map(|(provider, id)| {
                 let known = id.rsplit('/').next().unwrap_or(id).to_lowercase();
-                (edits(bare, &known), provider, id)
+                let known: Vec<char> = known.chars().collect();
+                (edit_distance(&letters, &known), provider, id)
             })
             .filter(|(distance, ..)| *distance <= limit)
             .collect();
@@ -234,23 +237,6 @@ fn dashed_date(part: &str) -> String {
         }
         None => part.to_owned(),
     }
-}
-
-/// How many characters have to be put in, left out or changed to make one text the other.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, from) in a.chars().enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        let mut left = index + 1;
-        next.push(left);
-        for ((to, diagonal), above) in b.iter().zip(&row).zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(from != *to)).min(above + 1).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

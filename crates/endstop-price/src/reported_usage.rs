@@ -75,7 +75,10 @@ impl From<TokenUsage> for ReportedUsage {
             cache_write_1h: most(tokens.cache_write_1h),
             output: most(tokens.output),
         };
-        let counts = UsageCounts::from_token_usage(&counted).unwrap_or_default();
+        let counts = match UsageCounts::from_token_usage(&counted) {
+            Ok(counts) => counts,
+            Err(error) => unreachable!("five counts of an eighth are below the largest: {error}"),
+        };
         Self { counts, tokens, ..Self::default() }
     }
 }

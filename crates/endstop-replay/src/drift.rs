@@ -53,17 +53,17 @@ impl Baseline {
     /// Returns [`BaselineError`] if it is something else.
     pub fn from_json(text: &str) -> Result<Self, BaselineError> {
         #[derive(serde::Deserialize)]
-        struct Told {
+        struct PrintedReport {
             version: Option<u64>,
             runs: Option<u64>,
             usage: Option<Usage>,
         }
-        let told: Told = serde_json::from_str(text)?;
-        match told {
-            Told { version: Some(version), .. } if version != 1 => {
+        let printed: PrintedReport = serde_json::from_str(text)?;
+        match printed {
+            PrintedReport { version: Some(version), .. } if version != 1 => {
                 Err(BaselineError::Version(version))
             }
-            Told { version: Some(_), runs: Some(runs), usage: Some(usage) } => {
+            PrintedReport { version: Some(_), runs: Some(runs), usage: Some(usage) } => {
                 Ok(Self { runs, usage })
             }
             _ => Err(BaselineError::NoUsage),

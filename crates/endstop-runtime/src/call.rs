@@ -7,6 +7,7 @@ mod input;
 mod open;
 mod plan;
 mod pricing;
+mod refusal;
 mod refused;
 mod step;
 mod tool;

@@ -29,7 +29,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::StopSignal;
 
 pub use crate::limits::MIN_WATCH_INTERVAL;
 pub(crate) use kill::look_at;
@@ -147,15 +147,14 @@ impl CancelToken {
         let mut future = pin!(future);
         poll_fn(|cx| {
             if Pin::new(&mut aborted).poll(cx).is_ready() {
-                return Poll::Ready(Err(self.signal_or_unknown()));
+                let Some(signal) = self.signal() else {
+                    unreachable!("a token that is aborted has the signal of its first cancellation")
+                };
+                return Poll::Ready(Err(signal));
             }
             future.as_mut().poll(cx).map(Ok)
         })
         .await
-    }
-
-    fn signal_or_unknown(&self) -> Arc<StopSignal> {
-        self.signal().unwrap_or_else(|| Arc::new(StopSignal::new(StopReason::Unknown)))
     }
 }
 

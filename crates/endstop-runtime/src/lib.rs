@@ -45,6 +45,7 @@ pub mod cancel;
 pub mod clock;
 #[cfg(feature = "sqlite")]
 pub mod history;
+mod json;
 pub mod ledger;
 mod limits;
 mod model_error;
@@ -64,7 +65,7 @@ pub use call::{
     OpenToolCall, Outcome, Pricing, Received, ResponseReport, ToolNotBegun, WRAP_UP_NOTE,
     WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
-pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
+pub use model_error::{ErrorBilling, ModelError, ModelErrorKind, ProviderError, retry_after};
 pub use provider_api::{MODEL_PROVIDERS, ModelProvider, ProviderApi};
 pub use run::{
     BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, Standstill, StopReach,

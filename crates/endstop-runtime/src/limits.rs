@@ -40,6 +40,8 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// After the reset that a provider has announced: its clock and this one differ a little, and a report of the use before the
 /// reset would pause the run again.
 pub(crate) const AFTER_RESET: Duration = Duration::from_secs(1);
+/// The longest wait that is taken over from a provider: beyond a week it is a mistake.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The longest wait for a reset: no window of a subscription is longer than a month.
 pub(crate) const MAX_RESET_WAIT: Duration = Duration::from_secs(32 * 24 * 3_600);
 
@@ -112,6 +114,10 @@ pub(crate) const MAX_WAITING_CHANGES: usize = 64;
 /// How much of a state is searched, in bytes: it is searched at every save, and what is meant to be seen
 /// in a list is written early.
 pub(crate) const MAX_LABEL_SEARCH_BYTES: usize = 64 << 10;
+/// The largest file of root certificates in bytes: those of a system have about 250 kilobytes.
+pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
+/// The longest content of a lock file in bytes: the number of a process.
+pub(crate) const MAX_LOCK_BYTES: u64 = 32;
 /// The longest label in characters: more does not fit on a line.
 pub(crate) const MAX_LABEL_CHARS: usize = 200;
 
@@ -178,9 +184,6 @@ pub(crate) const MAX_WAITING_ENTRIES: usize = 4_096;
 /// The longest namespace in bytes: each key begins with it.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_NAMESPACE_BYTES: usize = 64;
-/// The largest file of root certificates in bytes: those of a system have about 250 kilobytes.
-#[cfg(feature = "redis")]
-pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
 /// The connections of one process: a reservation takes less than a millisecond of one.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_STORE_CONNECTIONS: usize = 8;
@@ -226,3 +229,42 @@ pub(crate) const MAX_SPAN_TRIES: usize = 4;
 /// Bytes of settlements that wait: about 50,000.
 #[cfg(feature = "redis")]
 pub(crate) const MAX_SPOOL_BYTES: u64 = 8 << 20;
+
+// Files, and waits for other processes.
+
+/// How often a file that others remove at the same time is opened again: each time means that another process got
+/// further, so this is never reached unless something is wrong.
+pub(crate) const OPEN_TRIES: usize = 1000;
+/// How much of the end of a file is searched at a time, in bytes.
+pub(crate) const TAIL_BLOCK_BYTES: u64 = 64 << 10;
+/// How much of half a line an append checks, in bytes: reading the file back checks all of it.
+pub(crate) const CHECKED_TAIL_BYTES: usize = 64 << 10;
+/// The pause before the journal mode is requested again, while other processes open the same new file.
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE_PAUSE: Duration = Duration::from_millis(5);
+/// How long one waits for other processes: a commit takes milliseconds, so this long means that something
+/// hangs.
+#[cfg(feature = "sqlite")]
+pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(5);
+/// How long one waits for other processes to open the file: they may be creating it.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_OPENING: Duration = Duration::from_secs(5);
+/// How long one waits for other processes with the connection in hand.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_BUSY: Duration = Duration::from_millis(250);
+/// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
+/// long in all means that something hangs.
+#[cfg(feature = "sqlite")]
+pub(crate) const ACCOUNTS_BUSY_ROUNDS: u32 = 8;
+/// Windows that are over are kept so long, for people who look back.
+#[cfg(feature = "sqlite")]
+pub(crate) const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
+
+/// The longest wait for other processes that open the history: they may be creating it.
+#[cfg(feature = "sqlite")]
+pub(crate) const HISTORY_OPENING: Duration = Duration::from_secs(2);
+
+/// The longest wait for other processes that write to the history: each takes a fraction of a millisecond, and a call waits for this
+/// one.
+#[cfg(feature = "sqlite")]
+pub(crate) const HISTORY_BUSY: Duration = Duration::from_millis(500);

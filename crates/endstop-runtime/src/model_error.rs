@@ -6,6 +6,10 @@ use std::time::Duration;
 use endstop_core::units::TokenUsage;
 use thiserror::Error;
 
+mod provider_error;
+
+pub use provider_error::{ProviderError, retry_after};
+
 /// Statuses by which an API says that it failed or is overloaded (docs/semantics.md, "Charging when usage is missing").
 pub(crate) const FAILED_STATUSES: &[u16] = &[500, 503, 529];
 

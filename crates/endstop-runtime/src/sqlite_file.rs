@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-/// The pause before the journal mode is requested again, while other processes open the same new file.
-pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+use crate::limits::SQLITE_PAUSE;
 
 /// A kind of file.
 #[derive(Clone, Copy)]
@@ -85,7 +84,7 @@ fn keep_a_log(connection: &Connection, busy: Duration) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if is_busy(&error) && begun.elapsed() < busy => thread::sleep(PAUSE),
+            Err(error) if is_busy(&error) && begun.elapsed() < busy => thread::sleep(SQLITE_PAUSE),
             done => return done,
         }
     }

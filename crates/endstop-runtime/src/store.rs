@@ -28,7 +28,7 @@ pub(crate) mod sealed_file;
 mod sqlite;
 mod whole_lines;
 
-pub use self::disk::{create_private_directory, private_file};
+pub use self::disk::{create_private_directory, private_file, read_certificates, replace_file};
 pub use self::error::StoreError;
 pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};

@@ -26,3 +26,8 @@ pub(crate) const MAX_SCHEMA_DEPTH: usize = 24;
 pub(crate) const MAX_MADE: usize = 256;
 /// Values that are made for one schema: a small schema could ask for arrays of arrays of arrays.
 pub(crate) const MAX_VALUES: usize = 4_096;
+
+/// Between the half of an answer and the cut, so that the half is sent.
+pub(crate) const BEFORE_CUT: Duration = Duration::from_millis(20);
+/// How long a slow script waits before a word.
+pub(crate) const SLOW_WORD: Duration = Duration::from_millis(200);

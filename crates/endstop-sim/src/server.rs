@@ -25,18 +25,17 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_LOGGED_CALLS, MAX_REQUEST};
+use crate::limits::{
+    BEFORE_CUT, HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_LOGGED_CALLS, MAX_REQUEST, SLOW_WORD,
+};
 use crate::plan::{self, Reply};
 use crate::request::SimRequest;
 use crate::route::{self, Family, Route};
 use crate::script::Script;
 use crate::threads::Threads;
-use crate::wire::{Answer, Piece, SLOW};
+use crate::wire::{Answer, Piece};
 use crate::{Api, SimCall};
 use crate::{chat, gemini, messages, responses};
-
-/// Between the half of an answer and the cut, so that the half is sent.
-const BEFORE_CUT: Duration = Duration::from_millis(20);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -247,7 +246,7 @@ async fn send(
         Answer::Whole(value) => {
             if script == Script::Slow {
                 let words = u32::try_from(reply.words()).unwrap_or(u32::MAX);
-                tokio::time::sleep(SLOW.saturating_mul(words)).await;
+                tokio::time::sleep(SLOW_WORD.saturating_mul(words)).await;
             }
             if script != Script::Cut {
                 watched.done();
@@ -284,7 +283,7 @@ fn acts(script: Script, mut pieces: Vec<Piece>) -> VecDeque<SendStep> {
     let mut acts = VecDeque::new();
     for piece in pieces {
         if script == Script::Slow && piece.is_word {
-            acts.push_back(SendStep::Wait(SLOW));
+            acts.push_back(SendStep::Wait(SLOW_WORD));
         }
         acts.push_back(SendStep::Send(piece.bytes));
     }

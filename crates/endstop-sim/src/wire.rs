@@ -1,7 +1,5 @@
 //! The common parts of written answers in all APIs: pieces, events, ids, errors.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -67,6 +65,3 @@ pub(crate) fn argument_pieces(arguments: &str) -> Vec<String> {
     let characters: Vec<char> = arguments.chars().collect();
     characters.chunks(ARGUMENT_PIECE).map(|piece| piece.iter().collect()).collect()
 }
-
-/// How long a slow script waits before a word.
-pub(crate) const SLOW: Duration = Duration::from_millis(200);

@@ -8,18 +8,14 @@ use flate2::Crc;
 use ruzstd::decoding::StreamingDecoder;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::limits::MAX_ARCHIVE_BYTES;
-use super::limits::MAX_ARCHIVE_ENTRIES;
-use super::limits::MAX_ARCHIVE_ENTRY_BYTES;
+use super::limits::{
+    MAX_ARCHIVE_BYTES, MAX_ARCHIVE_ENTRIES, MAX_ARCHIVE_ENTRY_BYTES, TABLE_SEARCH_BYTES,
+};
 use super::part::{Part, ReadSeek};
 use super::warning::{WarningKind, Warnings};
 
 /// How a zip archive begins.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
-
-/// How much of an archive's end is searched for its table of contents, in bytes: the table's own end, and
-/// the longest comment that may follow it.
-const TABLE_SEARCH_BYTES: u64 = 22 + (64 << 10);
 
 /// How the end of an archive's table of contents begins.
 const TABLE_END: &[u8] = b"PK\x05\x06";

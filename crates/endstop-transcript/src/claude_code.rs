@@ -27,9 +27,7 @@ use super::recent::digest;
 use super::time::{Time, parse_time};
 use super::warning::{WarningKind, Warnings};
 use super::{Head, RunSink};
-
-/// How many lines of a sub-agent's file are searched for its first time.
-const FIRST_TIME_LINES: usize = 20;
+use crate::limits::FIRST_TIME_LINES;
 
 /// How names of sub-agent files begin, and those of compaction calls.
 const AGENT: &str = "agent-";

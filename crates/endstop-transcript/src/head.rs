@@ -4,16 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::part::Part;
-
-/// Bytes of a file's beginning that are read: the keys that identify a format appear early, but may follow a long
-/// system prompt.
-pub(super) const HEAD_BYTES: u64 = 64 << 10;
-
-/// Bytes of a file's end that are read: some tools write the name of their format last.
-const TAIL_BYTES: u64 = 4 << 10;
-
-/// Lines of the head that are read.
-const HEAD_LINES: usize = 20;
+use crate::limits::{HEAD_BYTES, HEAD_LINES, TAIL_BYTES};
 
 /// The beginning and the end of a file.
 ///

@@ -59,3 +59,27 @@ pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 << 30;
 /// The largest database that is read from memory instead of a file, in bytes: it comes through a pipe.
 #[cfg(feature = "sqlite")]
 pub(crate) const MAX_DATABASE_BYTES: usize = 512 << 20;
+
+/// How many ids are kept at least, at 9 to 18 bytes each: a record is written again soon, or never.
+pub(crate) const REMEMBERED_IDS: usize = 16_384;
+
+/// Bytes of a file's beginning that are read: the keys that identify a format appear early, but may follow a long
+/// system prompt.
+pub(crate) const HEAD_BYTES: u64 = 64 << 10;
+
+/// Bytes of a file's end that are read: some tools write the name of their format last.
+pub(crate) const TAIL_BYTES: u64 = 4 << 10;
+
+/// Lines of the head that are read.
+pub(crate) const HEAD_LINES: usize = 20;
+
+/// How far ahead the history is searched for a call. The two lists run in parallel, except for entries that only one
+/// of them has.
+pub(crate) const HISTORY_LOOK_AHEAD: usize = 64;
+
+/// How many lines of a sub-agent's file are searched for its first time.
+pub(crate) const FIRST_TIME_LINES: usize = 20;
+
+/// How much of an archive's end is searched for its table of contents, in bytes: the table's own end, and
+/// the longest comment that may follow it.
+pub(crate) const TABLE_SEARCH_BYTES: u64 = 22 + (64 << 10);

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How many ids are kept at least, at 9 to 18 bytes each: a record is written again soon, or never.
-const REMEMBERED: usize = 16_384;
+use crate::limits::REMEMBERED_IDS;
 
-/// Digests of ids: all of the last [`REMEMBERED`], and at most twice as many.
+/// Digests of ids: all of the last [`REMEMBERED_IDS`], and at most twice as many.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     new: HashSet<u64>,
@@ -20,7 +19,7 @@ impl Recent {
         if self.new.contains(&id) || self.old.contains(&id) {
             return false;
         }
-        if self.new.len() >= REMEMBERED {
+        if self.new.len() >= REMEMBERED_IDS {
             self.old = std::mem::take(&mut self.new);
         }
         self.new.insert(id)

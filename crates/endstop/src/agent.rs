@@ -32,6 +32,7 @@ mod subagent;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,19 +98,24 @@ use hooks::Hooks;
 #[derive(Clone)]
 pub struct AgentLoop(Arc<Inner>);
 
-/// The parts of an agent.
+/// The parts of an agent: its settings, and what is made of them once.
 struct Inner {
-    name: String,
-    instructions: String,
+    settings: AgentSettings,
     model: Arc<dyn Model>,
-    retry_model: Option<Arc<dyn Model>>,
     pricing: Pricing,
     retry_pricing: Option<Pricing>,
     fixed_tokens: u64,
     tools: ToolSet,
     handoffs: BTreeMap<String, AgentLoop>,
-    hooks: Hooks,
     program: Arc<Program>,
+}
+
+/// The settings of a builder that its agent has as they are.
+struct AgentSettings {
+    name: String,
+    instructions: String,
+    retry_model: Option<Arc<dyn Model>>,
+    hooks: Hooks,
     sources: Vec<Arc<dyn CancellationSource>>,
     kill: Option<Arc<dyn KillSwitch>>,
     kill_interval: Duration,
@@ -126,6 +132,14 @@ struct Inner {
     tells_model: bool,
     fair_shares: bool,
     wall: Option<WallClock>,
+}
+
+impl Deref for Inner {
+    type Target = AgentSettings;
+
+    fn deref(&self) -> &AgentSettings {
+        &self.settings
+    }
 }
 
 impl fmt::Debug for AgentLoop {

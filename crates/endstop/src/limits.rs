@@ -45,9 +45,6 @@ pub(crate) const MAX_OPAQUE: usize = 1_024;
 /// The most bytes of a provider's error text that are kept: it is shown to a person.
 #[cfg(feature = "models")]
 pub(crate) const MAX_ERROR_TEXT_BYTES: usize = 1_024;
-/// The longest wait that is taken over from a provider, in seconds: beyond a week it is a mistake.
-#[cfg(feature = "models")]
-pub(crate) const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 3_600;
 
 // Tools.
 
@@ -126,3 +123,22 @@ pub(crate) const MAX_COMMAND_SECONDS: u64 = 3600;
 pub(crate) const MAX_OBSERVED_RUNS: usize = 4_096;
 /// Levels of sub-agents that are indented; deeper ones are indented like this one, so that some of the line is left.
 pub(crate) const MAX_INDENT: u32 = 8;
+
+// Defaults of agents, their retries and built-in tools.
+
+/// Tool calls of one reply that run at the same time, unless the builder says otherwise.
+pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
+/// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
+pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longer than any process runs: a hundred years.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
+/// How long a command may take if the call does not say.
+pub(crate) const DEFAULT_COMMAND_SECONDS: u64 = 120;
+/// The bytes kept from the beginning and from the end of the output, each.
+pub(crate) const KEPT_OUTPUT_BYTES: usize = 16 << 10;
+/// The output of a command is in the pipe when it ends; only a process that left the group can hold it open.
+pub(crate) const OUTPUT_DRAIN: Duration = Duration::from_millis(200);
+/// As much as a pipe holds on Linux.
+pub(crate) const OUTPUT_PIECE_BYTES: usize = 64 << 10;
+/// The lines that a call returns if it does not say how many.
+pub(crate) const DEFAULT_READ_LINES: u64 = 2000;

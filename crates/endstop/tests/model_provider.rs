@@ -501,6 +501,20 @@ async fn failures_have_their_kind_status_wait_and_text() {
     }
 }
 
+/// The gateway reads the same samples in its test of the same name.
+#[tokio::test]
+async fn errors_of_providers_have_the_same_kind_in_the_loop_and_in_the_gateway() {
+    for line in include_str!("../../endstop-runtime/tests/provider-errors.jsonl").lines() {
+        let sample: Value = serde_json::from_str(line).expect("a sample");
+        let status = sample["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let answer = Answer::json(status.expect("a status"), &sample["body"]);
+        for provider in ["openai", "openai-responses", "anthropic", "google", "ollama"] {
+            let error = ask(provider, answer.clone()).await.error.expect("an error");
+            assert_eq!(Some(error.kind.name()), sample["kind"].as_str(), "{provider}: {line}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn errors_are_short_and_hold_no_key() {
     let body = json!({ "error": { "message": format!("no sk-canary {}", "x".repeat(9_000)) } });

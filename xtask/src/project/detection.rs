@@ -20,7 +20,7 @@ const PAGE: &str = "docs/detection.md";
 /// The condition of the default policy for loops, which is published.
 const DEFAULT: &str = include_str!("../../../crates/endstop-cli/data/default-policy.toml");
 /// The rule of the default policy that looks for loops.
-const RULE: &str = "stuck";
+const RULE: &str = "loops";
 
 /// The forms that are compared, besides the default.
 const FORMS: &[&str] = &[

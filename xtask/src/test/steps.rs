@@ -49,6 +49,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
     Step { name: "channels", depth: Depth::Nightly, plan: channels },
     Step { name: "public API", depth: Depth::Nightly, plan: public_api },
+    Step { name: "documentation", depth: Depth::Nightly, plan: documentation },
     Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
 ];
 
@@ -135,6 +136,11 @@ fn examples(_: &Path) -> Plan {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     let runs = EXAMPLES.iter().map(|name| vec![format!("{target}/debug/examples/{name}")]);
     Plan::Run(runs.collect())
+}
+
+/// Finds links that lead nowhere. It takes a minute, so not at each push.
+fn documentation(_: &Path) -> Plan {
+    one("env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps")
 }
 
 /// Every interleaving of small models.

@@ -3,15 +3,11 @@
 use std::convert::Infallible;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use endstop::core::policy::Policy;
 
-use crate::limits::MAX_REASON_BYTES;
+use crate::limits::{CONTROL_LOOK, MAX_REASON_BYTES};
 use crate::output;
-
-/// How long it takes at most until a file is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Files by which someone outside acts on a run.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -80,7 +76,7 @@ impl ControlFiles {
                 }
                 !is_set
             });
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CONTROL_LOOK).await;
         }
     }
 

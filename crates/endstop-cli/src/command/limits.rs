@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use endstop::core::condition::gauge::Unit;
 use endstop::core::condition::{CompareOp, Comparison, Condition, GaugeId};
-use endstop::core::expr::parse;
+use endstop::core::expr::{parse, parse_amount};
 use endstop::core::human;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
@@ -162,27 +162,8 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let text = time(text)?;
-    let mut rest = text.as_str();
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, after) = rest.split_at(digits);
-        let letters = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        let unit = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err("write a time such as `90s`, `10m` or `1h30m`".to_owned()),
-        };
-        let number: u64 = number.parse().map_err(|_| "that is too long".to_owned())?;
-        sum = sum.saturating_add(Duration::from_millis(number.saturating_mul(unit)));
-        rest = after;
-    }
-    Ok(sum)
+    let millis = parse_amount(&time(text)?, Unit::Duration).map_err(|error| error.to_string())?;
+    Ok(Duration::from_millis(millis))
 }
 
 impl Limits {

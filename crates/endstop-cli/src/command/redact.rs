@@ -5,6 +5,8 @@
 
 use std::ffi::OsString;
 
+use crate::limits::LEAST_KEY_REST;
+
 /// The replacement of a key.
 const REDACTED: &str = "[redacted]";
 
@@ -26,9 +28,6 @@ const PREFIXES: [&str; 15] = [
     "AKIA",
     "xox",
 ];
-/// The shortest rest of a key after its prefix: `sk-1` is the name of something else.
-const LEAST_REST: usize = 6;
-
 /// Words of a command line, with keys, passwords and the values of options and variables that promise them replaced.
 /// A value that begins with `$` stays: the shell replaces it, and it is no secret itself.
 pub(in crate::command) fn command(words: &[OsString]) -> Vec<String> {
@@ -131,7 +130,7 @@ fn user_of_address(text: &str) -> Option<&str> {
 fn is_key(word: &str) -> bool {
     PREFIXES
         .iter()
-        .any(|prefix| word.strip_prefix(prefix).is_some_and(|rest| rest.len() >= LEAST_REST))
+        .any(|prefix| word.strip_prefix(prefix).is_some_and(|rest| rest.len() >= LEAST_KEY_REST))
 }
 
 /// Whether a name promises a secret: `OPENAI_API_KEY`, `--auth-token`, `apiKey`. `--max-tokens` does not.

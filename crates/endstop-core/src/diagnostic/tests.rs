@@ -15,3 +15,17 @@ fn a_span_outside_the_text_still_renders() {
     let diagnostic = Diagnostic::new("broken", 90..99);
     assert!(diagnostic.render("é", "here", false).contains("broken"));
 }
+
+#[test]
+fn distances_are_those_of_the_textbook() {
+    let distance = |a: &str, b: &str| {
+        let letters = |text: &str| text.chars().collect::<alloc::vec::Vec<_>>();
+        edit_distance(&letters(a), &letters(b))
+    };
+    assert_eq!(distance("kitten", "sitting"), 3);
+    assert_eq!(distance("raed", "read"), 1);
+    assert_eq!(distance("gtp-5", "gpt-5"), 1);
+    assert_eq!(distance("", "abc"), 3);
+    assert_eq!(distance("abc", ""), 3);
+    assert_eq!(distance("abc", "abc"), 0);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::StopSignal;
 use endstop_llm::{
     BACKGROUND, CallRequest, ErrorKind, OutputKinds, SPEECH, STORED_CONVERSATION, Thread,
     ToolLimit, ToolResult, UNKNOWN_FILE,
@@ -125,7 +125,7 @@ impl AdmittedCall {
             &ModelError::new(ModelErrorKind::Rejected, "it was not sent"),
             &Received::default(),
         );
-        run.stop().unwrap_or_else(|| StopSignal::new(StopReason::ErrorForbade))
+        run.stop_or("the run cannot be stored")
     }
 }
 
@@ -244,21 +244,14 @@ fn acquire(
                 respond::overloaded(dialect, "too many calls of this run are in flight")
             }
             AcquireError::ChildRefused => {
-                let signal = child_refused(run);
+                let signal = run.stop_or("no further sub-agent can begin in this run");
                 respond::stop(run, dialect, Some(request), &signal, config.stop_with)
             }
         })
     })
 }
 
-fn child_refused(run: &RunEntry) -> StopSignal {
-    run.stop().unwrap_or_else(|| {
-        StopSignal::new(StopReason::StopRequested)
-            .with_message("no further sub-agent can begin in this run")
-    })
-}
-
-/// Refuses a call whose usage is not reported here, if it must be counted.
+/// Returns the refusal of a call whose usage is not reported here, if it must be counted.
 fn refuse_unreported(
     context: &CallContext,
     run: &RunEntry,
@@ -521,9 +514,8 @@ impl AdmissionBlocked {
         if entry.is_paused() {
             return Self::Paused;
         }
-        let signal = entry.stop().or_else(|| stop_of(run)).unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("no call can begin now")
-        });
+        let signal = entry.stop().or_else(|| stop_of(run));
+        let signal = signal.unwrap_or_else(|| entry.stop_or("no call can begin now"));
         Self::Stopped(Box::new(signal))
     }
 }

@@ -266,9 +266,7 @@ pub(super) fn cut(
     request: Option<&CallRequest>,
     stop_with: StopWith,
 ) -> Response<Body> {
-    let signal = run.stop().unwrap_or_else(|| {
-        StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
-    });
+    let signal = run.stop_or("the call was aborted");
     let is_by_user = signal.reason == StopReason::UserRequested
         && handle.token().urgency() == Some(Urgency::Now);
     let with = if is_by_user { StopWith::Error } else { stop_with };

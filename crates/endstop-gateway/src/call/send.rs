@@ -148,13 +148,14 @@ impl<'p> Sending<'p> {
         if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
         }
-        let may_be_charged = error_of(parts.status).may_be_charged(false)
-            || context.may_charge_refused(parsed.route(), parts.status);
-        if !parts.status.is_success() && may_be_charged {
-            return Respond(self.broke(call, parts.status, headers, body).await);
-        }
         if !parts.status.is_success() {
-            let mut error = error_of(parts.status);
+            let mut error = error_of(parts.status, &headers, &[]);
+            let depends_on_body = error.may_be_charged(false)
+                || context.may_charge_refused(parsed.route(), parts.status)
+                || (stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16()));
+            if depends_on_body {
+                return Respond(self.broke(call, parts.status, headers, body).await);
+            }
             if stop == Some(UpstreamStop::Charged) {
                 error.billing = ErrorBilling::Charged;
             }
@@ -172,8 +173,7 @@ impl<'p> Sending<'p> {
         }
     }
 
-    /// Passes on an error that may have been charged. Its body shows whether it is the provider's own: such errors are
-    /// short.
+    /// Passes on an error whose body shows whether it may be charged, or whether another attempt helps. Such errors are short.
     async fn broke(
         &self,
         call: Box<InFlightCall>,
@@ -187,7 +187,7 @@ impl<'p> Sending<'p> {
             Waited::Done(begun) => begun,
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);
-        let error = self.error(status, text.as_deref().unwrap_or_default());
+        let error = self.error(status, &headers, text.as_deref().unwrap_or_default());
         let secrets = call.secrets().clone();
         let settled = call.failed(&error, &CallResponse::default());
         self.error_response(&secrets, &settled, (status, headers), begun, body).await
@@ -224,7 +224,8 @@ impl<'p> Sending<'p> {
             Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
             Waited::Done(Ok(WholeBody::TooLong(begun))) => {
                 let secrets = call.secrets().clone();
-                let settled = call.failed(&self.error(status, &begun), &CallResponse::default());
+                let settled =
+                    call.failed(&self.error(status, &headers, &begun), &CallResponse::default());
                 let head = (status, headers);
                 return Respond(self.error_response(&secrets, &settled, head, begun, body).await);
             }
@@ -238,18 +239,18 @@ impl<'p> Sending<'p> {
         {
             return AttemptOutcome::RetryRequest(call, edits);
         }
-        let error = self.error(status, text.as_deref().unwrap_or_default());
+        let error = self.error(status, &headers, text.as_deref().unwrap_or_default());
         let secrets = call.secrets().clone();
         let settled = call.failed(&error, &CallResponse::default());
         Respond(self.error_response(&secrets, &settled, (status, headers), bytes, body).await)
     }
 
     /// The error of a response with this status and body.
-    fn error(&self, status: StatusCode, body: &[u8]) -> ModelError {
+    fn error(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ModelError {
         let is_in_shape = self.parsed.dialect().is_error(body);
         let route = self.parsed.route();
         let billing = self.context.billing(route, status, is_in_shape, body);
-        ModelError { billing, ..error_of(status) }
+        ModelError { billing, ..error_of(status, headers, body) }
     }
 
     /// The warnings of rules and of the gateway.

@@ -1,7 +1,9 @@
 //! The response of an upstream: its head, and its body read as a whole.
 
+use std::time::SystemTime;
+
 use bytes::{Bytes, BytesMut};
-use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{ModelError, ModelErrorKind, retry_after};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
@@ -101,12 +103,15 @@ fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case(wanted))
 }
 
-/// Returns the error that an upstream's status is for the run.
-pub(super) fn error_of(status: StatusCode) -> ModelError {
-    let kind = ModelErrorKind::of_status(status.as_u16());
-    let mut error = ModelError::new(kind, format!("the upstream answered {status}"));
-    error.status = Some(status.as_u16());
-    error
+/// Returns the error that an upstream's response is for the run, by its status, its headers and its plain body.
+pub(super) fn error_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ModelError {
+    let kind = ModelErrorKind::of_response(status.as_u16(), body);
+    let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+    ModelError {
+        status: Some(status.as_u16()),
+        retry_after: retry_after(header, SystemTime::now()),
+        ..ModelError::new(kind, format!("the upstream answered {status}"))
+    }
 }
 
 /// A response to the client with an upstream's head.

@@ -232,6 +232,13 @@ impl RunEntry {
         stop_of(&self.handle).or_else(|| self.log.as_ref()?.problem().map(|why| not_logged(&why)))
     }
 
+    /// Returns why a call gets a stop response: the stop of the run, or `why` if it has none, because it is paused, refuses one
+    /// sub-agent, or a call of it was cut. No other place makes such a signal.
+    pub(crate) fn stop_or(&self, why: &str) -> StopSignal {
+        let other = || StopSignal::new(StopReason::StopRequested).with_message(why);
+        self.stop().unwrap_or_else(other)
+    }
+
     /// Writes the buffered part of a stored run. A call that is not logged must not be sent: its run has stopped, unless the
     /// store is away or another gateway serves it.
     pub(crate) fn log_now(&self) -> Result<(), NotLogged> {

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_runtime::cancel::Urgency;

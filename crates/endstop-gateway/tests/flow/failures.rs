@@ -1,11 +1,13 @@
 //! Upstreams that fail, requests that cannot be taken.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_gateway::{Gateway, StopWith};
-use serde_json::json;
+use endstop_runtime::observe::{Detail, Observation, Observer};
+use serde_json::{Value, json};
 
 use crate::fake::{Act, Fake, json, json_with};
 use crate::kit::*;
@@ -434,4 +436,36 @@ async fn a_mark_of_the_encoding_before_a_request_is_left_out() {
     let got = receive(send(gateway.addr(), "/v1/chat/completions", "", &body).await).await;
     assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
     assert!(upstream.seen()[0].body.starts_with('{'));
+}
+
+/// The kinds of failed calls.
+#[derive(Debug, Default)]
+struct FailureKinds(Mutex<Vec<&'static str>>);
+
+impl Observer for FailureKinds {
+    fn observe(&self, seen: &Observation<'_>) {
+        if let Detail::Failure { error, .. } = seen.detail {
+            self.0.lock().unwrap().push(error.kind.name());
+        }
+    }
+}
+
+/// The loop reads the same samples in its test of the same name.
+#[tokio::test]
+async fn errors_of_providers_have_the_same_kind_in_the_loop_and_in_the_gateway() {
+    for line in include_str!("../../../endstop-runtime/tests/provider-errors.jsonl").lines() {
+        let sample: Value = serde_json::from_str(line).unwrap();
+        let (status, body) = (format!("{} Error", sample["status"]), sample["body"].to_string());
+        let text = body.clone();
+        let upstream = Fake::start(move |_, _| json(&status, &text)).await;
+        let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+        let kinds = Arc::new(FailureKinds::default());
+        config.environment.observers.push(Arc::clone(&kinds) as Arc<dyn Observer>);
+        let gateway = Gateway::start(config).await.unwrap();
+        let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+        let wanted = (sample["status"].as_u64(), body);
+        assert_eq!((Some(u64::from(got.status)), got.text()), wanted, "{line}");
+        let kind = sample["kind"].as_str().unwrap();
+        assert_eq!(*kinds.0.lock().unwrap(), [kind], "{line}");
+    }
 }

@@ -164,7 +164,8 @@ impl<'j> Changes<'j> {
         let Some((whole, Object { members, .. })) = places else { return };
         let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
         let Some(first) = members.iter().position(stays) else { return };
-        let opening = self.text.get(whole.start..).and_then(|text| text.find('{')).unwrap_or(0);
+        let opening = self.text.get(whole.start..).and_then(|text| text.find('{'));
+        let Some(opening) = opening else { unreachable!("an object begins with a brace") };
         let begin = whole.start.saturating_add(opening).saturating_add(1);
         let mut before = begin;
         for (at, member) in members.iter().enumerate() {
@@ -172,9 +173,10 @@ impl<'j> Changes<'j> {
                 // With the comma before it.
                 self.replace(before..member.1.end, "");
             } else if at.checked_add(1) == Some(first) {
-                let rest = self.text.get(member.1.end..).unwrap_or_default();
-                let comma = rest.find(',').map_or(0, |comma| comma.saturating_add(1));
-                self.replace(begin..member.1.end.saturating_add(comma), "");
+                let comma = self.text.get(member.1.end..).and_then(|rest| rest.find(','));
+                let Some(comma) = comma else { unreachable!("another member follows a comma") };
+                let end = member.1.end.saturating_add(comma).saturating_add(1);
+                self.replace(begin..end, "");
             }
             before = member.1.end;
         }

@@ -3,12 +3,10 @@
 //! A separate file because each API has the same files.
 
 use crate::json::{Changes, Object};
+use crate::limits::LEAST_THINKING_TOKENS;
 use crate::parts::{self, Kind};
 use crate::parts::{add_note, changes_of, limit_provider_tools, lower, note_of, turn_tools_off};
 use crate::{Api, CountRequest, Edits, ReadError};
-
-/// The least budget of thinking that the API takes.
-const LEAST_THINKING: u64 = 1_024;
 
 /// Fields that say nothing about the input. `count_tokens` refuses them (Anthropic's API reference, "Count tokens").
 const NOT_COUNTED: [&str; 9] = [
@@ -56,7 +54,7 @@ fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
         if budget.is_none_or(|budget| budget < cap) {
             continue;
         }
-        if cap > LEAST_THINKING {
+        if cap > LEAST_THINKING_TOKENS {
             changes.set(&thinking, "budget_tokens", &cap.saturating_sub(1).to_string());
         } else {
             changes.replace(place, r#"{"type":"disabled"}"#);

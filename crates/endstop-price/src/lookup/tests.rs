@@ -19,11 +19,3 @@ fn compact_dates_get_dashes() {
         assert_eq!(dashed_dates(name), dashed);
     }
 }
-
-#[test]
-fn edits_are_counted() {
-    assert_eq!(edits("gpt-5", "gpt-5"), 0);
-    assert_eq!(edits("gtp-5", "gpt-5"), 2);
-    assert_eq!(edits("", "abc"), 3);
-    assert_eq!(edits("abc", ""), 3);
-}

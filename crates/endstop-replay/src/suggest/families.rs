@@ -34,7 +34,7 @@ const COUNTS: &[&str] = &["2", "3", "4", "5", "6", "7", "8", "10", "12"];
 /// In the order in which they are fitted together: what costs no success to use comes first.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
-        id: "stuck",
+        id: "loops",
         template: "no_progress(){}",
         values: &[""],
         purpose: "loops, by the limits that docs/detection.md measured",

@@ -14,8 +14,8 @@ use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::{MAX_CHARGE, MAX_HOLD_ID_BYTES};
 
-/// The counted dimensions, in the order of [`Counts`].
-const COUNTED: [Dimension; 3] = [Dimension::Steps, Dimension::Tokens, Dimension::Cost];
+/// The counted dimensions, in the order of [`Counts`]. A set of accounts refuses limits on others.
+pub(super) const COUNTED: [Dimension; 3] = [Dimension::Steps, Dimension::Tokens, Dimension::Cost];
 
 /// Steps, tokens and pico-dollars.
 pub(super) type Counts = [i64; 3];
@@ -91,8 +91,18 @@ pub(super) fn counts(amounts: &Amounts) -> Counts {
 }
 
 fn of(counts: &Counts, dimension: Dimension) -> i64 {
-    let both = COUNTED.iter().zip(counts).find(|(counted, _)| **counted == dimension);
-    both.map_or(0, |(_, count)| *count)
+    let [steps, tokens, cost] = *counts;
+    match dimension {
+        Dimension::Steps => steps,
+        Dimension::Tokens => tokens,
+        Dimension::Cost => cost,
+        Dimension::Attempts | Dimension::ToolCalls => uncounted(dimension),
+    }
+}
+
+/// A limit of nothing that accounts count would never refuse anything.
+pub(super) fn uncounted(dimension: Dimension) -> ! {
+    unreachable!("an account has no limit on {dimension}: a set of accounts refuses it")
 }
 
 pub(super) fn unsigned(count: i64) -> u64 {

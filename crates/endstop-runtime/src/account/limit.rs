@@ -51,7 +51,7 @@ pub enum Window {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccountLimit {
-    /// The unit: [`Dimension::Cost`], [`Dimension::Tokens`] or [`Dimension::Steps`].
+    /// The unit: [`Dimension::Cost`], [`Dimension::Tokens`] or [`Dimension::Steps`]. A set of accounts refuses others.
     pub dimension: Dimension,
     /// The amount; money in pico-dollars.
     pub amount: u64,

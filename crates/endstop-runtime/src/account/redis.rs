@@ -21,6 +21,7 @@ use super::store::{
     AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState, PastAdjustment,
 };
 use crate::clock::{WallClock, millis, system_wall_time};
+use crate::json::json_of;
 use crate::ledger::Amounts;
 use crate::limits::{MAX_PAST_ADJUSTMENTS, MAX_SPAN_TRIES};
 
@@ -114,8 +115,8 @@ impl RedisBudgetStore {
             spool: OnceLock::new(),
         });
         let hello = shared.call("hello", Request::default(), true)?;
-        shared.set_time(hello.number(0));
-        shared.kills.begin(hello.number(1));
+        shared.set_time(hello.number(0)?);
+        shared.kills.begin(hello.number(1)?);
         watch::start(&shared);
         Ok(Self { shared })
     }
@@ -124,7 +125,8 @@ impl RedisBudgetStore {
     /// is back, those of earlier processes too.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created.
+    /// Returns an error if the directory cannot be created, or the file has a line that is no settlement. The others are sent
+    /// before.
     pub fn with_spool(self, directory: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
         let directory = directory.as_ref();
         let spool = Spool::open(directory, &self.shared.server);
@@ -135,8 +137,10 @@ impl RedisBudgetStore {
         })?;
         // A second directory changes nothing: the first has what waits.
         let _ = self.shared.spool.set(spool);
-        self.shared.send_spooled();
-        Ok(self)
+        match self.shared.send_spooled() {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
     }
 
     /// The server and the connections to it.
@@ -199,22 +203,17 @@ impl RedisServer {
 
     fn command(&self, function: &str, mut request: Request<'_>) -> Cmd {
         request.at = self.wall.as_ref().map(|wall| wall().0);
-        // Texts and numbers always become JSON.
-        let text = serde_json::to_string(&request).unwrap_or_default();
+        let text = json_of(&request);
         let mut command = cmd("FCALL");
         command.arg(format!("{}_{function}", self.functions)).arg(1).arg(&self.prefix).arg(text);
         command
     }
 
     fn reply(&self, function: &'static str, value: Value) -> Result<Reply, BudgetStoreError> {
-        let reply = Reply::read(value).ok_or_else(|| BudgetStoreError::Failed {
-            doing: operation(function),
-            path: self.server.clone().into(),
-            why: "its answer cannot be read".to_owned(),
-        })?;
+        let reply = Reply::read(value, operation(function), &self.server)?;
         if reply.word == "NEWER" {
             let path = format!("{} ({})", self.server, self.prefix).into();
-            return Err(BudgetStoreError::Newer { path, found: reply.number(0), known: FORMAT });
+            return Err(BudgetStoreError::Newer { path, found: reply.number(0)?, known: FORMAT });
         }
         Ok(reply)
     }
@@ -274,7 +273,7 @@ impl RedisServer {
             if reply.word != "SPAN" {
                 return Ok(reply);
             }
-            self.set_time(reply.number(0));
+            self.set_time(reply.number(0)?);
         }
         Err(BudgetStoreError::Failed {
             doing: operation(function),
@@ -288,7 +287,7 @@ impl RedisServer {
             "OK" => Ok(()),
             "ENDED" => Err(BudgetStoreError::Ended(id.to_owned())),
             "UNKNOWN" => Err(BudgetStoreError::UnknownHold(id.to_owned())),
-            "REFUSED" => Err(refused(reply, accounts)),
+            "REFUSED" => Err(BudgetStoreError::Refused(Box::new(refused(reply, accounts)?))),
             word => Err(BudgetStoreError::Failed {
                 doing: "use a budget",
                 path: self.server.clone().into(),
@@ -303,11 +302,11 @@ impl RedisServer {
         self.done(&reply, &[], id)
     }
 
-    /// Sends settlements that waited.
-    fn send_spooled(&self) {
-        let Some(spool) = self.spool.get().filter(|spool| !spool.is_empty()) else { return };
+    /// Sends settlements that waited. Returns an error if some of them cannot be read; they stay.
+    fn send_spooled(&self) -> Option<BudgetStoreError> {
+        let spool = self.spool.get().filter(|spool| !spool.is_empty())?;
         // A file that cannot be read now is tried again.
-        let _ = spool.send(|settlement| {
+        let sent = spool.send(|settlement| {
             let settled = self.settle_now(settlement.id(), &settlement.actual());
             // A hold that the store has forgotten has nothing to settle.
             matches!(
@@ -315,6 +314,11 @@ impl RedisServer {
                 Ok(()) | Err(BudgetStoreError::UnknownHold(_) | BudgetStoreError::Id(_))
             )
         });
+        sent.ok()?.unread.map(|line| BudgetStoreError::Failed {
+            doing: "send the settlements that wait",
+            path: spool.path().to_owned(),
+            why: format!("{line}; move the file away to go on without it"),
+        })
     }
 }
 
@@ -325,29 +329,29 @@ impl Drop for RedisServer {
 }
 
 /// The refusal of a reply.
-fn refused(reply: &Reply, accounts: &[&Account]) -> BudgetStoreError {
-    let at = usize::try_from(reply.number(0)).unwrap_or(usize::MAX);
+fn refused(reply: &Reply, accounts: &[&Account]) -> Result<AccountRefused, BudgetStoreError> {
+    let at = usize::try_from(reply.number(0)?).unwrap_or(usize::MAX);
     let all =
         accounts.iter().flat_map(|account| account.limits.iter().map(move |it| (account, it)));
     let Some((account, limit)) = all.into_iter().nth(at) else {
-        return BudgetStoreError::Failed {
+        return Err(BudgetStoreError::Failed {
             doing: "use a budget",
             path: "store".into(),
             why: "it refuses by a limit that was not asked for".to_owned(),
-        };
+        });
     };
-    let amount = |at| wire::from_nanos(limit.dimension, reply.number(at));
-    BudgetStoreError::Refused(Box::new(AccountRefused {
+    let amount = |at| reply.number(at).map(|count| wire::from_nanos(limit.dimension, count));
+    Ok(AccountRefused {
         account: account.name.clone(),
         on_full: account.on_full,
         limit: wire::counted_limit(limit),
-        settled: amount(1),
-        held: amount(2),
-        asked: amount(3),
-        now: WallTime(reply.number(4)),
-        resets_at: reply.time(5),
+        settled: amount(1)?,
+        held: amount(2)?,
+        asked: amount(3)?,
+        now: WallTime(reply.number(4)?),
+        resets_at: reply.time(5)?,
         zone: account.zone.clone(),
-    }))
+    })
 }
 
 /// The work of a function of the library, in an error after `cannot`. Other texts stay.
@@ -442,30 +446,33 @@ impl BudgetStore for RedisBudgetStore {
     fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError> {
         let reply = self.shared.call_in_time("read", accounts, true, Request::default)?;
         self.shared.done(&reply, accounts, "")?;
-        let (now, wall) = (reply.number(0), reply.number(1));
+        let (now, wall) = (reply.number(0)?, reply.number(1)?);
         let mut at = 2;
-        let states = accounts.iter().map(|account| {
-            let limits = account.limits.iter().map(|limit| {
-                let amount = |at| wire::from_nanos(limit.dimension, reply.number(at));
+        let mut states = Vec::with_capacity(accounts.len());
+        for account in accounts {
+            let mut limits = Vec::with_capacity(account.limits.len());
+            for limit in &account.limits {
+                let amount =
+                    |at| reply.number(at).map(|count| wire::from_nanos(limit.dimension, count));
                 let state = LimitState {
                     limit: *limit,
-                    settled: amount(at),
-                    held: amount(at + 1),
-                    unconfirmed: amount(at + 2),
-                    resets_at: reply.time(at + 3),
+                    settled: amount(at)?,
+                    held: amount(at + 1)?,
+                    unconfirmed: amount(at + 2)?,
+                    resets_at: reply.time(at + 3)?,
                     resets_text: None,
                 };
                 at += 4;
-                state.with_reset(account)
-            });
-            AccountState {
+                limits.push(state.with_reset(account));
+            }
+            states.push(AccountState {
                 account: account.name.clone(),
                 now: WallTime(now),
                 clock_behind: Duration::from_millis(now.saturating_sub(wall)),
-                limits: limits.collect(),
-            }
-        });
-        Ok(states.collect())
+                limits,
+            });
+        }
+        Ok(states)
     }
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {

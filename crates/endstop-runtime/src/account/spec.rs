@@ -6,7 +6,9 @@ use endstop_core::policy::BudgetTable;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
+use super::counters::COUNTED;
 use super::limit::{AccountLimit, LimitError};
+use crate::ledger::Dimension;
 use crate::limits::{MAX_ACCOUNT_LIMITS, MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNTS};
 
 /// The account that every run of a user draws on, if it is defined.
@@ -74,6 +76,9 @@ pub enum AccountProblem {
     /// A limit cannot be read.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// A limit of something that accounts do not count.
+    #[error("a limit is one of money, tokens or steps, not of `{0}`")]
+    NotCounted(Dimension),
     /// Too many limits.
     #[error("at most {MAX_ACCOUNT_LIMITS} limits are accepted")]
     TooManyLimits,
@@ -243,8 +248,8 @@ impl AccountSet {
     /// named by one alone, and of `warn` and `on_full` the first one's counts.
     ///
     /// # Errors
-    /// Returns an error if a parent is missing, an account is above itself, two with one name are for other models or
-    /// windows, or there are too many.
+    /// Returns an error if a parent is missing, an account is above itself, a limit is on something else than money,
+    /// tokens and steps, two with one name are for other models or windows, or there are too many.
     pub fn new(accounts: impl IntoIterator<Item = Account>) -> Result<Self, AccountError> {
         let mut set = Self::default();
         for account in accounts {
@@ -263,6 +268,10 @@ impl AccountSet {
                     return Err(failed(AccountProblem::Cycle));
                 }
                 next = above.parent.as_ref();
+            }
+            let mut dimensions = account.limits.iter().map(|limit| limit.dimension);
+            if let Some(other) = dimensions.find(|dimension| !COUNTED.contains(dimension)) {
+                return Err(failed(AccountProblem::NotCounted(other)));
             }
             if account.limits.len() > MAX_ACCOUNT_LIMITS {
                 return Err(failed(AccountProblem::TooManyLimits));

@@ -16,7 +16,8 @@ use super::store::{
 };
 use crate::clock::{WallClock, system_wall_time};
 use crate::ledger::Amounts;
-use crate::sqlite_file::{PAUSE, is_busy};
+use crate::limits::{ACCOUNTS_BUSY_ROUNDS, SQLITE_PAUSE};
+use crate::sqlite_file::is_busy;
 use crate::store::disk;
 
 mod rows;
@@ -100,7 +101,7 @@ impl SqliteBudgetStore {
             {
                 let mut connection = self.locked();
                 match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
-                    Err(error) if is_busy(&error) && rounds < rows::BUSY_ROUNDS => {}
+                    Err(error) if is_busy(&error) && rounds < ACCOUNTS_BUSY_ROUNDS => {}
                     begun => {
                         let transaction = begun.map_err(failed)?;
                         // Read once all others have written: time does not run backwards because one waited.
@@ -111,7 +112,7 @@ impl SqliteBudgetStore {
                 }
             }
             rounds += 1;
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SQLITE_PAUSE);
         }
     }
 }

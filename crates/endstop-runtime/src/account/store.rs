@@ -172,7 +172,8 @@ pub enum BudgetStoreError {
 ///
 /// Every operation is atomic over all accounts: it happens completely or not at all. If it returns an error, it has
 /// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
-/// with the same id is safe in both cases. Operations block: about ten microseconds for a local file, and longer
+/// with the same id is safe in both cases. The limits of the accounts are on steps, tokens or money, which
+/// [`AccountSet::new`](super::AccountSet::new) checks; a store panics at others. Operations block: about ten microseconds for a local file, and longer
 /// while other processes write.
 pub trait BudgetStore: Debug + Send + Sync {
     /// Holds amounts on all accounts, in the current window of each of their limits, or on none.

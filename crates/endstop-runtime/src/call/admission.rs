@@ -84,9 +84,8 @@ impl LockedChain<'_> {
     /// The charge in the ledger for a call without a price. All nodes get the same amount: the most expensive rates
     /// of the runs concerned, or what the outermost one says.
     pub(crate) fn unpriced(&self) -> OnUnpriced {
-        let mut all = self.cores().map(RunCore::unpriced);
-        let first = all.next().unwrap_or_default();
-        all.fold(first, |dearest, next| match (dearest, next) {
+        let others = self.cores().skip(1).map(RunCore::unpriced);
+        others.fold(self.outermost().unpriced(), |dearest, next| match (dearest, next) {
             (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
                 input: a.input.max(b.input),
                 output: a.output.max(b.output),

@@ -1,19 +1,15 @@
-//! Steps and tool calls that begin, and the one place that turns a refusal into a stop reason.
-
-use std::sync::Arc;
+//! Steps and tool calls that begin.
 
 use endstop_core::condition::fact::normalized_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
+use endstop_core::signal::{LIMIT_SOURCE, StopReason, StopSignal};
 
-use super::admission::NotAdmitted;
 use super::plan::CallPlan;
-use crate::account::{AccountBlock, uncounted};
 use crate::ledger::{Amounts, Hold, Refused};
-use crate::observe::{ALL_RUNS, Detail, OWNER_KEY, RefusedCall};
-use crate::run::{RunHandle, StopReach};
+use crate::observe::{Detail, RefusedCall};
+use crate::run::RunHandle;
 
 impl RunHandle {
     /// Admits a step with a known call, for the run and its ancestors. `Finish`: it begins as the wrap-up. If it is
@@ -143,92 +139,6 @@ impl RunHandle {
             }
         }
     }
-
-    /// Stops the run for a budget that refused, and as far above it as the tree's [`StopReach`] says.
-    fn refused_by_budget(&self, refused: &Refused) -> Directive {
-        let mut owner = self.node();
-        while owner.budget.id() != refused.budget
-            && let Some(parent) = &owner.parent
-        {
-            owner = parent;
-        }
-        let is_of_all_runs = owner.budget.id() != refused.budget;
-        let signal = signal_of(refused, is_of_all_runs);
-        if self.node().reach() == StopReach::Tree && !Arc::ptr_eq(owner, self.node()) {
-            Self::of(Arc::clone(owner)).raise(&signal);
-        }
-        self.raise(&signal);
-        Directive::Stop
-    }
-
-    /// Stops the run for a call that was not admitted, unless a core has stopped it already.
-    pub(crate) fn not_admitted(&self, why: &NotAdmitted, model: &str) {
-        match why {
-            NotAdmitted::Core(Directive::Refuse) => {
-                self.raise_own(StopReason::StopRequested, "no request can begin now");
-            }
-            NotAdmitted::Core(_)
-            | NotAdmitted::OthersHold
-            | NotAdmitted::WrapUpDue
-            | NotAdmitted::Account(AccountBlock::Wait(_)) => {}
-            NotAdmitted::Account(AccountBlock::Refused { refused, is_by_model }) => {
-                self.node().set_out_of_budget(true);
-                self.refused_by_account(refused, *is_by_model);
-            }
-            NotAdmitted::Account(AccountBlock::Store(why)) => {
-                self.node().set_out_of_budget(true);
-                self.raise_with(&uncounted(why));
-            }
-            NotAdmitted::Both => self.node().set_out_of_budget(true),
-            NotAdmitted::Ledger(refused) => {
-                self.node().set_out_of_budget(true);
-                self.refused_by_budget(refused);
-            }
-            NotAdmitted::Unpriced => {
-                self.node().set_out_of_budget(true);
-                let message = format!(
-                    "the budget limits money, and `{model}` has no price: set `on_unpriced` in the policy, or \
-                     `--unpriced 3,15` in the command"
-                );
-                let signal = StopSignal::new(StopReason::CostLimitReached).with_message(message);
-                self.raise_with(&signal.with_source(BUDGET_SOURCE));
-            }
-        }
-    }
-
-    /// Raises a signal of the driver's own.
-    fn raise_own(&self, reason: StopReason, message: &str) -> Directive {
-        let signal = StopSignal::new(reason).with_message(message);
-        self.raise_with(&match self.node().driver() {
-            Some(driver) => signal.with_source(driver),
-            None => signal,
-        })
-    }
-
-    /// A driver that has a name reports its own signals as errors too.
-    pub(super) fn raise_with(&self, signal: &StopSignal) -> Directive {
-        let detail = match self.node().driver() {
-            Some(_) => Detail::Error { message: &signal.message },
-            None => Detail::None,
-        };
-        self.record(&EventKind::StopRaised { signal }, detail)
-    }
-}
-
-/// The stop signal of a budget that refused.
-fn signal_of(refused: &Refused, is_of_all_runs: bool) -> StopSignal {
-    let (message, owner) = match is_of_all_runs {
-        true => (refused.text_of("all runs have"), ALL_RUNS),
-        false => (refused.to_string(), "run"),
-    };
-    StopSignal::new(refused.dimension.reason())
-        .with_message(message)
-        .with_context(OWNER_KEY, owner)
-        .with_context("limit", refused.limit)
-        .with_context("settled", refused.settled)
-        .with_context("held", refused.held)
-        .with_context("asked", refused.asked)
-        .with_source(BUDGET_SOURCE)
 }
 
 /// Whether a response ended at its output cap, by the finish reason as the provider gave it.

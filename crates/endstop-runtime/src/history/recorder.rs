@@ -14,10 +14,11 @@ use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 use rusqlite::Connection;
 
 use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
-use super::rows::{self, BUSY};
+use super::rows;
 use super::{HistoryError, HistoryOrigin};
+use crate::json::json_of;
 use crate::ledger::Budget;
-use crate::limits::{MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
+use crate::limits::{HISTORY_BUSY, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
 use crate::store::{RunId, disk};
 
@@ -201,7 +202,7 @@ impl Writing {
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         // Calls do not wait again and again for a file that stays busy.
-        let patience = if self.is_failing { Duration::ZERO } else { BUSY };
+        let patience = if self.is_failing { Duration::ZERO } else { HISTORY_BUSY };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
         rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
     }
@@ -297,7 +298,7 @@ impl Observer for HistoryRecorder {
             is_run_over: call.is_run_over,
             key: call.key.map(str::to_owned),
             // Texts always become JSON.
-            budgets: has_budgets.then(|| serde_json::to_string(call.budgets).unwrap_or_default()),
+            budgets: has_budgets.then(|| json_of(call.budgets)),
         };
         self.put(HistoryEntry::Call(Box::new(entry)));
     }

@@ -1,13 +1,13 @@
 //! Tables and statements of the history.
 
 use std::path::Path;
-use std::time::Duration;
 
 use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
+use crate::limits::{HISTORY_BUSY, HISTORY_OPENING};
 use crate::sqlite_file::{self, FileKind, signed, unsigned};
 
 const KIND: FileKind = FileKind {
@@ -17,12 +17,6 @@ const KIND: FileKind = FileKind {
     migrations: &[],
     synchronous: "NORMAL",
 };
-
-/// How long one waits for other processes to open the file: they may be creating it.
-const OPENING: Duration = Duration::from_secs(2);
-
-/// How long one waits for other processes to write: each takes a fraction of a millisecond, and a call waits for this one.
-pub(super) const BUSY: Duration = Duration::from_millis(500);
 
 /// `root` is null for a run that no other began. A name can be used again, so a run has a number.
 const SCHEMA: &str = "
@@ -96,9 +90,9 @@ pub(super) enum Which<'r> {
 
 /// Opens the file with its tables.
 pub(super) fn open(path: &Path) -> Result<Connection, HistoryError> {
-    let connection = sqlite_file::open(path, &KIND, OPENING)
+    let connection = sqlite_file::open(path, &KIND, HISTORY_OPENING)
         .map_err(|error| HistoryError::of_opening(path, error))?;
-    let set = connection.busy_timeout(BUSY);
+    let set = connection.busy_timeout(HISTORY_BUSY);
     set.map_err(|error| HistoryError::of("open the history", path, &error))?;
     Ok(connection)
 }

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use endstop_core::human;
-use endstop_core::units::{Money, PICOS_PER_DOLLAR};
+use endstop_core::units::{Money, PICOS_PER_CENT};
 use serde::{Deserialize, Serialize};
 
 use super::amounts::Dimension;
 
-const CENT: u64 = PICOS_PER_DOLLAR / 100;
 /// A requested amount shows at least two digits that count.
 const TOLD_UNITS: u64 = 10;
 
@@ -87,7 +86,7 @@ impl Refused {
         if self.dimension != Dimension::Cost {
             return (human::count(used), human::count(self.asked));
         }
-        let mut unit = CENT;
+        let mut unit = PICOS_PER_CENT;
         loop {
             let used_units = used.saturating_add(unit / 2).div_euclid(unit);
             let (shown, asked) = (used_units.saturating_mul(unit), self.asked.div_ceil(unit));

@@ -151,12 +151,41 @@ impl BudgetTree {
         self.free.push(slot);
     }
 
+    /// The node of a walk to the root: `None` above the root, and only there. A walk that ended at a missing node would
+    /// take the budgets above it for unlimited.
+    #[inline]
+    fn above(&self, at: usize) -> Option<&Entry> {
+        let node = self.entries.get(at);
+        if node.is_none() {
+            check_end(at);
+        }
+        node
+    }
+
+    #[inline]
+    fn above_mut(&mut self, at: usize) -> Option<&mut Entry> {
+        let node = self.entries.get_mut(at);
+        if node.is_none() {
+            check_end(at);
+        }
+        node
+    }
+
+    /// The node of a handle.
+    fn node(&self, slot: usize) -> &Entry {
+        self.entries.get(slot).unwrap_or_else(|| missing(slot))
+    }
+
+    fn node_mut(&mut self, slot: usize) -> &mut Entry {
+        self.entries.get_mut(slot).unwrap_or_else(|| missing(slot))
+    }
+
     /// Whether so much could be reserved now. If not `ALL`, a dimension of which nothing is asked may be in debt.
     #[inline]
     pub(super) fn check<const ALL: bool>(&self, slot: usize, asked: &Words) -> Result<(), Refused> {
         let mut refusing = None;
         let mut at = slot;
-        while let Some(node) = self.entries.get(at) {
+        while let Some(node) = self.above(at) {
             // Not `all`: five comparisons without a branch are faster than one branch each.
             let pairs = node.room.iter().zip(asked);
             if !pairs.fold(true, |fit, (room, asked)| fit & fits::<ALL>(*asked, *room)) {
@@ -178,7 +207,7 @@ impl BudgetTree {
     ) -> Result<(), Refused> {
         self.check::<ALL>(slot, asked)?;
         let mut at = slot;
-        while let Some(node) = self.entries.get_mut(at) {
+        while let Some(node) = self.above_mut(at) {
             for (room, asked) in node.room.iter_mut().zip(asked) {
                 // Exact, because it fits or is nothing.
                 *room = room.wrapping_sub_unsigned(*asked);
@@ -191,7 +220,7 @@ impl BudgetTree {
     /// Ends a hold, or none, with its actual spend.
     pub(super) fn settle(&mut self, slot: usize, held: &Words, actual: &Words) {
         let mut at = slot;
-        while let Some(node) = self.entries.get_mut(at) {
+        while let Some(node) = self.above_mut(at) {
             let parent = node.parent;
             node.give_back(held);
             if !node.spend(actual) {
@@ -203,8 +232,7 @@ impl BudgetTree {
 
     /// Settles at one node alone.
     pub(super) fn bring_in(&mut self, slot: usize, before: &Words) {
-        let Some(node) = self.entries.get_mut(slot) else { return };
-        if !node.spend(before) {
+        if !self.node_mut(slot).spend(before) {
             self.latch(slot);
         }
     }
@@ -212,14 +240,14 @@ impl BudgetTree {
     /// Makes room again for the part of a hold that was not spent.
     pub(super) fn give_back(&mut self, slot: usize, part: &Words) {
         let mut at = slot;
-        while let Some(node) = self.entries.get_mut(at) {
+        while let Some(node) = self.above_mut(at) {
             node.give_back(part);
             at = node.parent;
         }
     }
 
     pub(super) fn set_limits(&mut self, slot: usize, limits: Limits) {
-        let Some(node) = self.entries.get_mut(slot) else { return };
+        let node = self.node_mut(slot);
         let mut exact = true;
         let changed = caps(&limits).into_iter().zip(caps(&node.limits));
         for ((room, settled), (new, old)) in
@@ -243,7 +271,7 @@ impl BudgetTree {
     pub(super) fn room(&self, slot: usize) -> Limits {
         let mut least = [None; DIMENSIONS];
         let mut at = slot;
-        while let Some(node) = self.entries.get(at) {
+        while let Some(node) = self.above(at) {
             for ((least, room), limit) in least.iter_mut().zip(&node.room).zip(node.limits.words())
             {
                 let room = u64::try_from(*room).unwrap_or(0);
@@ -261,10 +289,7 @@ impl BudgetTree {
     }
 
     pub(super) fn snapshot(&self, slot: usize, id: u32) -> BudgetSnapshot {
-        let Some(node) = self.entries.get(slot) else {
-            let (limits, nothing) = (Limits::unlimited(), Amounts::ZERO);
-            return BudgetSnapshot { budget: id, limits, settled: nothing, held: nothing };
-        };
+        let node = self.node(slot);
         BudgetSnapshot {
             budget: id,
             limits: node.limits,
@@ -275,22 +300,20 @@ impl BudgetTree {
 
     /// The holds at the root above a node, and so anywhere in the tree.
     pub(super) fn held_at_root(&self, slot: usize) -> Amounts {
-        self.root_of(slot).map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
+        Amounts::from_words(held(self.root_of(slot)))
     }
 
     /// The attempts that are held and settled at the root above a node.
     pub(super) fn attempts_at_root(&self, slot: usize) -> (u64, u64) {
         let root = self.root_of(slot);
         let of = |words: Words| Amounts::from_words(words).attempts;
-        root.map_or((0, 0), |root| (of(held(root)), of(root.settled)))
+        (of(held(root)), of(root.settled))
     }
 
-    fn root_of(&self, slot: usize) -> Option<&Entry> {
-        let mut root = None;
-        let mut at = slot;
-        while let Some(node) = self.entries.get(at) {
-            root = Some(node);
-            at = node.parent;
+    fn root_of(&self, slot: usize) -> &Entry {
+        let mut root = self.node(slot);
+        while let Some(above) = self.above(root.parent) {
+            root = above;
         }
         root
     }
@@ -302,10 +325,11 @@ impl BudgetTree {
     /// Remembers that an amount of the node could not be kept exactly: which one reads `u64::MAX`.
     #[cold]
     fn latch(&mut self, slot: usize) {
-        let Some(node) = self.entries.get(slot) else { return };
+        let node = self.node(slot);
         let mut dimensions = Dimension::ALL.into_iter().zip(node.settled);
         let first = dimensions.find(|(_, settled)| *settled == u64::MAX);
-        self.overflow = self.overflow.or(first.map(|(dimension, _)| (node.id, dimension)));
+        let first = first.map(|(dimension, _)| (node.id, dimension));
+        self.overflow = self.overflow.or(first);
     }
 
     /// What to say where the walk found that the node at `refusing` has too little room.
@@ -316,14 +340,13 @@ impl BudgetTree {
             let (limit, settled, asked) = (u64::MAX, u64::MAX, asked.get(dimension));
             return Refused { budget, dimension, limit, settled, held: 0, asked };
         }
-        let node = self.entries.get(refusing);
-        let rooms = node.map_or([0; DIMENSIONS], |node| node.room);
-        let dimension = Dimension::ALL
-            .into_iter()
-            .zip(rooms)
-            .find(|(dimension, room)| !fits::<ALL>(asked.get(*dimension), *room))
-            .map_or(Dimension::Steps, |(dimension, _)| dimension);
-        let reading = self.snapshot(refusing, node.map_or(0, |node| node.id));
+        let node = self.node(refusing);
+        let mut dimensions = Dimension::ALL.into_iter().zip(node.room);
+        let full = dimensions.find(|(dimension, room)| !fits::<ALL>(asked.get(*dimension), *room));
+        let Some((dimension, _)) = full else {
+            unreachable!("node {} refuses, so it has too little of something", node.id)
+        };
+        let reading = self.snapshot(refusing, node.id);
         Refused {
             budget: reading.budget,
             dimension,
@@ -333,6 +356,19 @@ impl BudgetTree {
             asked: asked.get(dimension),
         }
     }
+}
+
+/// Checks that a walk ended above the root.
+#[cold]
+fn check_end(at: usize) {
+    if at != NOWHERE {
+        missing(at)
+    }
+}
+
+#[cold]
+fn missing(slot: usize) -> ! {
+    unreachable!("a handle keeps its node and the parents of it: no node in slot {slot}")
 }
 
 /// Whether there is room. In debt there is none; if `ALL`, not even for nothing.
@@ -373,3 +409,6 @@ fn held(node: &Entry) -> Words {
     }
     words
 }
+
+#[cfg(test)]
+mod tests;

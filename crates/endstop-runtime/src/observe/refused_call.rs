@@ -3,7 +3,7 @@
 use std::fmt;
 
 use endstop_core::human::{Rounding, count, counted, money, money_rounded};
-use endstop_core::units::{Money, PICOS_PER_DOLLAR};
+use endstop_core::units::{Money, PICOS_PER_CENT};
 
 use super::clean;
 
@@ -94,7 +94,6 @@ enum Reader<'o> {
     User(&'o [&'o str]),
 }
 
-const CENT: u64 = PICOS_PER_DOLLAR / 100;
 /// Suggested token limits are multiples of this.
 const ROUND_TOKENS: u64 = 100;
 /// A suggested amount has room for this part more: the same request can be a few bytes longer in another run.
@@ -105,7 +104,8 @@ impl Lack {
     pub(crate) fn money(left: Money, limit: Money, needed: Money) -> Self {
         let needed = needed.picos().saturating_add(needed.picos() / SPARE_PART);
         let enough = limit.picos().saturating_sub(left.picos()).saturating_add(needed);
-        let enough = Money::from_picos(enough.div_ceil(CENT).saturating_mul(CENT));
+        let enough =
+            Money::from_picos(enough.div_ceil(PICOS_PER_CENT).saturating_mul(PICOS_PER_CENT));
         Self::Money { left, limit, enough }
     }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cost_uncertainty::Unconfirmed;
 use super::{CostUncertainty, Observation, Observer, RunInfo, UnconfirmedCause, clean};
+use crate::json::json_of;
 use crate::ledger::{Amounts, Budget};
 use crate::limits::{MAX_CHILDREN, MAX_COUNTED_RUNS};
 use crate::store::RunId;
@@ -254,8 +255,7 @@ impl Report {
     /// Returns one JSON object.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Texts and numbers alone cannot fail to be written.
-        serde_json::to_string(self).unwrap_or_default()
+        json_of(self)
     }
 
     fn as_sub_agent(&self) -> SubAgent {

@@ -36,6 +36,11 @@ impl<'s> LockedChain<'s> {
         self.ancestors.iter().map(|(_, core)| &**core).chain([&*self.core])
     }
 
+    /// The outermost run: the root, or this run itself.
+    pub(crate) fn outermost(&self) -> &RunCore {
+        self.ancestors.first().map_or(&*self.core, |(_, core)| &**core)
+    }
+
     /// The run and its ancestors, root first, with their budgets.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (&Budget, &RunCore)> {
         let ancestors = self.ancestors.iter().map(|(node, core)| (&node.budget, &**core));
@@ -91,7 +96,7 @@ impl<'s> LockedChain<'s> {
 
     /// The most output tokens that a provider counted of one call of the whole tree of runs, in this process.
     pub(crate) fn largest_output(&self) -> u64 {
-        self.cores().next().map_or(0, |outermost| outermost.largest_output)
+        self.outermost().largest_output
     }
 
     /// Reports a tool that could not be aborted, to every run concerned.

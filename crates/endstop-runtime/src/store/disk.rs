@@ -3,19 +3,16 @@
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tokio::runtime::Handle;
 
 use super::StoreError;
+use crate::limits::{MAX_CERTIFICATES_BYTES, OPEN_TRIES};
 
 #[cfg(test)]
 pub(super) mod fault;
-
-/// How often a file that others remove at the same time is opened again: each time means that another process got
-/// further, so this is never reached unless something is wrong.
-const OPEN_TRIES: usize = 1000;
 
 /// Runs `work` on the runtime's threads for blocking work; directly if there is no runtime.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -74,6 +71,54 @@ pub fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Replaces a private file by this content, or leaves it as it is: the content is written to `draft` in the same directory, and gets
+/// the name of the file once the disk has it. Two at the same time need a lock, or two drafts.
+///
+/// ```
+/// use endstop_runtime::store::replace_file;
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let draft = path.with_extension("draft");
+/// replace_file(&path, &draft, b"one")?;
+/// replace_file(&path, &draft, b"two")?;
+/// assert_eq!(std::fs::read(&path)?, b"two");
+/// assert!(!draft.exists());
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the error of the system. Then the file is as before, and the draft is removed.
+pub fn replace_file(path: &Path, draft: &Path, content: &[u8]) -> io::Result<()> {
+    let written = not_through_links().write(true).create(true).truncate(true).open(draft);
+    let written = written.and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(draft, path)).inspect_err(|_| drop(fs::remove_file(draft)))
+}
+
+/// Reads a file of root certificates, of at most four mebibytes: it can be a device without an end.
+///
+/// # Errors
+///
+/// Returns the error of the system, and [`ErrorKind::FileTooLarge`] if there is more.
+pub fn read_certificates(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, MAX_CERTIFICATES_BYTES)
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(super) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        let why = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Options that open no symbolic link, and do not wait at a pipe. A new file is private.

@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use self::header::Header;
 use self::trace::TraceAt;
 use super::disk::blocking;
-use super::lock::LockFolder;
+use super::lock::LockDirectory;
 use super::{
     Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, RunId, RunLock, RunSummary, Store, StoreError,
     StoredState, Version, check_size, disk, millis_since_epoch, newest_first, next_version,
@@ -77,7 +77,7 @@ const SMALL_APPEND_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct FileStore {
     path: PathBuf,
-    locks: LockFolder,
+    locks: LockDirectory,
     durability: Durability,
 }
 
@@ -92,7 +92,7 @@ impl FileStore {
         disk::create_directory(&path)
             .and_then(|()| disk::check_directory(&path))
             .map_err(|error| StoreError::failed("open the store", &path, error))?;
-        let locks = LockFolder::new(path.join(LOCKS));
+        let locks = LockDirectory::new(path.join(LOCKS));
         Ok(Self { path, locks, durability: Durability::Process })
     }
 

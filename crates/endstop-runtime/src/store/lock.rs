@@ -1,10 +1,11 @@
 //! Locks of runs: who drives a run holds its lock.
 
 use std::fmt::{self, Debug};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::{RunId, StoreError, disk};
+use crate::limits::MAX_LOCK_BYTES;
 
 /// The lock of a run, held until it is dropped or the process ends.
 ///
@@ -56,11 +57,11 @@ impl Drop for RunLock {
 /// A directory with a file for each run that is locked. The lock is the operating system's, so that it ends
 /// with the process; the file says which process that is.
 #[derive(Clone, Debug)]
-pub(super) struct LockFolder {
+pub(super) struct LockDirectory {
     path: PathBuf,
 }
 
-impl LockFolder {
+impl LockDirectory {
     pub(super) const fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -82,7 +83,8 @@ impl LockFolder {
 
 /// The process that holds the lock. Windows does not let others read a locked file.
 fn holder(path: &Path) -> Option<u32> {
-    fs::read_to_string(path).ok()?.parse().ok()
+    let text = disk::read_at_most(path, MAX_LOCK_BYTES).ok()?;
+    std::str::from_utf8(&text).ok()?.parse().ok()
 }
 
 fn release(file: File, path: &Path) {

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const SUM_DIGITS: usize = 16;
 /// Digits of the number of lines in a mark, so that it can be replaced in its place: more lines than a disk has room for.
 const COUNT_DIGITS: usize = 12;
-/// The longest seal of a line: its number has at most 20 digits.
+/// Bytes of the longest seal of a line: its number has at most 20 digits.
 pub(crate) const LONGEST_SEAL: usize = SEQ.len() + 20 + SUM.len() + SUM_DIGITS + CLOSE.len();
 /// Bytes of a mark: the number, `-`, and its checksum.
 pub(crate) const MARK_BYTES: usize = COUNT_DIGITS + 1 + SUM_DIGITS;

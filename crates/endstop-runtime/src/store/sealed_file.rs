@@ -12,12 +12,9 @@ use thiserror::Error;
 
 use super::seal::{self, LineChain, SealError};
 use super::{RunId, WholeLines, disk};
-use crate::limits::{MAX_TRACE_HEADER_BYTES, MAX_TRACE_LINE, TRACE_READ_BYTES};
-
-/// How much of the end of a file is searched at a time, in bytes.
-const BLOCK_BYTES: u64 = 64 << 10;
-/// How much of half a line an append checks, in bytes: reading the file back checks all of it.
-const BYTES_OF_TAIL: usize = 64 << 10;
+use crate::limits::{
+    CHECKED_TAIL_BYTES, MAX_TRACE_HEADER_BYTES, MAX_TRACE_LINE, TAIL_BLOCK_BYTES, TRACE_READ_BYTES,
+};
 
 /// Why a trace file cannot be read back. Then the spend of its run is not known.
 #[derive(Debug, Error)]
@@ -265,12 +262,12 @@ fn last_line_end(mut file: &File, length: u64) -> io::Result<(u64, Vec<u8>)> {
             break;
         }
         bytes.extend_from_slice(&tail);
-        bytes.truncate(BYTES_OF_TAIL);
+        bytes.truncate(CHECKED_TAIL_BYTES);
         tail = bytes;
         end = start;
-        block = BLOCK_BYTES;
+        block = TAIL_BLOCK_BYTES;
     }
-    tail.truncate(BYTES_OF_TAIL);
+    tail.truncate(CHECKED_TAIL_BYTES);
     Ok((end, tail))
 }
 

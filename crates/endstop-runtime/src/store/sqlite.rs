@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use self::writer::{Change, Writer};
 use super::disk::blocking;
-use super::lock::LockFolder;
+use super::lock::LockDirectory;
 use super::{
     Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, RunId, RunLock, RunSummary, Store, StoreError,
     StoredState, Version, check_size, disk,
@@ -46,7 +46,7 @@ mod writer;
 /// ```
 pub struct SqliteStore {
     path: PathBuf,
-    locks: LockFolder,
+    locks: LockDirectory,
     durability: Durability,
     reader: Arc<Mutex<Connection>>,
     writer: Writer,
@@ -86,7 +86,7 @@ impl SqliteStore {
         let writer = Writer::start(path.clone(), writing).map_err(failed)?;
         let mut locks = path.clone().into_os_string();
         locks.push("-locks");
-        let locks = LockFolder::new(locks.into());
+        let locks = LockDirectory::new(locks.into());
         Ok(Self { path, locks, durability, reader, writer })
     }
 

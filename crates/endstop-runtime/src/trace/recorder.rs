@@ -14,6 +14,7 @@ use endstop_core::run::Status;
 use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
 use super::buffer::TraceBuffer;
+use crate::json::push_json_line;
 use crate::ledger::Budget;
 use crate::limits::{MAX_HEADER_NAME_BYTES, MAX_OPEN_TRACES, MAX_PAUSED_RUNS, TRACE_ROOM_BYTES};
 use crate::observe::{Observation, Observer, RunInfo};
@@ -29,18 +30,17 @@ const LINE_BASE: usize = 192;
 pub fn trace_line(event: &Event<'_>) -> String {
     let mut line = Vec::with_capacity(LINE_BASE.saturating_add(texts(&event.kind)));
     push_trace_line(&mut line, event);
-    // It was written by serde_json, as UTF-8.
-    String::from_utf8(line).unwrap_or_default()
+    text_of(line)
 }
 
 /// Appends `event` as one line of a trace, with its line feed, to a buffer that can be used again.
 pub fn push_trace_line(into: &mut Vec<u8>, event: &Event<'_>) {
-    push_json(into, &Line::from_event(event));
+    push_json_line(into, &Line::from_event(event));
 }
 
 /// Like [`push_trace_line`], for an observation: an event that was refused is marked.
 pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
-    push_json(into, &seen.line());
+    push_json_line(into, &seen.line());
 }
 
 /// Returns the line that a run's trace begins with, with its line feed. `prices` is the version of the price table
@@ -49,7 +49,14 @@ pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
 pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
     let mut line = Vec::new();
     push_header(&mut line, info, prices);
-    String::from_utf8(line).unwrap_or_default()
+    text_of(line)
+}
+
+fn text_of(line: Vec<u8>) -> String {
+    match String::from_utf8(line) {
+        Ok(line) => line,
+        Err(error) => unreachable!("JSON is written as UTF-8: {error}"),
+    }
 }
 
 /// Appends the line of [`trace_header`].
@@ -61,20 +68,13 @@ pub(super) fn push_header(into: &mut Vec<u8>, info: &RunInfo, prices: Option<&st
         cost_is: Some(COMPUTED.into()),
         prices: prices.map(|prices| clipped(prices).into()),
     };
-    push_json(into, &header);
+    push_json_line(into, &header);
 }
 
 /// A name for the header, which has the number of lines at its end: that is replaced in its place, so it must not be far
 /// from the beginning of the file.
 fn clipped(name: &str) -> &str {
     name.get(..name.floor_char_boundary(MAX_HEADER_NAME_BYTES)).unwrap_or(name)
-}
-
-fn push_json(into: &mut Vec<u8>, value: &impl serde::Serialize) {
-    if let Err(error) = serde_json::to_writer(&mut *into, value) {
-        unreachable!("texts and numbers can be written to memory: {error}");
-    }
-    into.push(b'\n');
 }
 
 /// How many bytes of text an event carries.

@@ -6,6 +6,7 @@ use endstop_core::Run;
 use endstop_core::run::{Directive, Notice, Status};
 use endstop_core::signal::StopReason;
 
+use crate::json::json_of;
 use crate::ledger::Budget;
 use crate::limits::DEFAULT_RECORDING;
 use crate::observe::{Observation, Observer, RunInfo};
@@ -134,7 +135,7 @@ impl Observer for Recording {
     fn observe(&self, observation: &Observation<'_>) {
         self.push(|| Recorded::Event {
             run: observation.info.id.clone(),
-            line: serde_json::to_string(&observation.line()).unwrap_or_default(),
+            line: json_of(&observation.line()),
             directive: observation.directive,
         });
     }

@@ -122,19 +122,19 @@ impl RunLog for RedisRunLog {
         let (chain, server) = (LineChain::default(), self.server.clone());
         let mut lines = StoredLines { server, id: id.clone(), epoch: 0, chain };
         let taken = lines.ask_for(None)?;
-        lines.epoch = taken.number(0);
-        let replayed = self.read(&mut lines, taken.number(1), program).inspect_err(|_| {
+        lines.epoch = taken.number(0)?;
+        let replayed = self.read(&mut lines, taken.number(1)?, program).inspect_err(|_| {
             // Another try finds it free, here or elsewhere.
             let _ = lines.rest();
         })?;
         // The time since the last line counts as it does in a process that has the run in memory.
-        let idle = Millis(taken.number(2));
+        let idle = Millis(taken.number(2)?);
         let replayed = replayed.map(|replayed| replayed.after_pause_of(idle));
         Ok(OpenRun { replayed, lines: Box::new(lines) })
     }
 
     fn has(&self, id: &RunId) -> Result<bool, RunLogError> {
-        Ok(self.written(id)?.number(0) > 0)
+        Ok(self.written(id)?.number(0)? > 0)
     }
 
     fn ids(&self, most: usize) -> Result<Vec<RunId>, RunLogError> {

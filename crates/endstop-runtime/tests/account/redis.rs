@@ -413,6 +413,7 @@ fn an_address_that_cannot_be_used_is_not_shown() {
         "redis://u:s3cret@127.0.0.1/x",
         "redis://u:s3cret@127.0.0.1?ca=/nowhere",
         "rediss://u:s3cret@127.0.0.1?ca=/nowhere",
+        "rediss://u:s3cret@127.0.0.1?ca=/dev/zero",
     ] {
         let error = RedisBudgetStore::open(address).unwrap_err();
         let text = format!("{error} {error:?}");

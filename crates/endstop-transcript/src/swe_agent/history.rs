@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Lists, Turn, WRONG};
-use crate::limits::MAX_HISTORY_BYTES;
+use crate::limits::{HISTORY_LOOK_AHEAD, MAX_HISTORY_BYTES};
 use crate::openai_chat::{CalledFunction, ChatToolCall};
 use crate::reading::Reading;
 use crate::text::{Text, text_of};
@@ -15,10 +15,6 @@ use crate::warning::Warnings;
 
 /// The key of the list.
 pub(super) const HISTORY: &str = "history";
-
-/// How far ahead the history is searched for a call. The two lists run in parallel, except for entries that only one
-/// of them has.
-const LOOK_AHEAD: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
@@ -101,11 +97,11 @@ impl<'r> Functions<'r> {
 
     /// Takes over the function from the history, which has the same calls but those that were not executed.
     pub(super) fn name(&mut self, turn: &mut Turn) {
-        if self.has_more && self.ahead.len() < LOOK_AHEAD {
+        if self.has_more && self.ahead.len() < HISTORY_LOOK_AHEAD {
             self.read_on();
         }
         let mark = mark_of(turn);
-        let place = self.ahead.iter().take(LOOK_AHEAD).position(|call| call.mark == mark);
+        let place = self.ahead.iter().take(HISTORY_LOOK_AHEAD).position(|call| call.mark == mark);
         for call in self.ahead.drain(..place.map_or(0, |place| place + 1)) {
             self.bytes -= call.bytes;
             turn.function = call.function;
@@ -133,7 +129,7 @@ impl<'r> Functions<'r> {
     }
 
     fn hold(&mut self, turn: Turn) {
-        if self.bytes >= self.limit && self.ahead.len() >= LOOK_AHEAD {
+        if self.bytes >= self.limit && self.ahead.len() >= HISTORY_LOOK_AHEAD {
             self.has_more = true;
             return;
         }

@@ -15,7 +15,7 @@ use super::agent_run::Approver;
 use super::hooks::{FunctionHook, Hook, HookContext, HookResult, Hooks, Trigger};
 use super::retry::{CircuitBreaker, RetryPolicy};
 use super::source::CancellationSource;
-use super::{AgentLoop, Inner};
+use super::{AgentLoop, AgentSettings, Inner};
 use crate::model::Model;
 use crate::observe::Observer;
 use crate::tool::{Tool, ToolSet, ToolSetError};
@@ -27,12 +27,10 @@ use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::Store;
 
+pub use crate::limits::{DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS};
+
 /// The policy of an agent that was given none: an endstop far away, but there.
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";
-/// Tool calls of one reply that run at the same time, unless the builder says otherwise.
-pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
-/// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
-pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an agent cannot be built.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -81,70 +79,53 @@ pub enum BuildError {
 /// ```
 #[must_use]
 pub struct AgentBuilder {
-    name: String,
-    instructions: String,
+    settings: AgentSettings,
     model: Option<Arc<dyn Model>>,
-    retry_model: Option<Arc<dyn Model>>,
     tools: Vec<Arc<dyn Tool>>,
     handoffs: Vec<AgentLoop>,
-    hooks: Hooks,
     policy: Option<Policy>,
     probes: Probes,
     is_unbounded: bool,
-    sources: Vec<Arc<dyn CancellationSource>>,
-    kill: Option<Arc<dyn KillSwitch>>,
-    kill_interval: Duration,
-    token: Option<CancelToken>,
-    budget: Option<Budget>,
-    accounts: Option<RunAccounts>,
-    observers: Vec<Arc<dyn Observer>>,
-    store: Option<Arc<dyn Store>>,
-    retry: RetryPolicy,
-    breaker: Option<CircuitBreaker>,
-    approver: Option<Arc<dyn Approver>>,
-    parallel_tools: usize,
-    max_output_tokens: Option<u64>,
-    tells_model: bool,
-    fair_shares: bool,
-    wall: Option<WallClock>,
     prices: &'static PriceTable,
 }
 
 impl fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentBuilder").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AgentBuilder").field("name", &self.settings.name).finish_non_exhaustive()
     }
 }
 
 impl AgentBuilder {
     pub(super) fn new(name: String) -> Self {
         Self {
-            name,
-            instructions: String::new(),
+            settings: AgentSettings {
+                name,
+                instructions: String::new(),
+                retry_model: None,
+                hooks: Hooks::default(),
+                sources: Vec::new(),
+                kill: None,
+                kill_interval: DEFAULT_KILL_INTERVAL,
+                token: None,
+                budget: None,
+                accounts: None,
+                observers: Vec::new(),
+                store: None,
+                retry: RetryPolicy::default(),
+                breaker: None,
+                approver: None,
+                parallel_tools: DEFAULT_PARALLEL_TOOLS,
+                max_output_tokens: None,
+                tells_model: false,
+                fair_shares: true,
+                wall: None,
+            },
             model: None,
-            retry_model: None,
             tools: Vec::new(),
             handoffs: Vec::new(),
-            hooks: Hooks::default(),
             policy: None,
             probes: Probes::default(),
             is_unbounded: false,
-            sources: Vec::new(),
-            kill: None,
-            kill_interval: DEFAULT_KILL_INTERVAL,
-            token: None,
-            budget: None,
-            accounts: None,
-            observers: Vec::new(),
-            store: None,
-            retry: RetryPolicy::default(),
-            breaker: None,
-            approver: None,
-            parallel_tools: DEFAULT_PARALLEL_TOOLS,
-            max_output_tokens: None,
-            tells_model: false,
-            fair_shares: true,
-            wall: None,
             prices: PriceTable::embedded(),
         }
     }
@@ -163,13 +144,13 @@ impl AgentBuilder {
 
     /// Sets the model that is called after a retry rule has dropped a reply.
     pub fn retry_model(mut self, model: Arc<dyn Model>) -> Self {
-        self.retry_model = Some(model);
+        self.settings.retry_model = Some(model);
         self
     }
 
     /// Sets the instructions that go before every conversation.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = text.into();
+        self.settings.instructions = text.into();
         self
     }
 
@@ -208,7 +189,7 @@ impl AgentBuilder {
         name: impl Into<String>,
         hook: Arc<dyn Hook>,
     ) -> Self {
-        self.hooks.add(trigger, priority, name.into(), hook);
+        self.settings.hooks.add(trigger, priority, name.into(), hook);
         self
     }
 
@@ -244,93 +225,93 @@ impl AgentBuilder {
 
     /// Adds a source that is checked at every checkpoint and may end the run.
     pub fn cancellation(mut self, source: impl CancellationSource + 'static) -> Self {
-        self.sources.push(Arc::new(source));
+        self.settings.sources.push(Arc::new(source));
         self
     }
 
     /// Sets a token that cancels every run of the agent.
     pub fn cancel_token(mut self, token: CancelToken) -> Self {
-        self.token = Some(token);
+        self.settings.token = Some(token);
         self
     }
 
     /// Sets the kill switch. It refuses new runs and ends those that run, sub-agents included.
     pub fn kill_switch(mut self, switch: impl KillSwitch + 'static) -> Self {
-        self.kill = Some(Arc::new(switch));
+        self.settings.kill = Some(Arc::new(switch));
         self
     }
 
     /// Sets how often the kill switch is checked while a run waits.
     pub const fn kill_interval(mut self, every: Duration) -> Self {
-        self.kill_interval = every;
+        self.settings.kill_interval = every;
         self
     }
 
     /// Sets a budget that the agent's runs share with every other holder of it. Its limits apply in addition to the
     /// policy's. It counts spend while it is shared: a resumed run brings its earlier spend into its own limits only.
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = Some(budget);
+        self.settings.budget = Some(budget);
         self
     }
 
     /// Sets budgets over time that the agent's runs draw on, such as $5 per day: with other processes, if their store
     /// is a file. Their limits come on top of the policy's.
     pub fn accounts(mut self, accounts: RunAccounts) -> Self {
-        self.accounts = Some(accounts);
+        self.settings.accounts = Some(accounts);
         self
     }
 
     /// Watches every run of the agent and the runs below them.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.observers.push(Arc::new(observer));
+        self.settings.observers.push(Arc::new(observer));
         self
     }
 
     /// Like [`AgentBuilder::observer`], for a shared observer.
     pub fn shared_observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observers.push(observer);
+        self.settings.observers.push(observer);
         self
     }
 
     /// Keeps every run: its trace as it goes, its state after each step and when it pauses.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = Some(store);
+        self.settings.store = Some(store);
         self
     }
 
     /// Sets how failed requests are repeated.
     pub const fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
+        self.settings.retry = retry;
         self
     }
 
     /// Keeps requests from a model that fails.
     pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
-        self.breaker = Some(breaker);
+        self.settings.breaker = Some(breaker);
         self
     }
 
     /// Decides on runs that a pause rule pauses.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
-        self.approver = Some(Arc::new(approver));
+        self.settings.approver = Some(Arc::new(approver));
         self
     }
 
     /// Sets the number of tool calls of one reply that run at the same time; at least 1.
     pub fn parallel_tools(mut self, count: usize) -> Self {
-        self.parallel_tools = count.max(1);
+        self.settings.parallel_tools = count.max(1);
         self
     }
 
     /// Sets the most output tokens of a reply, reasoning included.
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
-        self.max_output_tokens = Some(tokens);
+        self.settings.max_output_tokens = Some(tokens);
         self
     }
 
     /// Reports warnings to the model, with the remaining amounts.
     pub const fn tell_model_of_warnings(mut self) -> Self {
-        self.tells_model = true;
+        self.settings.tells_model = true;
         self
     }
 
@@ -338,13 +319,13 @@ impl AgentBuilder {
     /// parallel; they do unless this says otherwise. A response that such a cap cuts off is requested once more, with
     /// the whole remaining budget.
     pub const fn fair_shares(mut self, are_taken: bool) -> Self {
-        self.fair_shares = are_taken;
+        self.settings.fair_shares = are_taken;
         self
     }
 
     /// Sets the wall clock, for `now` and `deadline`.
     pub fn wall_clock(mut self, wall: WallClock) -> Self {
-        self.wall = Some(wall);
+        self.settings.wall = Some(wall);
         self
     }
 
@@ -361,57 +342,41 @@ impl AgentBuilder {
     /// Returns [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
     /// that does not bound the run.
     pub fn build(self) -> Result<AgentLoop, BuildError> {
-        let model = self.model.ok_or_else(|| BuildError::NoModel(self.name.clone()))?;
+        let model = self.model.ok_or_else(|| BuildError::NoModel(self.settings.name.clone()))?;
         let policy = match self.policy {
             Some(policy) => policy,
             None => default_policy(),
         };
         let policy = with_unpriced_model(policy, self.prices)?;
         if !self.is_unbounded && !policy.unbounded && !policy.bounds().is_bounded() {
-            return Err(BuildError::Unbounded(self.name));
+            return Err(BuildError::Unbounded(self.settings.name));
         }
         let program = Arc::new(Program::new(&policy, &self.probes)?);
         let tools = ToolSet::new(self.tools)?;
-        let retry_pricing = self.retry_model.as_deref().map(|model| pricing_of(model, self.prices));
-        let within =
-            |own: &Budget| self.budget.as_ref().is_some_and(|budget| budget.is_within(own));
-        let covers = |own: &RunAccounts| self.accounts.as_ref().is_some_and(|it| it.covers(own));
+        let retry_pricing =
+            self.settings.retry_model.as_deref().map(|model| pricing_of(model, self.prices));
+        let within = |own: &Budget| {
+            self.settings.budget.as_ref().is_some_and(|budget| budget.is_within(own))
+        };
+        let covers =
+            |own: &RunAccounts| self.settings.accounts.as_ref().is_some_and(|it| it.covers(own));
         let is_other = |to: &&AgentLoop| {
             to.0.budget.as_ref().is_some_and(|own| !within(own))
                 || to.0.accounts.as_ref().is_some_and(|own| !covers(own))
         };
         if let Some(to) = self.handoffs.iter().find(is_other) {
-            return Err(BuildError::OtherBudget(self.name, to.name().to_owned()));
+            return Err(BuildError::OtherBudget(self.settings.name, to.name().to_owned()));
         }
         let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
         Ok(AgentLoop(Arc::new(Inner {
-            fixed_tokens: fixed_tokens(model.provider(), &self.instructions, &tools),
+            fixed_tokens: fixed_tokens(model.provider(), &self.settings.instructions, &tools),
             pricing: pricing_of(&*model, self.prices),
             retry_pricing,
-            name: self.name,
-            instructions: self.instructions,
             model,
-            retry_model: self.retry_model,
             tools,
             handoffs: self.handoffs.into_iter().map(by_name).collect::<BTreeMap<_, _>>(),
-            hooks: self.hooks,
             program,
-            sources: self.sources,
-            kill: self.kill,
-            kill_interval: self.kill_interval,
-            token: self.token,
-            budget: self.budget,
-            accounts: self.accounts,
-            observers: self.observers,
-            store: self.store,
-            retry: self.retry,
-            breaker: self.breaker,
-            approver: self.approver,
-            parallel_tools: self.parallel_tools,
-            max_output_tokens: self.max_output_tokens,
-            tells_model: self.tells_model,
-            fair_shares: self.fair_shares,
-            wall: self.wall,
+            settings: self.settings,
         })))
     }
 }

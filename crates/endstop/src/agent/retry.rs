@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::limits::FOR_EVER;
 use crate::model::ModelError;
 
 /// The retries of a step after failed requests.
@@ -87,9 +88,6 @@ pub struct CircuitBreaker {
     fails_fast: bool,
     state: Arc<Mutex<Breaker>>,
 }
-
-/// Longer than any process runs: a hundred years.
-const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 #[derive(Debug, Default)]
 struct Breaker {

@@ -1,5 +1,6 @@
 //! The providers that are known by name, and which model a name means.
 
+use endstop_core::edit_distance;
 use endstop_runtime::ProviderApi;
 
 use crate::limits::MAX_PROVIDER_NAME_CHARS;
@@ -111,7 +112,10 @@ pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
 fn nearest_provider(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let names = PROVIDERS.iter().flat_map(|row| std::iter::once(&row.name).chain(row.aliases));
-    let ranked = names.map(|known| (distance(&name, known), *known));
+    // A name is an argument of a command: longer texts are not names of providers.
+    let letters = |name: &str| name.chars().take(MAX_PROVIDER_NAME_CHARS).collect::<Vec<char>>();
+    let found = letters(&name);
+    let ranked = names.map(|known| (edit_distance(&found, &letters(known)), *known));
     let (distance, known) = ranked.min_by_key(|(distance, _)| *distance)?;
     // Half of the letters may differ, or the hint is noise.
     (distance.saturating_mul(2) <= known.len()).then_some(known)
@@ -126,26 +130,6 @@ pub(super) fn hint(name: &str) -> String {
 /// The variable of the process's environment, unless it is empty.
 pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// How many letters have to be changed, added or left out to make `to` of `from`.
-fn distance(from: &str, to: &str) -> usize {
-    // A name is an argument of a command: longer texts are not names of providers.
-    let to: Vec<char> = to.chars().take(MAX_PROVIDER_NAME_CHARS).collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().take(MAX_PROVIDER_NAME_CHARS).enumerate() {
-        let mut diagonal = index;
-        let mut left = index.saturating_add(1);
-        let mut next = vec![left];
-        for (above, other) in row.iter().skip(1).zip(&to) {
-            let changed = diagonal.saturating_add(usize::from(letter != *other));
-            left = changed.min(above.saturating_add(1)).min(left.saturating_add(1));
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(MAX_PROVIDER_NAME_CHARS)
 }
 
 #[cfg(test)]

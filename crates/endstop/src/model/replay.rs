@@ -202,10 +202,11 @@ struct Open {
     reply: Reply,
     /// How many calls the reply asks for.
     asked: usize,
-    calls: Vec<Begun>,
+    calls: Vec<RecordedCall>,
 }
 
-struct Begun {
+/// A tool call of the reply that has begun.
+struct RecordedCall {
     tool: String,
     arguments: Option<String>,
 }
@@ -226,7 +227,7 @@ impl Gathered {
             EventKind::ToolBegin { tool } | EventKind::ToolRefused { tool } => {
                 let fits = self.weigh(tool.len());
                 if let Some(open) = self.open.as_mut().filter(|_| fits) {
-                    open.calls.push(Begun { tool: (*tool).to_owned(), arguments: None });
+                    open.calls.push(RecordedCall { tool: (*tool).to_owned(), arguments: None });
                 }
             }
             EventKind::ToolEnd { tool, arguments, .. } if self.weigh(arguments.len()) => {

@@ -95,6 +95,9 @@ pub struct RecordedRequest {
 }
 
 impl ScriptedModel {
+    /// Bytes of text that are taken for one token if a reply reports no usage.
+    pub const BYTES_PER_TOKEN: u64 = 4;
+
     /// Creates a model without replies; add them with [`reply`](Self::reply).
     pub fn new(name: impl Into<String>) -> Self {
         let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };

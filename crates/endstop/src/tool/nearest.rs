@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use endstop_core::edit_distance;
+
 use crate::limits::{MAX_COMPARED_CHARS, MAX_NEAREST};
 
 /// The names of `known` that `found` may have meant, the nearest first: those that differ by a third of their letters
@@ -36,32 +38,6 @@ fn has_words(a: &[char], b: &[char]) -> bool {
     };
     let (a, b) = (words(a), words(b));
     !a.is_empty() && !b.is_empty() && (a.is_subset(&b) || b.is_subset(&a))
-}
-
-/// Letters to insert, delete, replace, or swap with the next one, row by row.
-fn edit_distance(a: &[char], b: &[char]) -> usize {
-    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX);
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(last.len());
-        let mut left = i + 1;
-        row.push(left);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = at(&last, j) + usize::from(x != y);
-            let mut best = replaced.min(at(&last, j + 1) + 1).min(left + 1);
-            if let (Some(i), Some(j)) = (i.checked_sub(1), j.checked_sub(1))
-                && a.get(i) == Some(y)
-                && b.get(j) == Some(x)
-            {
-                best = best.min(at(&before, j) + 1);
-            }
-            row.push(best);
-            left = best;
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    at(&last, b.len())
 }
 
 #[cfg(test)]

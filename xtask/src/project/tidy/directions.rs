@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str], &[&str]); 9] = [
     ("endstop-price", &["endstop-core"], &[]),
     ("endstop-llm", &["endstop-core", "endstop-price"], &[]),
     ("endstop-runtime", &["endstop-core", "endstop-price"], &[]),
-    ("endstop-transcript", &["endstop-core", "endstop-llm", "endstop-price"], &[]),
+    ("endstop-transcript", &["endstop-core", "endstop-price"], &[]),
     ("endstop-replay", &["endstop-core", "endstop-price", "endstop-transcript"], &[]),
     ("endstop-sim", &[], &[]),
     (

@@ -50,15 +50,56 @@ impl<'ast> Visit<'ast> for TextErrors<'_> {
     }
 }
 
-/// Constants that bound something are in `limits.rs`.
+/// The words by which the documentation of a bound begins, after `The`.
+const BOUNDS: [&str; 5] = ["most", "longest", "largest", "fewest", "shortest"];
+/// The types of bounds that are numbers.
+const NUMBERS: [&str; 3] = ["u32", "u64", "usize"];
+
+/// Constants that bound something are in `limits.rs`: those that are called `MAX_..`, and of a module all times, and the numbers
+/// whose documentation begins like that of a bound.
 pub(super) fn check_limits(modules: &[Module<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for module in modules.iter().filter(|module| module.path != ["limits"]) {
         let mut limits = Limits { file: module.file, findings: Vec::new() };
         limits.visit_file(&module.syntax);
+        for item in &module.syntax.items {
+            if let Item::Const(item) = item
+                && is_bound(item)
+            {
+                limits.add(&item.ident);
+            }
+        }
         findings.extend(limits.findings);
     }
     findings
+}
+
+/// Whether a constant is a time, or a number that is documented as a bound. Those that are called `MAX_..` are found anyway.
+fn is_bound(item: &syn::ItemConst) -> bool {
+    let Type::Path(path) = item.ty.as_ref() else { return false };
+    let Some(last) = path.path.segments.last() else { return false };
+    let is_number = NUMBERS.iter().any(|number| last.ident == number);
+    let is_kind = last.ident == "Duration" || (is_number && documents_bound(&item.attrs));
+    is_kind && !is_named_as_limit(&item.ident)
+}
+
+/// Whether the first line of documentation begins with one of [`BOUNDS`].
+fn documents_bound(attributes: &[syn::Attribute]) -> bool {
+    let first = attributes.iter().find_map(|attribute| match &attribute.meta {
+        syn::Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let text = first.unwrap_or_default().to_lowercase();
+    let text = text.trim_start();
+    let word = text.strip_prefix("the ").unwrap_or(text).split(' ').next();
+    word.is_some_and(|word| BOUNDS.contains(&word))
+}
+
+fn is_named_as_limit(name: &syn::Ident) -> bool {
+    name.to_string().starts_with("MAX_")
 }
 
 struct Limits<'a> {
@@ -68,10 +109,14 @@ struct Limits<'a> {
 
 impl Limits<'_> {
     fn look(&mut self, name: &syn::Ident) {
-        if name.to_string().starts_with("MAX_") {
-            let what = format!("limit `{name}`; put it into the `limits.rs` of its crate");
-            self.findings.push(Finding::new(self.file, name.span().start().line, what));
+        if is_named_as_limit(name) {
+            self.add(name);
         }
+    }
+
+    fn add(&mut self, name: &syn::Ident) {
+        let what = format!("limit `{name}`; put it into the `limits.rs` of its crate");
+        self.findings.push(Finding::new(self.file, name.span().start().line, what));
     }
 }
 

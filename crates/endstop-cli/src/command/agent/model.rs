@@ -1,7 +1,6 @@
 //! Models by name: those of the library, and scripts for trying limits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use endstop::model::{
     Model, ModelErrorKind, ModelRequest, OpenModelError, OpenOptions, ReplayModel, Reply,
@@ -10,15 +9,13 @@ use endstop::model::{
 use serde_json::json;
 
 use crate::error::{CliError, causes};
+use crate::limits::SLOW_PIECE_WAIT;
 
 /// The text of a script.
 const SENTENCE: &str = "I am a script without a model behind it, and say this sentence to everything. \
     Name a real model to get an answer.";
 /// How `scripted:slow` says it.
 const SLOW_PIECE_BYTES: usize = 6;
-const SLOW_PIECE: Duration = Duration::from_millis(200);
-/// The assumed length of a token.
-const BYTES_PER_TOKEN: u64 = 4;
 
 const MODELS: &str = "\
 The models are
@@ -70,7 +67,9 @@ fn scripted(script: &str) -> Option<Arc<dyn Model>> {
     };
     let answer: fn(&ModelRequest<'_>) -> Reply = match kind {
         "" => sentence,
-        ":slow" => |request| sentence(request).pieces_of(SLOW_PIECE_BYTES).piece_delay(SLOW_PIECE),
+        ":slow" => {
+            |request| sentence(request).pieces_of(SLOW_PIECE_BYTES).piece_delay(SLOW_PIECE_WAIT)
+        }
         ":loop" => one_more_call,
         ":fail" => |_| Reply::error(ModelErrorKind::Rejected),
         _ => return None,
@@ -86,8 +85,9 @@ fn scripted(script: &str) -> Option<Arc<dyn Model>> {
 
 /// The sentence, as much of it as fits the request's cap.
 fn sentence(request: &ModelRequest<'_>) -> Reply {
-    let fits =
-        request.max_output_tokens.map_or(u64::MAX, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
+    let fits = request
+        .max_output_tokens
+        .map_or(u64::MAX, |cap| cap.saturating_mul(ScriptedModel::BYTES_PER_TOKEN));
     let end = usize::try_from(fits).unwrap_or(usize::MAX).min(SENTENCE.len());
     let text = SENTENCE.get(..SENTENCE.floor_char_boundary(end)).unwrap_or(SENTENCE);
     let reply = Reply::text(text);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use endstop::store::read_certificates;
 use endstop_gateway::model_provider;
 
 /// Files of the system's roots, of Debian, Fedora, openSUSE, Alpine and macOS.
@@ -74,9 +75,7 @@ impl Bundle {
             };
             if !names.contains_key(&before) {
                 let roots = match &before {
-                    Some(path) => {
-                        std::fs::read_to_string(path).map_err(|error| (path.clone(), error))?
-                    }
+                    Some(path) => roots_of(path).map_err(|error| (path.clone(), error))?,
                     None => String::new(),
                 };
                 let name = format!("roots-{}.pem", names.len());
@@ -103,6 +102,11 @@ pub(in crate::command) fn kept_bases(get: impl Fn(&str) -> Option<String>) -> Ve
         host.is_some_and(|host| model_provider(host).is_some())
     };
     BASES.into_iter().filter(|variable| is_intercepted(variable)).collect()
+}
+
+fn roots_of(path: &Path) -> io::Result<String> {
+    let bytes = read_certificates(path)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

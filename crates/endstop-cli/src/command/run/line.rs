@@ -12,10 +12,9 @@ use endstop::observe::{DryRunObserver, Nearness, StatusView, clean, render};
 use endstop::runtime::RunHandle;
 
 use super::terminal::Terminal;
+use crate::limits::SCREEN_SETTLING;
 use crate::output;
 
-/// Programs that draw the screen do so by then; those that have made a call are recognized earlier.
-const SETTLING: Duration = Duration::from_secs(2);
 /// A terminal with fewer rows has none to spare.
 const LEAST_ROWS: u16 = 8;
 
@@ -81,7 +80,7 @@ impl StatusRow {
             return self.clear();
         }
         let elapsed = since.elapsed();
-        if self.shown.is_none() && calls == 0 && notice.is_none() && elapsed < SETTLING {
+        if self.shown.is_none() && calls == 0 && notice.is_none() && elapsed < SCREEN_SETTLING {
             return;
         }
         let view_of = |core: &Run| {

@@ -4,12 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-/// From the first signal to the one that nothing survives.
-pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
-/// Between two rounds of the last one, for processes started in the meantime.
-const AGAIN: Duration = Duration::from_millis(200);
-/// After this many rounds Endstop stops trying: a process can hang in the kernel.
-const ROUNDS: u32 = 25;
+use crate::limits::{KILL_AGAIN, KILL_ROUNDS, TERM_TO_KILL};
 
 /// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +77,11 @@ impl ShutdownPhase {
                 (Self::Terminated { until: now + TERM_TO_KILL }, ShutdownAction::Terminate)
             }
             Self::Terminated { .. } => {
-                (Self::Killed { again: now + AGAIN, rounds: 1 }, ShutdownAction::Kill)
+                (Self::Killed { again: now + KILL_AGAIN, rounds: 1 }, ShutdownAction::Kill)
             }
-            Self::Killed { rounds: ROUNDS.., .. } => return Some(ShutdownAction::GiveUp),
+            Self::Killed { rounds: KILL_ROUNDS.., .. } => return Some(ShutdownAction::GiveUp),
             Self::Killed { rounds, .. } => {
-                (Self::Killed { again: now + AGAIN, rounds: rounds + 1 }, ShutdownAction::Kill)
+                (Self::Killed { again: now + KILL_AGAIN, rounds: rounds + 1 }, ShutdownAction::Kill)
             }
         };
         *self = next;

@@ -19,19 +19,13 @@ use super::deferred_printer::DeferredPrinter;
 use super::guard::Guard;
 use super::line::{RowContent, StatusRow};
 use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
-use super::shutdown::{SentSignals, ShutdownAction, ShutdownPhase, TERM_TO_KILL};
+use super::shutdown::{SentSignals, ShutdownAction, ShutdownPhase};
 use super::signals::{Heard, Signals};
 use super::terminal::Terminal;
 use super::watch::RunSnapshot;
 use crate::command::trip;
+use crate::limits::{SUPERVISE_LOOK, SUPERVISE_LOOK_OFTEN, SUSPENDING, TERM_TO_KILL};
 use crate::output::duration;
-
-/// Between two checks of the kill switch and of remaining processes.
-const LOOK: Duration = Duration::from_secs(1);
-/// The same when the status line is visible, or the end is near.
-const LOOK_OFTEN: Duration = Duration::from_millis(250);
-/// A stop signal of the terminal takes effect within this time, or never: then no shell controls the job.
-const SUSPENDING: Duration = Duration::from_millis(200);
 
 /// The watched run and command, with settings.
 pub(super) struct Supervisor<'g> {
@@ -124,7 +118,7 @@ impl Supervisor<'_> {
                 heard = self.signals.next() => self.heard(heard),
                 changed = self.snapshot.changed() => if changed.is_err() {
                     // The gateway is gone; only processes are left to watch.
-                    tokio::time::sleep(LOOK_OFTEN).await;
+                    tokio::time::sleep(SUPERVISE_LOOK_OFTEN).await;
                 },
                 () = self.guard.changed() => {}
                 () = tokio::time::sleep_until(wake) => {}
@@ -460,13 +454,15 @@ impl Supervisor<'_> {
 
     fn wake(&mut self) -> Instant {
         let is_near = self.line.is_wanted() || self.state.ended.is_some();
-        let look = Instant::now() + if is_near { LOOK_OFTEN } else { LOOK };
+        let look = Instant::now() + if is_near { SUPERVISE_LOOK_OFTEN } else { SUPERVISE_LOOK };
         if self.state.children == Children::Unknown {
             return Instant::now();
         }
         // A deadline that has just passed and has not stopped the run is not checked again immediately.
         let now = Instant::now();
-        let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });
+        let limit = self
+            .limit_in_time()
+            .map(|due| if due > now { due } else { now + SUPERVISE_LOOK_OFTEN });
         let due = [self.shutdown.due(), self.state.suspended, limit, self.guard_due()];
         due.into_iter().flatten().fold(look, Instant::min)
     }

@@ -410,9 +410,7 @@ impl StreamRelay {
         let seen = self.seen();
         call.run().checkpoint();
         let settled = call.cut_short(&seen);
-        let signal = settled.entry().stop().unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("the call was aborted")
-        });
+        let signal = settled.entry().stop_or("the call was aborted");
         drop(settled);
         let is_by_user =
             directive == Directive::Abort && signal.reason != StopReason::TimeLimitReached;
@@ -434,9 +432,8 @@ impl StreamRelay {
         let rest = self.splitter.written(refused.rest, &mut self.has_passed);
         out.extend_from_slice(&rest);
         let settled = call.refused_tool_call(&self.with_unread(&refused.seen));
-        let signal = settled.stop().unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("no tool can be called now")
-        });
+        let signal = settled.stop();
+        let signal = signal.unwrap_or_else(|| settled.entry().stop_or("no tool can be called now"));
         drop(settled);
         let has_structure = !self.needs_structure || !self.reader.response().tool_calls.is_empty();
         if !has_structure || !self.reader.is_between_blocks() {

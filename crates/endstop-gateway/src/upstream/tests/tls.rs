@@ -120,6 +120,11 @@ async fn the_environment_can_name_the_certificates_to_trust() {
 
     let gone = HttpClient::from_environment(|_| Some(path.clone())).unwrap_err();
     assert!(gone.to_string().contains("SSL_CERT_FILE"), "{gone}");
+    #[cfg(unix)]
+    {
+        let endless = HttpClient::from_environment(|_| Some("/dev/zero".to_owned())).unwrap_err();
+        assert!(endless.to_string().contains("it has more than 4194304 bytes"), "{endless}");
+    }
     assert!(HttpClient::trusting(b"no certificate").is_err());
     assert!(HttpClient::from_environment(|_| None).is_ok());
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use redis::{Client, ConnectionInfo, IntoConnectionInfo as _, TlsCertificates};
 
 use super::super::store::BudgetStoreError;
-use crate::limits::{MAX_CERTIFICATES_BYTES, MAX_NAMESPACE_BYTES};
+use crate::limits::MAX_NAMESPACE_BYTES;
+use crate::store::read_certificates;
 
 /// The namespace of an address that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -88,11 +89,7 @@ fn tls_client(info: ConnectionInfo, ca: Option<PathBuf>) -> Result<Client, Budge
         None => None,
         Some(file) => {
             let failed = |why: String| bad(format!("cannot read `{}`: {why}", file.display()));
-            let length = std::fs::metadata(&file).map_err(|error| failed(error.to_string()))?.len();
-            if length > MAX_CERTIFICATES_BYTES {
-                return Err(failed(format!("it has more than {MAX_CERTIFICATES_BYTES} bytes")));
-            }
-            Some(std::fs::read(&file).map_err(|error| failed(error.to_string()))?)
+            Some(read_certificates(&file).map_err(|error| failed(error.to_string()))?)
         }
     };
     let certificates = TlsCertificates { client_tls: None, root_cert };

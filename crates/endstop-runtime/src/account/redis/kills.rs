@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::super::store::BudgetStoreError;
 use super::wire::Request;
 use super::{RedisBudgetStore, RedisServer};
+use crate::json::json_of;
 use crate::limits::{KILL_RECHECK, MAX_KNOWN_KILLS, STORE_LEASE, STORE_POLL};
 use crate::store::RunId;
 
@@ -161,7 +162,7 @@ impl RedisServer {
         let (after, asked) = (self.kills.state().obeyed, Instant::now());
         let request = Request { after: Some(after), ..Request::default() };
         let reply = self.call("kills", request, true)?;
-        let epoch = reply.number(0);
+        let epoch = reply.number(0)?;
         let missed = epoch.saturating_sub(after);
         let texts = reply.texts(1);
         let read = texts.iter().filter_map(|text| serde_json::from_str::<StoreKill>(text).ok());
@@ -181,7 +182,7 @@ impl RedisServer {
     pub(super) fn tell_obeyed(&self) -> Result<u64, BudgetStoreError> {
         let (id, epoch) = (&*self.kills.process, Some(self.kills.state().obeyed));
         let reply = self.call("obey", Request { id, epoch, ..Request::default() }, true)?;
-        Ok(reply.number(0))
+        reply.number(0)
     }
 
     /// Enters this process in the store as one that admits calls, before the first of them: kills wait for its word.
@@ -252,18 +253,19 @@ impl RedisBudgetStore {
     /// # Errors
     /// Returns an error if the store cannot be written: then nothing is killed.
     pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
-        let record = serde_json::to_string(kill).unwrap_or_default();
+        let record = json_of(kill);
         // A repetition begins one more epoch, which kills the same.
         let request = Request { record: Some(record), ..Request::default() };
-        let epoch = self.shared.call("kill", request, true)?.number(0);
+        let epoch = self.shared.call("kill", request, true)?.number(0)?;
         // From the answer on: a lease cannot have begun later without the epoch.
         let begun = Instant::now();
         loop {
             let request = Request { epoch: Some(epoch), ..Request::default() };
             let told = self.shared.call("obeyed", request, true);
+            let told = told.and_then(|told| Ok((told.number(0)?, told.number(1)?)));
             let is_over = begun.elapsed() > STORE_LEASE + STORE_POLL;
-            if let Ok(told) = told {
-                let receipt = KillReceipt { confirmed: told.number(0), silent: told.number(1) };
+            if let Ok((confirmed, silent)) = told {
+                let receipt = KillReceipt { confirmed, silent };
                 if receipt.silent == 0 && begun.elapsed() > STORE_POLL || is_over {
                     return Ok(receipt);
                 }

@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
+use crate::json::push_json_line;
 use crate::ledger::Amounts;
 use crate::limits::MAX_SPOOL_BYTES;
 use crate::store::{create_private_directory, private_file};
+
+/// The version of the lines.
+const VERSION: u64 = 1;
 
 /// The file of one store. Its lines are settlements; sending one twice does no harm.
 #[derive(Debug)]
@@ -20,7 +25,9 @@ pub(super) struct Spool {
 
 /// A settlement as a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Settlement {
+    version: u64,
     id: String,
     steps: u64,
     tokens: u64,
@@ -31,7 +38,7 @@ pub(super) struct Settlement {
 impl Settlement {
     pub(super) fn new(id: &str, actual: &Amounts) -> Self {
         let Amounts { steps, tokens, cost, .. } = *actual;
-        Self { id: id.to_owned(), steps, tokens, picos: cost.picos() }
+        Self { version: VERSION, id: id.to_owned(), steps, tokens, picos: cost.picos() }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -42,6 +49,47 @@ impl Settlement {
         let Self { steps, tokens, picos, .. } = *self;
         Amounts { steps, tokens, cost: Money::from_picos(picos), ..Amounts::ZERO }
     }
+
+    /// Reads a line; an error in words.
+    fn read(line: &[u8]) -> Result<Self, SpoolLineError> {
+        // Before the rest: a later version can have other keys.
+        let LineVersion { version } = serde_json::from_slice(line)?;
+        if version != VERSION {
+            return Err(SpoolLineError::Version(version));
+        }
+        Ok(serde_json::from_slice(line)?)
+    }
+}
+
+/// The part of a line that every version has.
+#[derive(Deserialize)]
+struct LineVersion {
+    version: u64,
+}
+
+/// Why a line is not a settlement.
+#[derive(Debug, Error)]
+pub(super) enum SpoolLineError {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has version {0}, and this program knows {VERSION}; use a later version of it")]
+    Version(u64),
+}
+
+/// A line that was not sent, because it cannot be read. It stays in the file.
+#[derive(Debug, Error)]
+#[error("line {number} is no settlement and stays in the file: {why}")]
+pub(super) struct UnreadLine {
+    number: usize,
+    why: SpoolLineError,
+}
+
+/// The settlements that were sent.
+#[derive(Debug, Default)]
+pub(super) struct SentLines {
+    pub(super) taken: u64,
+    /// The first line that cannot be read.
+    pub(super) unread: Option<UnreadLine>,
 }
 
 impl Spool {
@@ -54,16 +102,22 @@ impl Spool {
         Ok(Self { file, lock })
     }
 
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.file
+    }
+
     /// Adds a settlement.
     pub(super) fn add(&self, settlement: &Settlement) -> io::Result<()> {
-        let mut line = serde_json::to_string(settlement)?;
-        line.push('\n');
-        let mut file = private_file().create(true).append(true).open(&self.file)?;
+        let mut line = Vec::new();
+        push_json_line(&mut line, settlement);
+        let mut file = private_file().create(true).read(true).append(true).open(&self.file)?;
         file.lock()?;
         if file.metadata()?.len() > MAX_SPOOL_BYTES {
             return Err(io::Error::other("the spool is full"));
         }
-        file.write_all(line.as_bytes())
+        drop_torn_line(&mut file)?;
+        file.write_all(&line)
     }
 
     /// Whether nothing waits.
@@ -71,51 +125,85 @@ impl Spool {
         fs::metadata(&self.file).map_or(true, |file| file.len() == 0)
     }
 
-    /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Returns how many
-    /// were taken. Nothing is sent while another process does this.
-    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<u64> {
+    /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Lines that
+    /// cannot be read stay. Nothing is sent while another process does this.
+    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<SentLines> {
+        let mut sent = SentLines::default();
         let lock = private_file().create(true).append(true).open(&self.lock)?;
         if lock.try_lock().is_err() {
-            return Ok(0);
+            return Ok(sent);
         }
         let mut file = match private_file().read(true).write(true).open(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sent),
             opened => opened?,
         };
         let before = read(&mut file)?;
-        let (mut taken, mut sent) = (0, 0);
-        for line in before.split_inclusive(|byte| *byte == b'\n') {
-            // A line that a full disk cut settles nothing: its hold expires.
-            let settlement = serde_json::from_slice::<Settlement>(line);
-            match settlement {
-                Ok(settlement) if !take(&settlement) => break,
-                Ok(_) => taken += 1,
-                Err(_) => {}
+        let mut rest = Vec::new();
+        let mut is_taken = true;
+        for (at, line) in before.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            match Settlement::read(line) {
+                Ok(settlement) if is_taken && take(&settlement) => {
+                    sent.taken += 1;
+                    continue;
+                }
+                Ok(_) => is_taken = false,
+                Err(why) => {
+                    let number = at.saturating_add(1);
+                    sent.unread = sent.unread.or(Some(UnreadLine { number, why }));
+                }
             }
-            sent += line.len();
+            rest.extend_from_slice(line);
+        }
+        if sent.taken == 0 {
+            return Ok(sent);
         }
         // Others have added lines in the meantime, and wait here.
         file.lock()?;
-        let all = whole(&mut file)?;
-        let rest = all.get(sent..).unwrap_or_default();
-        file.set_len(0)?;
+        let all = whole_lines(&mut file)?;
+        rest.extend_from_slice(all.get(before.len()..).unwrap_or_default());
+        // Written before the file is shortened: a process that dies in between leaves some lines twice, and loses none.
         file.seek(SeekFrom::Start(0))?;
-        file.write_all(rest)?;
-        Ok(taken)
+        file.write_all(&rest)?;
+        file.set_len(u64::try_from(rest.len()).unwrap_or(u64::MAX))?;
+        Ok(sent)
     }
 }
 
-/// The whole file, while no other process writes.
+/// The lines of the file, while no other process writes.
 fn read(file: &mut File) -> io::Result<Vec<u8>> {
     file.lock_shared()?;
-    let all = whole(file);
+    let all = whole_lines(file);
     file.unlock()?;
     all
 }
 
-fn whole(file: &mut File) -> io::Result<Vec<u8>> {
+/// All lines of the file. One that a full disk has cut is no line, and settles nothing: its hold expires.
+fn whole_lines(file: &mut File) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(&mut all)?;
+    // The last line that is added can end beyond the limit.
+    let most = MAX_SPOOL_BYTES.saturating_mul(2);
+    file.take(most).read_to_end(&mut all)?;
+    if u64::try_from(all.len()).unwrap_or(u64::MAX) >= most {
+        return Err(io::Error::other(format!("the spool has more than {most} bytes")));
+    }
+    let end = all.iter().rposition(|byte| *byte == b'\n');
+    all.truncate(end.map_or(0, |end| end.saturating_add(1)));
     Ok(all)
+}
+
+/// Removes a line without an end, so that the next one does not become a part of it.
+fn drop_torn_line(file: &mut File) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok(());
+    }
+    let mut last = [0_u8];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" {
+        return Ok(());
+    }
+    let lines = whole_lines(file)?;
+    file.set_len(u64::try_from(lines.len()).unwrap_or(u64::MAX))
 }

@@ -1,9 +1,10 @@
 //! Amounts in the unit of the library, and the spool.
 
-use endstop_core::units::Money;
+use endstop_core::units::{Money, WallTime};
+use redis::Value;
 
 use super::spool::{Settlement, Spool};
-use super::wire::{counted_limit, from_nanos, nanos};
+use super::wire::{Reply, counted_limit, from_nanos, nanos};
 use crate::ledger::{Amounts, Dimension};
 use crate::store::RunId;
 
@@ -23,12 +24,34 @@ fn amounts_are_rounded_up_and_stay_below_what_a_number_holds() {
 }
 
 #[test]
+fn a_number_that_an_answer_lacks_is_an_error_and_not_zero() {
+    let reply = |rest: Vec<Value>| {
+        let mut all = vec![Value::SimpleString("OK".to_owned())];
+        all.extend(rest);
+        Reply::read(Value::Array(all), "read the budgets", "redis://127.0.0.1").unwrap()
+    };
+    let all = reply(vec![Value::Int(7), Value::Int(-1)]);
+    assert_eq!(all.number(0).unwrap(), 7);
+    assert_eq!(all.time(0).unwrap(), Some(WallTime(7)));
+    assert_eq!(all.time(1).unwrap(), None);
+    for value in [None, Some(Value::Int(-1)), Some(Value::Nil), Some(Value::Okay)] {
+        let error = reply(value.into_iter().collect()).number(0).unwrap_err().to_string();
+        assert!(error.contains("its answer `OK` has no number at place 0"), "{error}");
+    }
+    assert!(reply(Vec::new()).time(0).is_err());
+    for value in [Value::Nil, Value::Array(Vec::new()), Value::Array(vec![Value::Int(1)])] {
+        let error = Reply::read(value, "read the budgets", "redis://127.0.0.1").unwrap_err();
+        assert!(error.to_string().contains("its answer cannot be read"), "{error}");
+    }
+}
+
+#[test]
 fn a_spool_keeps_what_was_not_taken() {
     let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
     let one = |id: &str| Settlement::new(id, &Amounts { tokens: 7, ..Amounts::ZERO });
     assert!(spool.is_empty());
-    assert_eq!(spool.send(|_| true).unwrap(), 0);
+    assert_eq!(spool.send(|_| true).unwrap().taken, 0);
     for id in ["a", "b", "c"] {
         spool.add(&one(id)).unwrap();
     }
@@ -39,15 +62,69 @@ fn a_spool_keeps_what_was_not_taken() {
         }
         settlement.id() != "b"
     });
-    assert_eq!(taken.unwrap(), 1);
+    assert_eq!(taken.unwrap().taken, 1);
     let sent = std::sync::Mutex::new(Vec::new());
     let take = |settlement: &Settlement| {
         assert_eq!(settlement.actual().tokens, 7);
         sent.lock().unwrap().push(settlement.id().to_owned());
         true
     };
-    assert_eq!(spool.send(take).unwrap(), 3);
+    assert_eq!(spool.send(take).unwrap().taken, 3);
     assert_eq!(sent.into_inner().unwrap(), ["b", "c", "d"]);
     assert!(spool.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_line_that_cannot_be_read_stays_in_the_spool_and_is_said() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let add = |id: &str| spool.add(&Settlement::new(id, &Amounts::ZERO)).unwrap();
+    let text = || std::fs::read_to_string(spool.path()).unwrap();
+    let append = |more: &str| std::fs::write(spool.path(), text() + more).unwrap();
+    add("a");
+    let later = "{\"version\":2,\"id\":\"b\",\"cents\":7}\n";
+    append(later);
+    add("c");
+    let older = "{\"id\":\"d\",\"steps\":1,\"tokens\":1,\"picos\":1}\n";
+    append(older);
+    let sent = spool.send(|_| true).unwrap();
+    let said = sent.unread.unwrap().to_string();
+    assert_eq!(sent.taken, 2);
+    let wanted =
+        "line 2 is no settlement and stays in the file: it has version 2, and this program knows 1";
+    assert!(said.starts_with(wanted), "{said}");
+    assert_eq!(text(), format!("{later}{older}"));
+    // Nothing is lost or sent again, and later ones pass.
+    add("e");
+    let sent = spool.send(|settlement| settlement.id() == "e").unwrap();
+    assert_eq!((sent.taken, sent.unread.is_some()), (1, true));
+    assert_eq!(text(), format!("{later}{older}"));
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_line_that_a_full_disk_has_cut_takes_no_other_with_it() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let add = |id: &str| spool.add(&Settlement::new(id, &Amounts::ZERO)).unwrap();
+    add("a");
+    let text = std::fs::read_to_string(spool.path()).unwrap();
+    std::fs::write(spool.path(), text + "{\"version\":1,\"id\":\"cut").unwrap();
+    add("b");
+    let sent = spool.send(|_| true).unwrap();
+    assert_eq!((sent.taken, sent.unread.is_none()), (2, true));
+    assert!(spool.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_spool_that_is_too_large_is_not_read_to_its_end() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let file = std::fs::File::create(spool.path()).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let error = spool.send(|_| true).unwrap_err().to_string();
+    assert!(error.contains("the spool has more than"), "{error}");
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -82,7 +82,8 @@ fn run(of: &Weak<RedisServer>) {
         }
         if was_away || sent.elapsed() >= STORE_RETRY {
             sent = Instant::now();
-            shared.send_spooled();
+            // A line that cannot be read stays, and the next process that opens the spool says so.
+            let _ = shared.send_spooled();
         }
     }
 }
@@ -101,8 +102,8 @@ fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Result<(), Budge
         answer => answer.map_err(failed)?,
     };
     let hello = shared.reply(HELLO, value)?;
-    shared.set_time(hello.number(0));
-    if !shared.kills.heard(asked, hello.number(1)) {
+    shared.set_time(hello.number(0)?);
+    if !shared.kills.heard(asked, hello.number(1)?) {
         shared.learn_kills()?;
     }
     Ok(())

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::super::counters;
 use super::super::limit::{AccountLimit, Window};
 use super::super::spec::Account;
-use super::super::store::PastAdjustment;
+use super::super::store::{BudgetStoreError, PastAdjustment};
 use super::super::window::{NEVER, Span};
 use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::ROLLING_BUCKETS;
 use endstop_core::units::{Money, WallTime};
 
-/// The largest count of the library, `FULL` there: beyond every limit.
+/// `FULL` of the library: no count is above it, and no limit reaches it.
 const FULL: u64 = 1 << 52;
 /// The latest time of the library, `NEVER` there.
 const LATEST: u64 = (1 << 53) - 1;
@@ -110,11 +110,12 @@ fn one<'r>(account: &'r Account, limit: &AccountLimit, depth: usize, now: u64) -
     }
 }
 
-const fn place_of(dimension: Dimension) -> usize {
+fn place_of(dimension: Dimension) -> usize {
     match dimension {
         Dimension::Steps => 0,
         Dimension::Tokens => 1,
-        _ => 2,
+        Dimension::Cost => 2,
+        Dimension::Attempts | Dimension::ToolCalls => counters::uncounted(dimension),
     }
 }
 
@@ -175,36 +176,69 @@ pub(super) fn past_adjustment(record: &str) -> Option<PastAdjustment> {
 pub(crate) struct Reply {
     pub(crate) word: String,
     rest: Vec<Value>,
+    /// The operation and the server, for errors.
+    doing: &'static str,
+    server: String,
 }
 
 impl Reply {
-    /// Reads a reply. `None` if it is not one of the library.
-    pub(super) fn read(value: Value) -> Option<Self> {
-        let Value::Array(mut all) = value else { return None };
-        if all.is_empty() {
-            return None;
+    /// Reads a reply to an operation.
+    ///
+    /// # Errors
+    /// Returns an error if it is not one of the library.
+    pub(super) fn read(
+        value: Value,
+        doing: &'static str,
+        server: &str,
+    ) -> Result<Self, BudgetStoreError> {
+        let (word, rest) = match value {
+            Value::Array(all) => {
+                let mut all = all.into_iter();
+                (all.next().and_then(text), all.collect())
+            }
+            _ => (None, Vec::new()),
+        };
+        let server = server.to_owned();
+        match word {
+            Some(word) => Ok(Self { word, rest, doing, server }),
+            None => Err(BudgetStoreError::Failed {
+                doing,
+                path: server.into(),
+                why: "its answer cannot be read".to_owned(),
+            }),
         }
-        let rest = all.split_off(1);
-        let word = all.into_iter().next().and_then(text)?;
-        Some(Self { word, rest })
     }
 
-    /// The number at a place; zero if there is none.
-    pub(crate) fn number(&self, at: usize) -> u64 {
-        match self.rest.get(at) {
-            Some(Value::Int(number)) => counters::unsigned(*number),
-            _ => 0,
-        }
+    /// The number at a place.
+    ///
+    /// # Errors
+    /// Returns an error if there is none: an epoch or an amount of zero would admit calls.
+    pub(crate) fn number(&self, at: usize) -> Result<u64, BudgetStoreError> {
+        u64::try_from(self.integer(at)?).map_err(|_| self.bad_number(at))
     }
 
     /// The time at a place; `None` if it is never.
-    pub(super) fn time(&self, at: usize) -> Option<WallTime> {
+    ///
+    /// # Errors
+    /// Returns an error if there is no number.
+    pub(super) fn time(&self, at: usize) -> Result<Option<WallTime>, BudgetStoreError> {
+        // The library says -1 for never.
+        let time = u64::try_from(self.integer(at)?).ok();
+        Ok(time.map(|time| WallTime(if time >= LATEST { NEVER } else { time })))
+    }
+
+    fn integer(&self, at: usize) -> Result<i64, BudgetStoreError> {
         match self.rest.get(at) {
-            Some(Value::Int(time)) if *time >= 0 => {
-                let time = counters::unsigned(*time);
-                Some(WallTime(if time >= LATEST { NEVER } else { time }))
-            }
-            _ => None,
+            Some(Value::Int(number)) => Ok(*number),
+            _ => Err(self.bad_number(at)),
+        }
+    }
+
+    fn bad_number(&self, at: usize) -> BudgetStoreError {
+        BudgetStoreError::Failed {
+            doing: self.doing,
+            path: self.server.clone().into(),
+            why: format!("its answer `{}` has no number at place {at}", self.word),
         }
     }
 

@@ -54,6 +54,20 @@ fn parents_are_checked() {
 }
 
 #[test]
+fn a_limit_of_something_that_is_not_counted_is_refused() {
+    for dimension in Dimension::ALL {
+        let mut account = Account::new("me", &["7 steps per day"]).unwrap();
+        account.limits[0].dimension = dimension;
+        let refused = AccountSet::new([account]).err().map(|error| error.to_string());
+        let is_counted =
+            [Dimension::Steps, Dimension::Tokens, Dimension::Cost].contains(&dimension);
+        let wanted =
+            format!("[budget.me]: a limit is one of money, tokens or steps, not of `{dimension}`");
+        assert_eq!(refused, (!is_counted).then_some(wanted));
+    }
+}
+
+#[test]
 fn a_second_table_of_a_name_can_only_tighten() {
     let set = AccountSet::new([
         Account::new("me", &["$5 per day"]).unwrap(),

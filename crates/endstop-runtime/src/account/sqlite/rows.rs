@@ -1,7 +1,6 @@
 //! Tables and statements of accounts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use endstop_core::units::WallTime;
 use rusqlite::types::Type;
@@ -10,8 +9,11 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 use super::super::counters::{Counter, FULL, HoldState, Place, Rows, StoredHold};
 use super::super::store::{Adjustment, BudgetStoreError, PastAdjustment};
 use crate::clock::millis;
+use crate::json::json_of;
 use crate::ledger::Amounts;
-use crate::limits::{MAX_PAST_ADJUSTMENTS, REMEMBER_HOLDS};
+use crate::limits::{
+    ACCOUNTS_BUSY, ACCOUNTS_OPENING, KEEP_COUNTERS, MAX_PAST_ADJUSTMENTS, REMEMBER_HOLDS,
+};
 use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
 const KIND: FileKind = FileKind {
@@ -21,19 +23,6 @@ const KIND: FileKind = FileKind {
     migrations: &[],
     synchronous: "NORMAL",
 };
-
-/// How long one waits for other processes to open the file: they may be creating it.
-const OPENING: Duration = Duration::from_secs(5);
-
-/// How long one waits for other processes with the connection in hand.
-const BUSY: Duration = Duration::from_millis(250);
-
-/// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
-/// long in all means that something hangs.
-pub(super) const BUSY_ROUNDS: u32 = 8;
-
-/// Windows that are over are kept so long, for people who look back.
-const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
 
 const SCHEMA: &str = "
 CREATE TABLE clock (latest INTEGER NOT NULL) STRICT;
@@ -90,7 +79,7 @@ SELECT at, spent, returned, who, why FROM adjustment WHERE account = ?1 ORDER BY
 /// Opens the file with its tables, and deletes old rows.
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
     let failed = |error| failed("open the store of budgets", path, &error);
-    let opened = sqlite_file::open(path, &KIND, OPENING).map_err(|error| match error {
+    let opened = sqlite_file::open(path, &KIND, ACCOUNTS_OPENING).map_err(|error| match error {
         OpenError::Foreign => {
             let why = "it is a database of another program".to_owned();
             BudgetStoreError::Damaged { path: path.to_owned(), why }
@@ -102,7 +91,7 @@ pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError
     });
     let connection = opened?;
     forget(&connection, now).map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.busy_timeout(ACCOUNTS_BUSY).map_err(failed)?;
     Ok(connection)
 }
 
@@ -204,8 +193,7 @@ impl Rows for SqliteRows<'_> {
     fn put_hold(&mut self, hold: &StoredHold) -> Result<(), BudgetStoreError> {
         let StoredHold { id, owner, expires, state, amounts: [steps, tokens, picos], places } =
             hold;
-        // Texts and numbers always become JSON.
-        let places = serde_json::to_string(places).unwrap_or_default();
+        let places = json_of(places);
         let values =
             params![id, owner, signed(*expires), *state as i64, steps, tokens, picos, places];
         let put = "INSERT OR REPLACE INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -222,8 +210,8 @@ impl Rows for SqliteRows<'_> {
 
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
         let Adjustment { id, account, spent, returned, who, why } = adjustment;
-        let text = |amounts| serde_json::to_string(amounts).unwrap_or_default();
-        let values = params![id, signed(now), account.name, who, why, text(spent), text(returned)];
+        let (spent, returned) = (json_of(spent), json_of(returned));
+        let values = params![id, signed(now), account.name, who, why, spent, returned];
         let note = "INSERT OR IGNORE INTO adjustment VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         self.execute(note, values).map(|changed| changed > 0)
     }
@@ -240,7 +228,8 @@ fn stored_hold(row: &Row<'_>) -> rusqlite::Result<StoredHold> {
         state: match row.get(3)? {
             0i64 => HoldState::Held,
             1 => HoldState::Expired,
-            _ => HoldState::Settled,
+            2 => HoldState::Settled,
+            other => return Err(rusqlite::Error::IntegralValueOutOfRange(3, other)),
         },
         amounts: [row.get(4)?, row.get(5)?, row.get(6)?],
         places,

@@ -1,7 +1,6 @@
 //! Tables and statements.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
@@ -10,14 +9,11 @@ use super::super::{
     Durability, RunId, RunSummary, StoreError, StoredState, Version, label, newest_first,
     next_version, now_millis,
 };
+use crate::limits::SQLITE_BUSY;
 use crate::sqlite_file::{self, FileKind, OpenError, is_busy, signed, unsigned};
 
 /// Distinguishes the file from other programs' databases: `ends` in ASCII.
 const APPLICATION_ID: i64 = 0x656e_6473;
-
-/// How long one waits for other processes: a commit takes milliseconds, so this long means that something
-/// hangs.
-const BUSY: Duration = Duration::from_secs(5);
 
 const SCHEMA: &str = "
 CREATE TABLE state (
@@ -39,8 +35,9 @@ CREATE TABLE trace (
 /// Opens the database with its tables.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let synchronous = if durability >= Durability::Power { "FULL" } else { "NORMAL" };
-    let kind = FileKind { application_id: APPLICATION_ID, schema: SCHEMA, migrations: &[], synchronous };
-    sqlite_file::open(path, &kind, BUSY).map_err(|error| match error {
+    let kind =
+        FileKind { application_id: APPLICATION_ID, schema: SCHEMA, migrations: &[], synchronous };
+    sqlite_file::open(path, &kind, SQLITE_BUSY).map_err(|error| match error {
         OpenError::Foreign => {
             let why = "it is a database of another program".to_owned();
             StoreError::Damaged { path: path.to_owned(), why }
@@ -162,7 +159,7 @@ pub(super) fn remove(connection: &Connection, id: &RunId) -> rusqlite::Result<bo
 pub(super) fn error(doing: String, path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     if is_busy(error) {
-        let waited_ms = u64::try_from(BUSY.as_millis()).unwrap_or(u64::MAX);
+        let waited_ms = u64::try_from(SQLITE_BUSY.as_millis()).unwrap_or(u64::MAX);
         return StoreError::Busy { doing, path, waited_ms };
     }
     let damaged = matches!(

@@ -13,9 +13,6 @@ use super::ScriptedModel;
 use crate::model::reply::{Ending, Reply};
 use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest, ReportedUsage};
 
-/// Bytes of text that are taken for one token if a reply reports no usage.
-const BYTES_PER_TOKEN: u64 = 4;
-
 /// The stream of one call.
 pub(super) struct Answer<'a> {
     model: &'a ScriptedModel,
@@ -163,7 +160,8 @@ fn estimated_usage(reply: &Reply, request: &ModelRequest<'_>) -> TokenUsage {
     let asked = messages.fold(request.system.len(), usize::saturating_add);
     let calls = reply.calls.iter().map(|call| call.tool.len() + call.arguments.len());
     let answered = reply.text.len() + reply.reasoning.len() + calls.sum::<usize>();
-    let tokens =
-        |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN).max(1);
+    let tokens = |bytes: usize| {
+        u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(ScriptedModel::BYTES_PER_TOKEN).max(1)
+    };
     TokenUsage { input: tokens(asked), output: tokens(answered), ..TokenUsage::default() }
 }

@@ -70,7 +70,10 @@ impl Used {
 
 /// An amount in the unit of its metric: dollars, or a count.
 fn amount(dimension: &str, number: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a metric is a float; books are not kept in it")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a metric is a float; the ledger counts in integers"
+    )]
     let number = number as f64;
     #[expect(clippy::cast_precision_loss, reason = "a power of ten below 2^53 is exact")]
     let dollar = PICOS_PER_DOLLAR as f64;

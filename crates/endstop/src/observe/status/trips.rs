@@ -58,28 +58,28 @@ impl Trips {
     }
 
     fn among(actions: Vec<Action>, run: &Run, budget: &Budget, before: &Self) -> Self {
-        let asked = Asked { run, actions };
+        let query = TripQuery { run, actions };
         Self {
-            steps: asked.trip(Resource::Steps, GaugeId::Steps, run.step_count(), &before.steps),
-            tokens: asked.trip(Resource::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
-            cost: asked.trip(
+            steps: query.trip(Resource::Steps, GaugeId::Steps, run.step_count(), &before.steps),
+            tokens: query.trip(Resource::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
+            cost: query.trip(
                 Resource::Cost,
                 GaugeId::Cost,
                 cost(run, budget).0.picos(),
                 &before.cost,
             ),
-            time: asked.trip(Resource::Time, GaugeId::Elapsed, run.at().0, &before.time),
+            time: query.trip(Resource::Time, GaugeId::Elapsed, run.at().0, &before.time),
         }
     }
 }
 
 /// The query for the nearest trips.
-struct Asked<'r> {
+struct TripQuery<'r> {
     run: &'r Run,
     actions: Vec<Action>,
 }
 
-impl Asked<'_> {
+impl TripQuery<'_> {
     fn trip(
         &self,
         resource: Resource,

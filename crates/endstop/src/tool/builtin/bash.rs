@@ -12,21 +12,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Workspace;
 use super::output::HeadAndTail;
-use crate::limits::MAX_COMMAND_SECONDS;
+use crate::limits::{
+    DEFAULT_COMMAND_SECONDS, KEPT_OUTPUT_BYTES, MAX_COMMAND_SECONDS, OUTPUT_DRAIN,
+    OUTPUT_PIECE_BYTES,
+};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 mod group;
 
 use group::GroupGuard;
-
-/// How long a command may take if the call does not say.
-const DEFAULT_SECONDS: u64 = 120;
-/// The bytes kept from the beginning and from the end of the output, each.
-const KEPT_BYTES: usize = 16 << 10;
-/// The output of a command is in the pipe when it ends; only a process that left the group can hold it open.
-const DRAIN: Duration = Duration::from_millis(200);
-/// As much as a pipe holds on Linux.
-const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
@@ -51,24 +45,24 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
 
 async fn run(workspace: &Workspace, arguments: &Arguments) -> Result<String, ToolError> {
     let seconds =
-        arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_COMMAND_SECONDS);
+        arguments.timeout_seconds.unwrap_or(DEFAULT_COMMAND_SECONDS).clamp(1, MAX_COMMAND_SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut child, mut output) = start(workspace, &arguments.command)?;
     let group = GroupGuard::new(child.id());
-    let mut kept = HeadAndTail::new(KEPT_BYTES);
+    let mut kept = HeadAndTail::new(KEPT_OUTPUT_BYTES);
     let status = tokio::select! {
         status = follow(&mut child, &mut output, &mut kept) => Some(status?),
         () = sleep_until(end) => None,
     };
     drop(group);
     // The last output of the killed processes is still in the pipe.
-    let _ = timeout(DRAIN, read_on(&mut output, &mut kept)).await;
+    let _ = timeout(OUTPUT_DRAIN, read_on(&mut output, &mut kept)).await;
     let text = kept.into_text();
     match status {
         Some(status) => Ok(told(&text, status)),
         None => {
             // Reaps the shell; it was killed, so this does not wait for long.
-            let _ = timeout(DRAIN, child.wait()).await;
+            let _ = timeout(OUTPUT_DRAIN, child.wait()).await;
             Err(ToolError::Failed(format!(
                 "the command was killed after {seconds} s, its time limit; what it wrote until then:\n{}",
                 or_nothing(&text)
@@ -131,7 +125,7 @@ async fn follow(
 
 /// Reads to the end. Nothing is lost when it is dropped: a read either happened or did not.
 async fn read_on(output: &mut ChildStdout, kept: &mut HeadAndTail) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut piece = vec![0; OUTPUT_PIECE_BYTES];
     loop {
         let bytes = output.read(&mut piece).await?;
         if bytes == 0 {

@@ -9,11 +9,8 @@ use serde::Deserialize;
 
 use super::output::whole_characters;
 use super::{Abandoned, Workspace, abandoned, blocking, cannot};
-use crate::limits::MAX_READ_BYTES;
+use crate::limits::{DEFAULT_READ_LINES, MAX_READ_BYTES};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
-
-/// The lines that a call returns if it does not say how many.
-const DEFAULT_LINES: u64 = 2000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
@@ -55,7 +52,7 @@ fn read(
             )));
         }
     }
-    let page = reader.page(arguments.limit.unwrap_or(DEFAULT_LINES).max(1)).map_err(failed)?;
+    let page = reader.page(arguments.limit.unwrap_or(DEFAULT_READ_LINES).max(1)).map_err(failed)?;
     if is_abandoned.is_set() {
         return Err(abandoned());
     }

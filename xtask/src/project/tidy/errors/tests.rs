@@ -24,3 +24,20 @@ fn limits_outside_their_file_are_found() {
     let found = check_limits(&modules(&tree));
     assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 3, 1]);
 }
+
+#[test]
+fn times_and_numbers_that_are_documented_as_bounds_are_limits() {
+    let text = "const WAIT: Duration = Duration::ZERO;\n\
+                const MAX_WAIT: std::time::Duration = Duration::ZERO;\n\
+                /// The longest name.\nconst NAME: usize = 9;\n\
+                /// Most lines.\n#[cfg(unix)]\nconst LINES: u64 = 9;\n\
+                /// The version.\nconst VERSION: u64 = 1;\n\
+                /// The longest word.\nconst WORD: &str = \"a\";\n\
+                fn f() { const INSIDE: Duration = Duration::ZERO; }\n\
+                #[cfg(test)] mod tests { const NET: Duration = Duration::ZERO; }";
+    let tree = tree(&[("crates/a/src/b.rs", text), ("crates/a/src/limits.rs", text)]);
+    let found = check_limits(&modules(&tree));
+    let mut lines: Vec<_> = found.iter().map(|found| found.line).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [1, 2, 4, 7]);
+}

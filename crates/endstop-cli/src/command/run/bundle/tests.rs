@@ -30,6 +30,18 @@ fn a_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_device_without_an_end_is_not_read_as_roots() {
+    let get = |name: &str| (name == "SSL_CERT_FILE").then(|| "/dev/zero".to_owned());
+    let (path, error) = Bundle::new("", get).unwrap_err();
+    assert_eq!(
+        (path.as_path(), error.kind()),
+        (Path::new("/dev/zero"), io::ErrorKind::FileTooLarge)
+    );
+    assert!(error.to_string().contains("it has more than 4194304 bytes"), "{error}");
+}
+
+#[test]
 fn base_urls_stay_if_they_name_nothing_or_an_intercepted_host() {
     let get = |name: &str| match name {
         "OPENAI_BASE_URL" => Some("http://127.0.0.1:11434/v1".to_owned()),

@@ -18,28 +18,6 @@ fn an_error_inside_a_stream_is_the_providers_own_and_free() {
 }
 
 #[test]
-fn waits_are_read_as_seconds_milliseconds_and_dates() {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    let wait = |name: &'static str, text: &'static str| {
-        retry_after(&|asked| (asked == name).then(|| text.to_owned()), now)
-    };
-    let millis = |millis| Some(Duration::from_millis(millis));
-    assert_eq!(wait("retry-after", "20"), millis(20_000));
-    assert_eq!(wait("retry-after", " 1.25 "), millis(1_250));
-    assert_eq!(wait("retry-after-ms", "1500"), millis(1_500));
-    assert_eq!(wait("retry-after-ms", "0.5"), millis(1));
-    assert_eq!(wait("retry-after", "Sun, 09 Sep 2001 01:47:10 GMT"), millis(30_000));
-    assert_eq!(wait("retry-after", "Sun, 09 Sep 2001 01:00:00 GMT"), millis(0), "it is over");
-    assert_eq!(
-        wait("retry-after", "99999999999999999999999"),
-        millis(MAX_RETRY_AFTER_SECONDS * 1_000)
-    );
-    for nothing in ["", "soon", "-1", "1e3", "1.2.3", "."] {
-        assert_eq!(wait("retry-after", nothing), None, "{nothing}");
-    }
-}
-
-#[test]
 fn texts_are_cut_and_show_no_key() {
     let key = Secret::from("sk-secret");
     assert_eq!(shown("key sk-secret is wrong", Some(&key)), "key [key] is wrong");

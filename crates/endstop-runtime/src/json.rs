@@ -1,0 +1,26 @@
+//! Values of this crate as JSON.
+//!
+//! A separate file because stores, traces and reports all write values, and a failure must not leave empty text in any of them.
+
+use serde::Serialize;
+
+/// The JSON of a value.
+pub(crate) fn json_of(value: &(impl Serialize + ?Sized)) -> String {
+    match serde_json::to_string(value) {
+        Ok(text) => text,
+        Err(error) => unwritten(&error),
+    }
+}
+
+/// Appends the JSON of a value, and a line feed.
+pub(crate) fn push_json_line(into: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    if let Err(error) = serde_json::to_writer(&mut *into, value) {
+        unwritten(&error);
+    }
+    into.push(b'\n');
+}
+
+#[cold]
+fn unwritten(error: &serde_json::Error) -> ! {
+    unreachable!("texts and numbers can be written to memory: {error}")
+}
