@@ -172,7 +172,8 @@ fn a_call_that_costs_nothing_goes_on_beside_an_overspent_account() {
     let account = me(&["$0.01 per day"]);
     let spent = Amounts { cost: "0.02".parse().unwrap(), ..Amounts::ZERO };
     let (returned, who, why) = (Amounts::ZERO, "test", "overspent");
-    let adjustment = Adjustment { id: "a", account: &account, spent, returned, who, why };
+    let parents = &[];
+    let adjustment = Adjustment { id: "a", account: &account, parents, spent, returned, who, why };
     store.adjust(&adjustment).unwrap();
     let accounts = accounts(store, account.clone());
     let run = run(&accounts);

@@ -469,7 +469,7 @@ impl BudgetStore for RedisBudgetStore {
     }
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
-        let Adjustment { id, account, spent, returned, who, why } = adjustment;
+        let Adjustment { id, account, parents, spent, returned, who, why } = adjustment;
         check_id(id)?;
         let (spent, returned) = (wire::nanos(spent), wire::nanos(returned));
         let mut change = spent.map(u64::cast_signed);
@@ -482,14 +482,15 @@ impl BudgetStore for RedisBudgetStore {
             "returned": returned,
             "at": self.shared.now(),
         });
-        let reply = self.shared.call_in_time("adjust", &[account], true, || Request {
+        let accounts: Vec<&Account> = parents.iter().chain([account]).copied().collect();
+        let reply = self.shared.call_in_time("adjust", &accounts, true, || Request {
             id,
             name: &account.name,
             change: Some(change),
             record: Some(record.to_string()),
             ..Request::default()
         })?;
-        self.shared.done(&reply, &[account], id)
+        self.shared.done(&reply, &accounts, id)
     }
 
     fn adjustments(

@@ -34,9 +34,13 @@ pub struct Adjustment<'a> {
     pub id: &'a str,
     /// The account.
     pub account: &'a Account,
+    /// The accounts above it ([`AccountSet::parents`](super::AccountSet::parents)): each counts the correction as well, as it
+    /// counts every charge. Empty if there are none.
+    pub parents: &'a [&'a Account],
     /// Counts as spent in the window of each limit.
     pub spent: Amounts,
-    /// Counts as given back; a counter does not fall below zero.
+    /// Counts as given back; a counter does not fall below zero, so an account that has spent less in its window gives back less
+    /// than one above it.
     pub returned: Amounts,
     /// The person or program that corrects.
     pub who: &'a str,
@@ -230,7 +234,7 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// Returns an error if the store cannot be read.
     fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError>;
 
-    /// Corrects an account, and notes who did it and why.
+    /// Corrects an account and those above it, all or none, and notes at the account who did it and why.
     ///
     /// After a crash: a repetition with the same id counts once.
     ///
@@ -241,9 +245,9 @@ pub trait BudgetStore: Debug + Send + Sync {
     ///
     /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
     /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
-    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let (account, parents, returned) = (&me, &[], Amounts::ZERO);
     /// let why = "spent elsewhere";
-    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// store.adjust(&Adjustment { id: "1", account, parents, spent, returned, who: "ann", why })?;
     /// assert_eq!(store.read(&[&me])?[0].limits[0].settled, 2_000_000_000_000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -262,9 +266,9 @@ pub trait BudgetStore: Debug + Send + Sync {
     ///
     /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
     /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
-    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let (account, parents, returned) = (&me, &[], Amounts::ZERO);
     /// let why = "spent elsewhere";
-    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// store.adjust(&Adjustment { id: "1", account, parents, spent, returned, who: "ann", why })?;
     /// let past = store.adjustments("me", 10)?;
     /// assert_eq!((past[0].who.as_str(), past[0].spent), ("ann", spent));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -221,7 +221,7 @@ impl Rows for SqliteRows<'_> {
     }
 
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
-        let Adjustment { id, account, spent, returned, who, why } = adjustment;
+        let Adjustment { id, account, spent, returned, who, why, .. } = adjustment;
         let text = |amounts| serde_json::to_string(amounts).unwrap_or_default();
         let values = params![id, signed(now), account.name, who, why, text(spent), text(returned)];
         let note = "INSERT OR IGNORE INTO adjustment VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
