@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use endstop::account::{
-    Account, AccountLimit, AccountSet, BudgetStore, BudgetStoreError, DEFAULT_ACCOUNT, KillTarget,
-    LimitError, RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
+    Account, AccountLimit, AccountSet, AccountWarning, BudgetStore, BudgetStoreError,
+    DEFAULT_ACCOUNT, KillTarget, LimitError, RedisBudgetStore, RunAccounts, SqliteBudgetStore,
+    StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::expr::Diagnostic;
@@ -249,14 +250,14 @@ impl Budgets {
     /// call. The store is opened when something is counted in it: now, if a budget is defined.
     ///
     /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
-    /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
+    /// the budgets that it counts them in. `warn` takes the warnings of budgets.
     ///
     /// # Errors
     /// Returns an error if the store cannot be opened.
     pub(crate) fn open(
         &self,
         is_nested: bool,
-        warn: Arc<dyn Fn(&str) + Send + Sync>,
+        warn: Arc<dyn Fn(&AccountWarning) + Send + Sync>,
     ) -> Result<OpenBudgets, CliError> {
         let store = Arc::new(LazyStore::new(self.remote.as_ref()));
         if !self.names.is_empty() || self.set.iter().any(Account::is_by_model) {
@@ -280,7 +281,7 @@ impl Budgets {
         let shared: Arc<dyn BudgetStore> = Arc::<LazyStore>::clone(&store);
         let accounts = RunAccounts::new(shared, self.set.clone(), &names, &owner)
             .map_err(|error| CliError::new(error.to_string()))?
-            .with_warnings(move |text| warn(text))
+            .with_warnings(move |warning| warn(warning))
             .with_source(Arc::<LiveTables>::clone(&live))
             .counted_elsewhere(&outer);
         let accounts = if self.refuses_unpriced { accounts.refusing_unpriced() } else { accounts };

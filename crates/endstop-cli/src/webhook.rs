@@ -8,12 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use endstop::account::{AccountThreshold, AccountWarning};
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
 use endstop::core::run::Status;
 use endstop::core::trip_record::RuleRecord;
-use endstop::ledger::Budget;
+use endstop::core::units::Money;
+use endstop::ledger::{Budget, Dimension};
 use endstop::observe::{Observation, Observer, RunInfo};
 use endstop::store::RunId;
 use endstop_gateway::{Key, Webhook, WebhookTask};
@@ -84,13 +86,13 @@ impl Hook {
         self.webhook.clone().map(|webhook| Arc::new(pauses(webhook)) as Arc<dyn Observer>)
     }
 
-    /// Takes the warnings of budgets: they are printed, and sent.
-    pub(crate) fn budget_warnings(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+    /// Takes the warnings of budgets: they are printed, and those of thresholds are sent as well.
+    pub(crate) fn budget_warnings(&self) -> Arc<dyn Fn(&AccountWarning) + Send + Sync> {
         let webhook = self.webhook.clone();
-        Arc::new(move |text: &str| {
-            output::warn(text);
-            if let Some(webhook) = &webhook {
-                send(webhook, "budget_threshold", json!({ "text": text }));
+        Arc::new(move |warning: &AccountWarning| {
+            output::warn(&warning.to_string());
+            if let (Some(webhook), AccountWarning::Threshold(reached)) = (&webhook, warning) {
+                send(webhook, "budget_threshold", threshold_json(reached));
             }
         })
     }
@@ -103,12 +105,37 @@ impl Hook {
     }
 }
 
+/// Sends a message. Its id is the same in every attempt, and that of no other message.
 fn send(webhook: &Webhook, event: &str, more: Value) {
-    let mut message = json!({ "version": 1, "event": event, "time": Timestamp::now().to_string() });
+    let (id, time) = (RunId::new().to_string(), Timestamp::now().to_string());
+    let mut message = json!({ "version": 1, "id": id, "event": event, "time": time });
     if let (Some(message), Value::Object(more)) = (message.as_object_mut(), more) {
         message.extend(more);
     }
-    webhook.send(&message);
+    if !webhook.send(&message) {
+        output::warn(&format!("a message to the webhook is lost: too many wait ({event})"));
+    }
+}
+
+/// The part of a message that only a threshold has. Receivers know by budget, limit and reset what several processes report.
+fn threshold_json(reached: &AccountThreshold) -> Value {
+    let AccountThreshold { account, limit, spent, threshold, resets_at } = reached;
+    let is_money = limit.dimension == Dimension::Cost;
+    let amount = |amount: u64| match is_money {
+        true => json!(Money::from_picos(amount).to_decimal()),
+        false => json!(amount),
+    };
+    json!({
+        "budget": account,
+        "limit": limit.to_string(),
+        "unit": if is_money { "usd" } else { limit.dimension.name() },
+        "amount": amount(limit.amount),
+        "spent": amount(*spent),
+        "percent": reached.percent(),
+        "warns_at_percent": threshold,
+        "resets_at_ms": resets_at.map(|at| at.0),
+        "text": reached.to_string(),
+    })
 }
 
 impl Pauses {

@@ -258,7 +258,7 @@ fn a_correction_counts_in_all_accounts_above() {
         // It is noted where it was made.
         let noted = |name| other.adjustments(name, 10).unwrap().len();
         assert_eq!((noted("me"), noted("team"), noted("org")), (2, 0, 0), "{}", pair.name);
-        // What counts above refuses as every charge does.
+        // The account above now refuses more than it has left.
         refused(one.reserve(&[&org], cents(851), &terms("a")));
     });
 }
