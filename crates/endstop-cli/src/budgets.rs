@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use endstop::account::{
     Account, AccountLimit, AccountSet, AccountWarning, BudgetStore, BudgetStoreError,
-    DEFAULT_ACCOUNT, KillTarget, LimitError, RedisBudgetStore, RunAccounts, SqliteBudgetStore,
-    StorePersistence,
+    DEFAULT_ACCOUNT, KillTarget, LimitError, OnFull, RedisBudgetStore, RunAccounts,
+    SqliteBudgetStore, StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::expr::Diagnostic;
@@ -21,6 +21,7 @@ use endstop::core::units::Money;
 use endstop::ledger::Dimension;
 use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
+use jiff::tz::TimeZone;
 
 use crate::defaults::{DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
@@ -388,11 +389,40 @@ pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// A budget in few words: `team-a ($200.00 per day; parent org)`.
+/// A budget in few words: `team-a ($200.00 per day; parent org)`, `opus ($50.00 per week; models claude-opus-*)`.
 pub(crate) fn in_words(account: &Account) -> String {
+    format!("{} ({})", account.name, main_parts(account).join("; "))
+}
+
+/// A budget with all that its table can say: `team-a ($200.00 per day; parent org; days of Europe/Berlin; warns at 80%)`.
+pub(crate) fn in_full(account: &Account) -> String {
+    let mut parts = main_parts(account);
+    if account.zone != TimeZone::UTC {
+        parts.push(format!("days of {}", zone_name(account)));
+    }
+    parts.extend(account.warn.map(|percent| format!("warns at {percent}%")));
+    if account.on_full == OnFull::Pause {
+        parts.push("pauses when full".to_owned());
+    }
+    format!("{} ({})", account.name, parts.join("; "))
+}
+
+/// The limits of a budget and its scope.
+fn main_parts(account: &Account) -> Vec<String> {
     let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
-    let parent = account.parent.as_ref().map(|parent| format!("; parent {parent}"));
-    format!("{} ({}{})", account.name, limits.join(", "), parent.unwrap_or_default())
+    let mut parts = vec![limits.join(", ")];
+    for (what, patterns) in [("models", &account.models), ("providers", &account.providers)] {
+        if !patterns.is_empty() {
+            parts.push(format!("{what} {}", patterns.join(", ")));
+        }
+    }
+    parts.extend(account.parent.as_ref().map(|parent| format!("parent {parent}")));
+    parts
+}
+
+/// The time zone of a budget by its name.
+pub(crate) fn zone_name(account: &Account) -> &str {
+    account.zone.iana_name().unwrap_or("UTC")
 }
 
 /// The store of the user's budgets on this machine.
