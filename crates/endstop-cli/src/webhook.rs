@@ -4,7 +4,7 @@
 //! response or a key.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,15 @@ pub(crate) struct Hook {
     task: Option<WebhookTask>,
 }
 
+/// The `[webhook]` table of the configuration file.
+pub(crate) struct WebhookTable {
+    /// The configuration file.
+    file: PathBuf,
+    /// The address, which can have a secret.
+    url: String,
+    secret_file: PathBuf,
+}
+
 /// Sends pauses to the webhook.
 #[derive(Debug)]
 struct Pauses {
@@ -46,19 +55,19 @@ struct Pauses {
     paused: Mutex<BTreeSet<RunId>>,
 }
 
-impl Hook {
-    /// The webhook of the configuration file.
+impl WebhookTable {
+    /// The table of the configuration file. `None` without one. The secret is not read.
     ///
     /// # Errors
-    /// Returns an error if its table or its secret cannot be used.
-    pub(crate) fn open() -> Result<Self, CliError> {
+    /// Returns an error if it cannot be read, or has a key that is not known or lacks one.
+    pub(crate) fn read() -> Result<Option<Self>, CliError> {
         let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
-        let Some(file) = file else { return Ok(Self::default()) };
+        let Some(file) = file else { return Ok(None) };
         let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
-        let failed = |why: &str| CliError::new(format!("`{}`: [webhook]: {why}", file.display()));
+        let failed = |why: &str| in_webhook(&file, why);
         let all: toml::Table = toml::from_str(&text).map_err(|error| failed(error.message()))?;
         let Some(table) = all.get("webhook").and_then(toml::Value::as_table) else {
-            return Ok(Self::default());
+            return Ok(None);
         };
         if let Some(unknown) = table.keys().find(|key| !["url", "secret_file"].contains(&&***key)) {
             return Err(failed(&format!("`{unknown}` is not known here")));
@@ -69,14 +78,47 @@ impl Hook {
         };
         // Next to the configuration file, if its path is relative.
         let directory = file.parent().unwrap_or(Path::new(""));
-        let secret = directory.join(word("secret_file")?);
-        let secret = read_text(&secret, "secret", MAX_SECRET_BYTES)?;
+        let secret_file = directory.join(word("secret_file")?);
+        let url = word("url")?.to_owned();
+        Ok(Some(Self { file, url, secret_file }))
+    }
+
+    /// The file that has the secret.
+    pub(crate) fn secret_file(&self) -> &Path {
+        &self.secret_file
+    }
+
+    /// The scheme and the host of the address. The rest of it can be a secret.
+    pub(crate) fn host(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{scheme}://{host}")
+    }
+
+    fn error(&self, why: &str) -> CliError {
+        in_webhook(&self.file, why)
+    }
+}
+
+fn in_webhook(file: &Path, why: &str) -> CliError {
+    CliError::new(format!("`{}`: [webhook]: {why}", file.display()))
+}
+
+impl Hook {
+    /// The webhook of the configuration file.
+    ///
+    /// # Errors
+    /// Returns an error if its table or its secret cannot be used.
+    pub(crate) fn open() -> Result<Self, CliError> {
+        let Some(table) = WebhookTable::read()? else { return Ok(Self::default()) };
+        let secret = read_text(&table.secret_file, "secret", MAX_SECRET_BYTES)?;
         let secret = secret.trim();
         if secret.is_empty() {
-            return Err(failed("the secret is empty"));
+            return Err(table.error("the secret is empty"));
         }
-        let (webhook, task) = Webhook::start(word("url")?, Key::new(secret), output::warn)
-            .map_err(|error| failed(&causes(&error)))?;
+        let (webhook, task) = Webhook::start(&table.url, Key::new(secret), output::warn)
+            .map_err(|error| table.error(&causes(&error)))?;
         Ok(Self { webhook: Some(webhook), task: Some(task) })
     }
 

@@ -61,7 +61,7 @@ impl Home {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a block up to its first error, and returns all that it and its processes have printed. Those in the background
+    /// Runs a block up to its first error, and returns the output of its processes. Those in the background
     /// run until the shell is dropped.
     fn run(&self, block: &str, variables: &[(&str, &str)]) -> (Shell, String) {
         let endstop = snapbox::cmd::cargo_bin!("endstop");

@@ -173,7 +173,8 @@ fn to_text(
     text
 }
 
-fn budget_json(account: &Account) -> Value {
+/// A budget with all that its table can say.
+pub(super) fn budget_json(account: &Account) -> Value {
     let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
     json!({
         "name": account.name,
