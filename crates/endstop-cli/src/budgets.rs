@@ -1,4 +1,7 @@
 //! Budgets over time of the command: their definitions, and the store that all processes of the user share.
+//!
+//! The option for a shared store is `--budget-store`. `--store` is the directory of stored runs in `agent` and `prune`, and an
+//! address there could be taken for a path, so that nothing would be shared.
 
 mod lazy_store;
 mod live;
