@@ -17,7 +17,7 @@ const MEGABYTES: u64 = 1_000;
 /// The calls of a session: about two megabytes.
 const CALLS: u64 = 400;
 const PROJECTS: u64 = 12;
-/// The fastest of so many is printed.
+/// The fastest round is printed.
 const ROUNDS: u32 = 3;
 /// The bytes of the results of tools, in turn: most are short, and files and logs are long.
 const RESULTS: [usize; 5] = [200, 900, 2_400, 6_000, 14_000];

@@ -177,7 +177,8 @@ fn the_trial_of_many_gateways_works_as_it_is_written() {
     let store = format!("redis://127.0.0.1:{}", ports[0]);
     let balance = "endstop budget --budget '$1 per day' --json";
     let (_, balance) = home.run(balance, &[("ENDSTOP_BUDGET_STORE", &store)]);
-    let balance: serde_json::Value = serde_json::from_str(balance.lines().last().unwrap()).unwrap();
+    let balance = balance.lines().find(|line| line.starts_with('{')).unwrap();
+    let balance: serde_json::Value = serde_json::from_str(balance).unwrap();
     let limit = &balance["budgets"][0]["limits"][0];
     assert_eq!(limit["limit"], "$1.00 per day");
     assert!(limit["spent"] != "0" && limit["held"] == "0", "{balance}");

@@ -457,9 +457,7 @@ impl Shared {
             }
         }
     }
-}
 
-impl Shared {
     /// Whether the spend of a limit has reached its threshold, and no warning of that is recent; from now on one is.
     fn is_first_above(
         &self,

@@ -176,8 +176,9 @@ pub enum BudgetStoreError {
 ///
 /// Every operation is atomic over all accounts: it happens completely or not at all. If it returns an error, it has
 /// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
-/// with the same id is safe in both cases. Operations block: about ten microseconds for a local file, and longer
-/// while other processes write.
+/// with the same id is safe in both cases, as long as the store remembers the id: for the last 65,536 ended holds in memory, for
+/// seven days in a file, and for ten minutes on a server. Operations block: about ten microseconds for a local file, and
+/// longer while other processes write.
 pub trait BudgetStore: Debug + Send + Sync {
     /// Holds amounts on all accounts, in the current window of each of their limits, or on none.
     ///
