@@ -46,7 +46,7 @@ const FORMAT: u64 = 1;
 /// Each operation is one function on the server, which happens completely or not at all. Its time is that of the server.
 /// Money is counted in nano-dollars there, each amount rounded up.
 ///
-/// Ids are remembered for a while: that of a settled hold for ten minutes, of an expired one for seven days, of a correction for
+/// The server keeps ids for a while: that of a settled hold for ten minutes, of an expired one for seven days, of a correction for
 /// 400 days. Repeated within that time, an operation counts once. Later, a settlement finds no hold, and a reservation or a
 /// correction counts again.
 ///
