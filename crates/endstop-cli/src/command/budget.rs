@@ -78,7 +78,7 @@ struct AdjustArgs {
     /// The budget
     #[arg(value_name = "NAME")]
     name: String,
-    /// Add to the spend or take from it: `+1.50` (dollars), `-2M tokens`, `+5 steps`
+    /// Added to the spend: `+1.50` (dollars), `-2M tokens`, `+5 steps`
     #[arg(value_name = "AMOUNT", allow_hyphen_values = true)]
     amount: String,
     /// The reason, for the record

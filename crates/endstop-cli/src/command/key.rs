@@ -121,7 +121,7 @@ struct SetArgs {
     /// Models that it may call: `gpt-*,o3`, or `all`
     #[arg(long, value_name = "MODELS", value_delimiter = ',')]
     models: Vec<String>,
-    /// The time that it is valid from now, as 90d, or `never`
+    /// Validity from now on, such as 90d, or `never`
     #[arg(long, value_name = "TIME", value_parser = span_or_never)]
     expires: Option<NewValue<Duration>>,
     #[command(flatten)]
