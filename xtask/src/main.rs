@@ -8,6 +8,7 @@
 mod bench;
 mod bench_budgets;
 mod bench_gateway;
+mod bench_spend;
 mod clients;
 mod dist;
 mod page;
@@ -41,6 +42,8 @@ Tasks:
            table into docs/budgets-benchmark.md
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
+  bench spend [--size MB] [--binary FILE]
+           measure how quickly `endstop spend` reads generated sessions, by default a gigabyte
   dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
            make what people install into target/dist: archive, wheel, npm, image; with --check install each
            from loopback in a clean environment, and time it
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["bench"] => report(bench::run(&root())),
         ["bench", "budgets", rest @ ..] => report(bench_budgets::run(&root(), rest)),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
+        ["bench", "spend", rest @ ..] => report(bench_spend::run(&root(), rest)),
         ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

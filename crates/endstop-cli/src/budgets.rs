@@ -1,4 +1,7 @@
 //! Budgets over time of the command: their definitions, and the store that all processes of the user share.
+//!
+//! The option for a shared store is `--budget-store`. `--store` is the directory of stored runs in `agent` and `prune`, and an
+//! address there could be taken for a path, so that nothing would be shared.
 
 mod lazy_store;
 mod live;
@@ -10,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use endstop::account::{
-    Account, AccountLimit, AccountSet, BudgetStore, BudgetStoreError, DEFAULT_ACCOUNT, KillTarget,
-    LimitError, RedisBudgetStore, RunAccounts, SqliteBudgetStore, StorePersistence,
+    Account, AccountLimit, AccountSet, AccountWarning, BudgetStore, BudgetStoreError,
+    DEFAULT_ACCOUNT, KillTarget, LimitError, OnFull, RedisBudgetStore, RunAccounts,
+    SqliteBudgetStore, StorePersistence,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::expr::Diagnostic;
@@ -20,6 +24,7 @@ use endstop::core::units::Money;
 use endstop::ledger::Dimension;
 use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
+use jiff::tz::TimeZone;
 
 use crate::defaults::{DRAWN_FILE_VARIABLE, DRAWN_VARIABLE, file_of};
 use crate::error::{CliError, ExitMeaning};
@@ -262,14 +267,14 @@ impl Budgets {
     /// call. The store is opened when something is counted in it: now, if a budget is defined.
     ///
     /// `is_nested` says whether the calls go through the Endstop that runs this process, if one does. Calls do not draw on
-    /// the budgets that it counts them in. `warn` takes the warnings of thresholds.
+    /// the budgets that it counts them in. `warn` takes the warnings of budgets.
     ///
     /// # Errors
     /// Returns an error if the store cannot be opened.
     pub(crate) fn open(
         &self,
         is_nested: bool,
-        warn: Arc<dyn Fn(&str) + Send + Sync>,
+        warn: Arc<dyn Fn(&AccountWarning) + Send + Sync>,
     ) -> Result<OpenBudgets, CliError> {
         let store = Arc::new(LazyStore::new(self.remote.as_ref()));
         if !self.names.is_empty() || self.set.iter().any(Account::is_by_model) {
@@ -295,7 +300,7 @@ impl Budgets {
         let shared: Arc<dyn BudgetStore> = Arc::<LazyStore>::clone(&store);
         let accounts = RunAccounts::new(shared, self.set.clone(), &names, &owner)
             .map_err(|error| CliError::new(error.to_string()))?
-            .with_warnings(move |text| warn(text))
+            .with_warnings(move |warning| warn(warning))
             .with_source(Arc::<LiveTables>::clone(&live))
             .counted_elsewhere(&outer);
         let accounts = if self.refuses_unpriced { accounts.refusing_unpriced() } else { accounts };
@@ -424,11 +429,40 @@ pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// A budget in few words: `team-a ($200.00 per day; parent org)`.
+/// A budget in few words: `team-a ($200.00 per day; parent org)`, `opus ($50.00 per week; models claude-opus-*)`.
 pub(crate) fn in_words(account: &Account) -> String {
+    format!("{} ({})", account.name, main_parts(account).join("; "))
+}
+
+/// A budget with all that its table can say: `team-a ($200.00 per day; parent org; days of Europe/Berlin; warns at 80%)`.
+pub(crate) fn in_full(account: &Account) -> String {
+    let mut parts = main_parts(account);
+    if account.zone != TimeZone::UTC {
+        parts.push(format!("days of {}", zone_name(account)));
+    }
+    parts.extend(account.warn.map(|percent| format!("warns at {percent}%")));
+    if account.on_full == OnFull::Pause {
+        parts.push("pauses when full".to_owned());
+    }
+    format!("{} ({})", account.name, parts.join("; "))
+}
+
+/// The limits of a budget and its scope.
+fn main_parts(account: &Account) -> Vec<String> {
     let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
-    let parent = account.parent.as_ref().map(|parent| format!("; parent {parent}"));
-    format!("{} ({}{})", account.name, limits.join(", "), parent.unwrap_or_default())
+    let mut parts = vec![limits.join(", ")];
+    for (what, patterns) in [("models", &account.models), ("providers", &account.providers)] {
+        if !patterns.is_empty() {
+            parts.push(format!("{what} {}", patterns.join(", ")));
+        }
+    }
+    parts.extend(account.parent.as_ref().map(|parent| format!("parent {parent}")));
+    parts
+}
+
+/// The time zone of a budget by its name.
+pub(crate) fn zone_name(account: &Account) -> &str {
+    account.zone.iana_name().unwrap_or("UTC")
 }
 
 /// The store of the user's budgets on this machine.

@@ -100,7 +100,7 @@ pub enum Command {
     Signal(control::SignalArgs),
     /// Show budgets over time: limit, spent, held, left, reset
     Budget(budget::BudgetArgs),
-    /// Issue, list, revoke and rotate keys of clients
+    /// Issue, list, change and revoke keys of clients
     Key(key::KeyArgs),
     /// Replay a policy over recorded runs: savings and losses
     Replay(replay::ReplayArgs),

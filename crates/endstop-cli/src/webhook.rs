@@ -4,15 +4,17 @@
 //! response or a key.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use endstop::account::{AccountThreshold, AccountWarning};
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
 use endstop::core::run::Status;
 use endstop::core::trip_record::RuleRecord;
-use endstop::ledger::Budget;
+use endstop::core::units::Money;
+use endstop::ledger::{Budget, Dimension};
 use endstop::observe::{Observation, Observer, RunInfo};
 use endstop::store::RunId;
 use endstop_gateway::{Key, Webhook, WebhookTask};
@@ -32,6 +34,15 @@ pub(crate) struct Hook {
     task: Option<WebhookTask>,
 }
 
+/// The `[webhook]` table of the configuration file.
+pub(crate) struct WebhookTable {
+    /// The configuration file.
+    file: PathBuf,
+    /// The address, which can have a secret.
+    url: String,
+    secret_file: PathBuf,
+}
+
 /// Sends pauses to the webhook.
 #[derive(Debug)]
 struct Pauses {
@@ -40,19 +51,19 @@ struct Pauses {
     paused: Mutex<BTreeSet<RunId>>,
 }
 
-impl Hook {
-    /// The webhook of the configuration file.
+impl WebhookTable {
+    /// The table of the configuration file. `None` without one. The secret is not read.
     ///
     /// # Errors
-    /// Returns an error if its table or its secret cannot be used.
-    pub(crate) fn open() -> Result<Self, CliError> {
+    /// Returns an error if it cannot be read, or has a key that is not known or lacks one.
+    pub(crate) fn read() -> Result<Option<Self>, CliError> {
         let file = file_of(&|name| std::env::var_os(name)).filter(|file| file.exists());
-        let Some(file) = file else { return Ok(Self::default()) };
+        let Some(file) = file else { return Ok(None) };
         let text = read_text(&file, "configuration file", MAX_CONFIG_BYTES)?;
-        let failed = |why: &str| CliError::new(format!("`{}`: [webhook]: {why}", file.display()));
+        let failed = |why: &str| in_webhook(&file, why);
         let all: toml::Table = toml::from_str(&text).map_err(|error| failed(error.message()))?;
         let Some(table) = all.get("webhook").and_then(toml::Value::as_table) else {
-            return Ok(Self::default());
+            return Ok(None);
         };
         if let Some(unknown) = table.keys().find(|key| !["url", "secret_file"].contains(&&***key)) {
             return Err(failed(&format!("`{unknown}` is not known here")));
@@ -63,14 +74,47 @@ impl Hook {
         };
         // Next to the configuration file, if its path is relative.
         let directory = file.parent().unwrap_or(Path::new(""));
-        let secret = directory.join(word("secret_file")?);
-        let secret = read_text(&secret, "secret", MAX_SECRET_BYTES)?;
+        let secret_file = directory.join(word("secret_file")?);
+        let url = word("url")?.to_owned();
+        Ok(Some(Self { file, url, secret_file }))
+    }
+
+    /// The file that has the secret.
+    pub(crate) fn secret_file(&self) -> &Path {
+        &self.secret_file
+    }
+
+    /// The scheme and the host of the address. The rest of it can be a secret.
+    pub(crate) fn host(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{scheme}://{host}")
+    }
+
+    fn error(&self, why: &str) -> CliError {
+        in_webhook(&self.file, why)
+    }
+}
+
+fn in_webhook(file: &Path, why: &str) -> CliError {
+    CliError::new(format!("`{}`: [webhook]: {why}", file.display()))
+}
+
+impl Hook {
+    /// The webhook of the configuration file.
+    ///
+    /// # Errors
+    /// Returns an error if its table or its secret cannot be used.
+    pub(crate) fn open() -> Result<Self, CliError> {
+        let Some(table) = WebhookTable::read()? else { return Ok(Self::default()) };
+        let secret = read_text(&table.secret_file, "secret", MAX_SECRET_BYTES)?;
         let secret = secret.trim();
         if secret.is_empty() {
-            return Err(failed("the secret is empty"));
+            return Err(table.error("the secret is empty"));
         }
-        let (webhook, task) = Webhook::start(word("url")?, Key::new(secret), output::warn)
-            .map_err(|error| failed(&causes(&error)))?;
+        let (webhook, task) = Webhook::start(&table.url, Key::new(secret), output::warn)
+            .map_err(|error| table.error(&causes(&error)))?;
         Ok(Self { webhook: Some(webhook), task: Some(task) })
     }
 
@@ -80,13 +124,13 @@ impl Hook {
         self.webhook.clone().map(|webhook| Arc::new(pauses(webhook)) as Arc<dyn Observer>)
     }
 
-    /// Takes the warnings of budgets: they are printed, and sent.
-    pub(crate) fn budget_warnings(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+    /// Takes the warnings of budgets: they are printed, and those of thresholds are sent as well.
+    pub(crate) fn budget_warnings(&self) -> Arc<dyn Fn(&AccountWarning) + Send + Sync> {
         let webhook = self.webhook.clone();
-        Arc::new(move |text: &str| {
-            output::warn(text);
-            if let Some(webhook) = &webhook {
-                send(webhook, "budget_threshold", json!({ "text": text }));
+        Arc::new(move |warning: &AccountWarning| {
+            output::warn(&warning.to_string());
+            if let (Some(webhook), AccountWarning::Threshold(reached)) = (&webhook, warning) {
+                send(webhook, "budget_threshold", threshold_json(reached));
             }
         })
     }
@@ -99,12 +143,37 @@ impl Hook {
     }
 }
 
+/// Sends a message. Its id is the same in every attempt, and that of no other message.
 fn send(webhook: &Webhook, event: &str, more: Value) {
-    let mut message = json!({ "version": 1, "event": event, "time": Timestamp::now().to_string() });
+    let (id, time) = (RunId::new().to_string(), Timestamp::now().to_string());
+    let mut message = json!({ "version": 1, "id": id, "event": event, "time": time });
     if let (Some(message), Value::Object(more)) = (message.as_object_mut(), more) {
         message.extend(more);
     }
-    webhook.send(&message);
+    if !webhook.send(&message) {
+        output::warn(&format!("a message to the webhook is lost: too many wait ({event})"));
+    }
+}
+
+/// The part of a message that only a threshold has. Receivers know by budget, limit and reset what several processes report.
+fn threshold_json(reached: &AccountThreshold) -> Value {
+    let AccountThreshold { account, limit, spent, threshold, resets_at } = reached;
+    let is_money = limit.dimension == Dimension::Cost;
+    let amount = |amount: u64| match is_money {
+        true => json!(Money::from_picos(amount).to_decimal()),
+        false => json!(amount),
+    };
+    json!({
+        "budget": account,
+        "limit": limit.to_string(),
+        "unit": if is_money { "usd" } else { limit.dimension.name() },
+        "amount": amount(limit.amount),
+        "spent": amount(*spent),
+        "percent": reached.percent(),
+        "warns_at_percent": threshold,
+        "resets_at_ms": resets_at.map(|at| at.0),
+        "text": reached.to_string(),
+    })
 }
 
 impl Pauses {

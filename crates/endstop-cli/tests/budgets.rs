@@ -330,6 +330,39 @@ fn amounts_have_one_form_on_all_screens() {
 }
 
 #[test]
+fn a_correction_counts_in_the_budgets_above_in_dollars_tokens_and_steps() {
+    let config = "[budget.team-a]\nlimit = [\"$5 per day\", \"2M tokens\"]\nparent = \"org\"\n\
+        [budget.org]\nlimit = [\"$50 per month\", \"100 steps\"]\n";
+    let home = Home::new("adjust-parents", config);
+    let adjust = |amount: &str| {
+        let adjust = ["budget", "adjust", "team-a", amount, "--why", "a test"];
+        let output = home.command(&adjust).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    let shown = adjust("+1.50");
+    assert!(shown.contains("team-a") && shown.contains("$50.00 per month"), "{shown}");
+    adjust("+1.2M tokens");
+    adjust("-200k tokens");
+    adjust("+9 steps");
+    adjust("-5 steps");
+    let spent = |name: &str| {
+        let budgets = home.json(&["budget", name, "--json"]);
+        let limits = budgets["budgets"][0]["limits"].clone();
+        (limits[0]["spent"].clone(), limits[1]["spent"].clone())
+    };
+    assert_eq!(spent("team-a"), ("1.5".into(), 1_000_000.into()));
+    assert_eq!(spent("org"), ("1.5".into(), 4.into()));
+    let shown = adjust("-7 steps");
+    let rest = "budget org, 100 steps: only 4 was spent, so 3 of 7 were not taken back";
+    assert!(shown.contains(rest), "{shown}");
+    // A unit without a limit is no mistake, and no surprise.
+    let org = ["budget", "adjust", "org", "+5 tokens", "--why", "a test"];
+    let shown = text(&home.command(&org).output().unwrap());
+    assert!(shown.contains("no limit counts tokens"), "{shown}");
+}
+
+#[test]
 fn a_correction_is_added_and_taken_back() {
     let home = Home::new("adjust", "[budget.me]\nlimit = \"$5 per day\"\n");
     for (amount, spent) in [("+1.50", "1.5"), ("-0.25", "1.25"), ("+2", "3.25")] {
@@ -371,6 +404,9 @@ fn a_correction_is_added_and_taken_back() {
         &["budget", "adjust", "me", "much", "--why", "x"][..],
         &["budget", "adjust", "me", "1", "--why", "x"],
         &["budget", "adjust", "me", "+1", "--why", ""],
+        &["budget", "adjust", "me", "+1 dollars", "--why", "x"],
+        &["budget", "adjust", "me", "+5 steps per day", "--why", "x"],
+        &["budget", "adjust", "me", "5 steps", "--why", "x"],
         &["budget", "adjust", "you", "+1", "--why", "x"],
         &["budget", "you"],
         &["budget", "adjust", "me", "1"],

@@ -234,6 +234,88 @@ fn a_key_cannot_be_named_by_a_pattern_and_an_expired_one_is_not_rotated() {
 }
 
 #[test]
+fn a_changed_key_has_its_new_limits_budgets_models_and_expiry_at_the_next_call() {
+    let mut user = User::new("set");
+    let key = user.key(&["ci", "--models", "gpt-5*", "--expires", "90d"]);
+    let gateway = user.serve();
+    let reason = |run: &str| {
+        let (status, said) = call(&gateway, &key, run, MODEL);
+        let reason = said.split_once("x-endstop-reason: ").map(|(_, reason)| reason.to_owned());
+        (status, reason.and_then(|reason| reason.lines().next().map(str::to_owned)))
+    };
+    let set = |options: &[&str]| user.succeeds(&[&["key", "set", "ci"], options].concat());
+    let admitted = (200, None);
+    let stopped = |status, reason: &str| (status, Some(reason.to_owned()));
+
+    assert_eq!(reason("ci-1").0, 403);
+    set(&["--models", "gpt-4o-*,o3"]);
+    assert_eq!(reason("ci-1"), admitted);
+
+    // In the same run: its limit, another limit, and none.
+    let said = set(&["--budget", "0 steps"]);
+    assert_eq!(said, "ci: valid, runs ci-*, budget 0 steps\n");
+    assert_eq!(reason("ci-2"), stopped(200, "steps_limit"));
+    set(&["--usd", "0"]);
+    set(&["--budget", "team-a"]);
+    assert_eq!(reason("ci-3"), stopped(200, "cost_limit"), "--budget leaves --usd as it is");
+    set(&["--usd", "none"]);
+    assert_eq!(user.spent("team-a"), "0");
+    assert_eq!(reason("ci-4"), admitted);
+    let spent = user.spent("team-a");
+    assert_ne!(spent, "0");
+    assert_eq!(reason("ci-1"), admitted, "an earlier run draws on it too");
+    assert_ne!(user.spent("team-a"), spent);
+    let spent = user.spent("team-a");
+    set(&["--budget", "none"]);
+    assert_eq!(reason("ci-4"), admitted);
+    assert_eq!(user.spent("team-a"), spent);
+
+    set(&["--expires", "1ms"]);
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(reason("ci-4").0, 401);
+    set(&["--expires", "never", "--models", "all"]);
+    assert_eq!(reason("ci-4"), admitted);
+    let listed: Value = serde_json::from_str(&user.succeeds(&["key", "list", "--json"])).unwrap();
+    let listed = &listed["keys"][0];
+    assert_eq!((&listed["expires"], &listed["models"]), (&Value::Null, &json!([])));
+    assert_eq!((&listed["budgets"], &listed["limits"]), (&json!([]), &json!([])));
+
+    for (options, problem) in [
+        (&["ci"][..], "nothing to change"),
+        (&["ci", "--budget", "team-b"], "no budget `team-b`"),
+        (&["ci", "--budget", "none", "--budget", "team-a"], "`none` stands alone"),
+        (&["ci", "--expires", "0d"], "would have expired already"),
+        (&["di", "--usd", "1"], "no key `di`"),
+    ] {
+        let before = std::fs::read_to_string(user.keys_file()).unwrap();
+        let (code, _, error) = user.run(&[&["key", "set"], options].concat());
+        assert!(code == Some(2) && error.contains(problem), "{options:?}: {error}");
+        assert_eq!(std::fs::read_to_string(user.keys_file()).unwrap(), before, "{options:?}");
+    }
+    user.succeeds(&["key", "revoke", "ci"]);
+    let (code, _, error) = user.run(&["key", "set", "ci", "--usd", "1"]);
+    assert!(code == Some(2) && error.contains("the key `ci` is revoked"), "{error}");
+}
+
+#[test]
+fn a_key_may_name_a_budget_of_the_policy_file_of_its_gateway() {
+    let mut user = User::new("policy");
+    let policy = user.path.join("policy.toml");
+    let text = "[stop]\nlong = \"steps >= 99\"\n[budget.lab]\nlimit = \"1 steps\"\n";
+    std::fs::write(&policy, text).unwrap();
+    let policy = policy.to_str().unwrap().to_owned();
+    let (code, _, error) = user.run(&["key", "new", "lab", "--budget", "lab"]);
+    assert!(code == Some(2) && error.contains("no budget `lab`"), "{error}");
+    let key = user.key(&["lab", "--budget", "lab", "--policy", &policy]);
+    let gateway = user.serve_with(&["--policy", &policy]);
+    assert!(!call(&gateway, &key, "lab-1", MODEL).1.contains("x-endstop-reason"));
+    // A change of something else needs no policy file.
+    user.succeeds(&["key", "set", "lab", "--models", "gpt-*"]);
+    let said = call(&gateway, &key, "lab-2", MODEL).1;
+    assert!(said.contains("x-endstop-reason: steps_limit"), "{said}");
+}
+
+#[test]
 fn calls_with_a_key_draw_on_the_budget_of_the_gateway_too() {
     let mut user = User::new("both");
     let key = user.key(&["ci", "--budget", "$3 per day"]);

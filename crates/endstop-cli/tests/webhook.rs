@@ -2,9 +2,9 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -168,6 +168,12 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
     assert_eq!(paused["rules"], serde_json::json!(["ask"]));
     let threshold = events.iter().find(|event| event["event"] == "budget_threshold").unwrap();
     assert!(threshold["text"].as_str().unwrap().starts_with("budget me: "), "{threshold}");
+    let words = ["budget", "limit", "unit"].map(|key| threshold[key].as_str().unwrap());
+    assert_eq!(words, ["me", "100 steps", "steps"]);
+    let numbers = ["amount", "spent", "percent", "warns_at_percent"];
+    assert_eq!(numbers.map(|key| threshold[key].as_u64().unwrap()), [100, 1, 1, 1], "{threshold}");
+    let ids: BTreeSet<&str> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), events.len(), "{events:?}");
 
     let id = paused["run"].as_str().unwrap();
     home.succeeds(&["approve", id, "ask"]);
@@ -177,6 +183,66 @@ fn a_pause_and_a_threshold_reach_a_webhook_that_fails_twice_and_the_run_goes_on_
         (resumed["event"].as_str(), resumed["run"].as_str()),
         (Some("run_resumed"), Some(id))
     );
+}
+
+#[test]
+fn no_message_has_a_prompt_a_key_or_a_command_line() {
+    let (url, taken, _failed) = receiver(0);
+    let home = Home::new("canaries", &url);
+    let policy = "[stop]\nend = 'steps >= 6'\n[pause]\nask = 'steps >= 1'\n";
+    let policy = home.file("policy.toml", policy);
+    let policy = policy.to_str().unwrap();
+    let canaries = ["canary-of-a-prompt", "canary-of-a-key", "canary-of-a-command"];
+    let [prompt, key, command] = canaries;
+    let mut seen = Vec::new();
+    let mut wait_for = |events: &[&str]| {
+        let mut missing: BTreeSet<&str> = events.iter().copied().collect();
+        while !missing.is_empty() {
+            let message = taken.recv_timeout(PATIENCE).unwrap();
+            missing.remove(checked(&message)["event"].as_str().unwrap());
+            seen.push(message.1);
+        }
+    };
+
+    let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
+    let mut serve = home.command(&[&options[..], &["--steps", "100"]].concat()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let listening: Value = serde_json::from_str(&line).unwrap();
+    let host = listening["address"].as_str().unwrap().split_once("://").unwrap().1.to_owned();
+    let body =
+        format!(r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":"{prompt}"}}]}}"#);
+    let mut stream = TcpStream::connect(&host).unwrap();
+    write!(
+        stream,
+        "POST /r/nightly/v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    home.succeeds(&["pause", "nightly"]);
+    home.succeeds(&["resume", "nightly"]);
+    wait_for(&["budget_threshold", "run_paused", "run_resumed"]);
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+
+    // The window of this budget is another process's too, but each warns.
+    let agent = ["agent", "--model", "scripted:loop", "--policy", policy, prompt];
+    assert_eq!(home.command(&agent).output().unwrap().status.code(), Some(124));
+    wait_for(&["budget_threshold", "run_paused"]);
+    let script = format!(": {command}; exec \"$0\" demo-agent --iterations 1 --searches 1");
+    let mut run =
+        home.command(&["run", "--upstream", "sim", "--steps", "99", "--", "/bin/sh", "-c"]);
+    run.arg(script).arg(snapbox::cmd::cargo_bin!("endstop")).env("OPENAI_API_KEY", key);
+    assert!(run.env("ANTHROPIC_API_KEY", key).output().unwrap().status.success());
+    wait_for(&["budget_threshold"]);
+
+    for (body, word) in seen.iter().flat_map(|body| canaries.map(|word| (body, word))) {
+        assert!(!body.contains(word) && !body.contains(SECRET), "{body}");
+    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod spec;
 mod sqlite;
 mod store;
 mod tables;
+mod warning;
 mod window;
 
 pub use limit::{AccountLimit, LimitError, Window};
@@ -65,3 +66,4 @@ pub use store::{
     AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, LimitState, PastAdjustment,
 };
 pub use tables::{AccountSource, AccountTables};
+pub use warning::{AccountThreshold, AccountWarning};

@@ -18,8 +18,8 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::{Program, Status};
 use endstop_price::PriceTable;
 use endstop_runtime::account::{
-    Account, AccountSet, AccountWait, Adjustment, BudgetStore, BudgetStoreError, LimitState,
-    MemoryBudgetStore, OnFull, RunAccounts,
+    Account, AccountSet, AccountWait, AccountWarning, Adjustment, BudgetStore, BudgetStoreError,
+    LimitState, MemoryBudgetStore, OnFull, RunAccounts,
 };
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Detail, RunInfo};
@@ -172,7 +172,8 @@ fn a_call_that_costs_nothing_goes_on_beside_an_overspent_account() {
     let account = me(&["$0.01 per day"]);
     let spent = Amounts { cost: "0.02".parse().unwrap(), ..Amounts::ZERO };
     let (returned, who, why) = (Amounts::ZERO, "test", "overspent");
-    let adjustment = Adjustment { id: "a", account: &account, spent, returned, who, why };
+    let parents = &[];
+    let adjustment = Adjustment { id: "a", account: &account, parents, spent, returned, who, why };
     store.adjust(&adjustment).unwrap();
     let accounts = accounts(store, account.clone());
     let run = run(&accounts);
@@ -379,7 +380,7 @@ fn a_threshold_warns_once_per_window() {
     let warned = Arc::new(Mutex::new(Vec::new()));
     let said = Arc::clone(&warned);
     let accounts = accounts(MemoryBudgetStore::new(), account)
-        .with_warnings(move |text| said.lock().unwrap().push(text.to_owned()));
+        .with_warnings(move |warning| said.lock().unwrap().push(warning.to_string()));
     let run = run(&accounts);
     for _ in 0..2 {
         reply(begin(&run).unwrap());
@@ -387,6 +388,56 @@ fn a_threshold_warns_once_per_window() {
     run.begin_step(&plan(&pricing()));
     let warned = warned.lock().unwrap();
     assert_eq!(*warned, ["budget me: $0.009 of $0.01 per day spent (warns at 80%)"]);
+}
+
+#[test]
+fn a_rolling_limit_warns_again_once_its_spend_was_below_or_its_length_is_over() {
+    let now = Arc::new(AtomicU64::new(NOON));
+    let wall = Arc::clone(&now);
+    let store =
+        MemoryBudgetStore::with_clock(Arc::new(move || WallTime(wall.load(Ordering::SeqCst))));
+    let mut account = me(&["$0.04 per rolling 5h"]);
+    account.warn = Some(20);
+    let warned = Arc::new(Mutex::new(Vec::new()));
+    let said = Arc::clone(&warned);
+    let accounts = accounts(store, account)
+        .with_warnings(move |warning| said.lock().unwrap().push(warning.clone()));
+    let run = run(&accounts);
+    let call_and_count = || {
+        reply(begin(&run).unwrap());
+        warned.lock().unwrap().len()
+    };
+    // $0.0045 each: the threshold is $0.008.
+    assert_eq!([0, 1, 2].map(|_| call_and_count()), [0, 1, 1]);
+    let hours = |hours: u64| now.fetch_add(hours * 3_600_000, Ordering::SeqCst);
+    hours(6);
+    assert_eq!([0, 1].map(|_| call_and_count()), [1, 2], "below in between");
+    hours(3);
+    assert_eq!(call_and_count(), 2);
+    hours(3);
+    // The spend was above the threshold at each look.
+    assert_eq!([0, 1].map(|_| call_and_count()), [3, 3], "its length is over");
+    let AccountWarning::Threshold(first) = warned.lock().unwrap()[0].clone() else { panic!() };
+    assert_eq!((first.account.as_str(), first.percent(), first.threshold), ("me", 22, 20));
+    assert_eq!(first.limit.to_string(), "$0.04 per rolling 5h");
+    assert!(first.resets_at.is_some_and(|at| at.0 > NOON), "{first:?}");
+}
+
+#[test]
+fn a_cost_that_no_store_counts_is_told_in_words() {
+    let flaky = FlakyStore::default();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let accounts = accounts(flaky.clone(), me(&["$1"]))
+        .with_warnings(move |warning| telling.lock().unwrap().push(warning.to_string()));
+    let run = run(&accounts);
+    let call = run.begin_tool_call_at_most("search", None, Detail::None).unwrap();
+    flaky.fail(Some(away));
+    call.succeeded(Some("0.05".parse().unwrap()));
+    let told = told.lock().unwrap();
+    let expected =
+        "a cost is not counted in the budgets: the store of budgets `test` is away (on purpose)";
+    assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use endstop::account::{
-    Account, AccountState, Adjustment, BudgetStoreError, LimitState, PastAdjustment,
+    Account, AccountLimit, AccountState, Adjustment, BudgetStoreError, LimitState, PastAdjustment,
+    Window,
 };
 use endstop::core::policy::Policy;
 use endstop::core::units::Money;
@@ -29,6 +30,7 @@ Examples:
   endstop budget me --json
   endstop budget adjust me +1.50 --why 'spent on another machine'
   endstop budget adjust me -1.50 --why 'refunded by the provider'
+  endstop budget adjust me '-2M tokens' --why 'counted twice'
 
 Budgets are defined as [budget.NAME] tables in ~/.config/endstop/config.toml and
 in policy files, and by `--budget '$5 per day'` of run, serve and agent, which
@@ -76,7 +78,7 @@ struct AdjustArgs {
     /// The budget
     #[arg(value_name = "NAME")]
     name: String,
-    /// US dollars: `+1.50` adds to the spend, `-1.50` takes from it
+    /// Added to the spend: `+1.50` (dollars), `-2M tokens`, `+5 steps`
     #[arg(value_name = "AMOUNT", allow_hyphen_values = true)]
     amount: String,
     /// The reason, for the record
@@ -142,25 +144,27 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let budgets = args.source.read()?;
     let name = &args.name;
     let account = budgets.set.get(name).ok_or_else(|| unknown(name, &budgets.set))?;
-    let (is_return, amount) = signed(&args.amount)?;
+    let (is_return, amounts) = signed(&args.amount)?;
     if args.why.trim().is_empty() {
         return Err(CliError::new("--why is empty")
             .with_hint("say why, for the record: --why 'spent on another machine'"));
     }
-    let amounts = Amounts { cost: amount, ..Amounts::ZERO };
     let (spent, returned) =
         if is_return { (Amounts::ZERO, amounts) } else { (amounts, Amounts::ZERO) };
     let (who, store) = (who(), budgets.store()?);
-    let before = store.read(&[account]).map_err(failed)?;
+    let parents = budgets.set.parents(account);
+    let all: Vec<&Account> = [account].into_iter().chain(parents.iter().copied()).collect();
+    let before = store.read(&all).map_err(failed)?;
     let id = RunId::new().to_string();
-    let adjustment = Adjustment { id: &id, account, spent, returned, who: &who, why: &args.why };
+    let (parents, why) = (parents.as_slice(), args.why.as_str());
+    let adjustment = Adjustment { id: &id, account, parents, spent, returned, who: &who, why };
     store.adjust(&adjustment).map_err(failed)?;
-    let states = store.read(&[account]).map_err(failed)?;
+    let states = store.read(&all).map_err(failed)?;
     write!(out, "{}", to_text(&states))?;
     out.flush()?;
+    tell_of_no_limit(&before, &amounts);
     if is_return {
-        let limits = before.iter().flat_map(|state| &state.limits);
-        tell_of_the_rest(limits, amount);
+        tell_of_the_rest(&before, &amounts);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -172,35 +176,75 @@ fn who() -> String {
 }
 
 /// Reads an amount with its sign; whether it is taken from the spend.
-fn signed(text: &str) -> Result<(bool, Money), CliError> {
+fn signed(text: &str) -> Result<(bool, Amounts), CliError> {
     let (is_return, amount) = match text.split_at_checked(1) {
         Some(("-", amount)) => (Some(true), amount),
         Some(("+", amount)) => (Some(false), amount),
         _ => (None, text),
     };
-    let amount: Money = amount.parse().map_err(|_| {
-        CliError::new(format!("`{text}` is not an amount of dollars"))
-            .with_hint("write `+1.50` or `-1.50`")
+    let amounts = amounts_of(amount).ok_or_else(|| {
+        CliError::new(format!("`{text}` is not an amount"))
+            .with_hint("write `+1.50` or `-1.50` for dollars, `+2M tokens` or `-5 steps`")
     })?;
     let is_return = is_return.ok_or_else(|| {
         let bare = text.trim_start_matches('$');
         CliError::new(format!("`{text}` has no sign"))
             .with_hint(format!("write `+{bare}` to add to the spend, or `-{bare}` to take from it"))
     })?;
-    Ok((is_return, amount))
+    Ok((is_return, amounts))
+}
+
+/// Reads dollars without a unit, or a number of tokens or steps.
+fn amounts_of(text: &str) -> Option<Amounts> {
+    if !text.contains(' ') {
+        return Some(Amounts { cost: text.parse().ok()?, ..Amounts::ZERO });
+    }
+    let limit: AccountLimit = text.parse().ok()?;
+    match (limit.dimension, limit.window) {
+        (Dimension::Tokens, Window::Ever) => {
+            Some(Amounts { tokens: limit.amount, ..Amounts::ZERO })
+        }
+        (Dimension::Steps, Window::Ever) => Some(Amounts { steps: limit.amount, ..Amounts::ZERO }),
+        _ => None,
+    }
+}
+
+/// The units of amounts that are not zero.
+fn units_of(amounts: &Amounts) -> impl Iterator<Item = Dimension> {
+    let all = [Dimension::Cost, Dimension::Tokens, Dimension::Steps];
+    all.into_iter().filter(move |dimension| amounts.get(*dimension) > 0)
+}
+
+/// Reports a correction in a unit that no limit counts.
+fn tell_of_no_limit(states: &[AccountState], amounts: &Amounts) {
+    for dimension in units_of(amounts) {
+        let mut limits = states.iter().flat_map(|state| &state.limits);
+        if !limits.any(|limit| limit.limit.dimension == dimension) {
+            let unit = if dimension == Dimension::Cost { "dollars" } else { dimension.name() };
+            output::note(&format!(
+                "no limit counts {unit}: the correction shows in the list of corrections only"
+            ));
+        }
+    }
 }
 
 /// Reports the limits that had spent less than the returned amount: no counter falls below zero.
-fn tell_of_the_rest<'l>(limits: impl Iterator<Item = &'l LimitState>, amount: Money) {
-    for limit in limits.filter(|it| it.limit.dimension == Dimension::Cost) {
-        if limit.settled < amount.picos() {
-            output::note(&format!(
-                "{}: only {} was spent, so {} of {} were not taken back",
-                limit.limit,
-                output::money(Money::from_picos(limit.settled)),
-                output::money(Money::from_picos(amount.picos() - limit.settled)),
-                output::money(amount)
-            ));
+fn tell_of_the_rest(before: &[AccountState], amounts: &Amounts) {
+    for (at, state) in before.iter().enumerate() {
+        // The first is the budget that was named, and the others are above it.
+        let name = if at == 0 { String::new() } else { format!("budget {}, ", state.account) };
+        for limit in &state.limits {
+            let dimension = limit.limit.dimension;
+            let amount = amounts.get(dimension);
+            if limit.settled < amount {
+                output::note(&format!(
+                    "{name}{}: only {} was spent, so {} of {} were not taken back",
+                    limit.limit,
+                    shown(dimension, limit.settled),
+                    shown(dimension, amount - limit.settled),
+                    shown(dimension, amount)
+                ));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
-use endstop::account::Account;
+use endstop::account::{Account, OnFull};
 use endstop::core::condition::gauge::Unit;
 use endstop::core::human::amount;
 use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
@@ -12,7 +12,7 @@ use endstop::core::units::{Millis, Money, WallTime};
 use serde_json::{Value, json};
 
 use super::gateway::unseen::unseen;
-use crate::budgets::{Budgets, in_words};
+use crate::budgets::{Budgets, in_full, zone_name};
 use crate::error::{CliError, ExitMeaning};
 use crate::policy_source::PolicySource;
 
@@ -157,7 +157,7 @@ fn to_text(
     if !budgets.set.is_empty() {
         text.push_str("\nBudgets over time, shared with other runs\n");
         for account in budgets.set.iter() {
-            let _ = writeln!(text, "  {}", in_words(account));
+            let _ = writeln!(text, "  {}", in_full(account));
         }
     }
     for warning in warnings {
@@ -173,9 +173,22 @@ fn to_text(
     text
 }
 
-fn budget_json(account: &Account) -> Value {
+/// A budget with all that its table can say.
+pub(super) fn budget_json(account: &Account) -> Value {
     let limits: Vec<String> = account.limits.iter().map(ToString::to_string).collect();
-    json!({ "name": account.name, "limits": limits, "parent": account.parent })
+    json!({
+        "name": account.name,
+        "limits": limits,
+        "parent": account.parent,
+        "models": account.models,
+        "providers": account.providers,
+        "timezone": zone_name(account),
+        "warn_percent": account.warn,
+        "on_full": match account.on_full {
+            OnFull::Pause => "pause",
+            OnFull::Refuse => "refuse",
+        },
+    })
 }
 
 fn to_json(

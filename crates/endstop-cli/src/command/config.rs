@@ -1,15 +1,19 @@
-//! `endstop config`: the defaults that hold, and where each is from.
+//! `endstop config`: the defaults that hold, and where each is from; the budgets and the webhook of the file.
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use serde_json::json;
+use endstop::core::policy::Policy;
+use serde_json::{Value, json};
 
+use super::check::budget_json;
 use super::redact;
+use crate::budgets::{Budgets, in_full};
 use crate::defaults::{DefaultValue, Defaults};
 use crate::error::CliError;
 use crate::output;
+use crate::webhook::WebhookTable;
 
 const HELP: &str = "\
 Examples:
@@ -20,7 +24,8 @@ A key of the file is an option: `usd = 2` at the top applies to every command
 with --usd, and under `[run]` to `endstop run` alone. Variables have the same
 names in capitals: ENDSTOP_USD, ENDSTOP_RUN_USD. The command line takes
 precedence over variables, and variables over the file. ENDSTOP_CONFIG names
-another file; if it is empty, no file is read.";
+another file; if it is empty, no file is read. The budgets and the webhook that
+the file defines are printed too, without secrets.";
 
 /// Arguments of `endstop config`.
 #[derive(Debug, clap::Args)]
@@ -44,6 +49,8 @@ struct Line<'d> {
 pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let defaults = Defaults::load(&crate::command(), |name| std::env::var_os(name))?;
     let lines = lines(defaults.all());
+    let budgets = Budgets::of(&Policy::default(), &[])?;
+    let webhook = WebhookTable::read()?;
     if args.json {
         let settings = lines.iter().map(|line| {
             json!({
@@ -56,8 +63,17 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         let settings: Vec<_> = settings.collect();
         let (file, exists) = defaults.file().unzip();
         let file = file.map(|path| path.display().to_string());
-        let value =
-            json!({ "version": 1, "file": file, "file_exists": exists, "settings": settings });
+        let webhook = webhook.map(|table| {
+            json!({ "host": table.host(), "secret_file": table.secret_file().display().to_string() })
+        });
+        let value = json!({
+            "version": 1,
+            "file": file,
+            "file_exists": exists,
+            "settings": settings,
+            "budgets": budgets.set.iter().map(budget_json).collect::<Vec<Value>>(),
+            "webhook": webhook,
+        });
         writeln!(out, "{value:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -68,8 +84,20 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
     }
     if lines.is_empty() {
         writeln!(out, "no defaults are set; see `endstop config --help`")?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        write_settings(lines, out)?;
     }
+    for account in budgets.set.iter() {
+        writeln!(out, "budget: {}", in_full(account))?;
+    }
+    if let Some(table) = webhook {
+        let (host, secret) = (table.host(), table.secret_file().display().to_string());
+        writeln!(out, "webhook: {host} (secret in {secret})")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_settings(lines: Vec<Line<'_>>, out: &mut dyn Write) -> Result<(), CliError> {
     let mut table = output::table(&["option", "value", "from", "commands"], &[]);
     for line in lines {
         let commands = line.commands.join(", ");
@@ -81,7 +109,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         ]);
     }
     writeln!(out, "{table}")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn lines(all: &[DefaultValue]) -> Vec<Line<'_>> {

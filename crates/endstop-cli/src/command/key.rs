@@ -1,12 +1,13 @@
-//! `endstop key`: issue, list, revoke and rotate the keys of clients of `endstop serve`.
+//! `endstop key`: issue, list, change, revoke and rotate the keys of clients of `endstop serve`.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use endstop::core::policy::Policy;
+use endstop::account::{AccountLimit, Window};
 use endstop::core::units::Money;
+use endstop::ledger::Dimension;
 use endstop::store::{RunId, RunIdError};
 use endstop_gateway::{Key, KeyHash, KeyRuns, new_key};
 use jiff::Timestamp;
@@ -17,12 +18,17 @@ use crate::budgets::{Budgets, check_limit, is_name};
 use crate::error::{CliError, ExitMeaning};
 use crate::keys::{self, KeyFile, StoredKey};
 use crate::output;
+use crate::policy_source::load_file;
+
+/// The value of `--budget` and `--usd` for none.
+const NONE: &str = "none";
 
 const EXAMPLES: &str = "\
 Examples:
   endstop key new alice --budget team-a --expires 90d
   endstop key new ci --runs one --usd 20 --models 'gpt-*,claude-haiku-*'
   endstop key list
+  endstop key set alice --budget '$5 per day' --expires never
   endstop key revoke alice
   endstop serve --usd 2 --keys
 
@@ -44,6 +50,10 @@ enum Act {
     New(NewArgs),
     /// List the issued keys
     List(ListArgs),
+    /// Change the limits, budgets, models or expiry of a key
+    ///
+    /// An option replaces what the key had; the rest stays as it was. The change holds at the next call of the key.
+    Set(SetArgs),
     /// Refuse a key from the next call on
     Revoke(NamedArgs),
     /// Replace a key by a new one, and print it once
@@ -89,6 +99,58 @@ struct NewArgs {
     expires: Option<Duration>,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    defined: Defined,
+}
+
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    /// The name of the key
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Draw on this budget or limit instead, or on `none`
+    ///
+    /// It replaces all budgets of the key and all its limits but that of --usd. It can be repeated.
+    #[arg(long, value_name = "NAME|LIMIT")]
+    budget: Vec<String>,
+    /// Stop at this many US dollars in all, or `none`
+    ///
+    /// Earlier spend of the key counts.
+    #[arg(long, value_name = "USD", value_parser = usd_or_none)]
+    usd: Option<NewValue<Money>>,
+    /// Models that it may call: `gpt-*,o3`, or `all`
+    #[arg(long, value_name = "MODELS", value_delimiter = ',')]
+    models: Vec<String>,
+    /// Validity from now on, such as 90d, or `never`
+    #[arg(long, value_name = "TIME", value_parser = span_or_never)]
+    expires: Option<NewValue<Duration>>,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    defined: Defined,
+}
+
+/// Definitions of budgets outside the configuration file.
+#[derive(Debug, clap::Args)]
+struct Defined {
+    /// A policy file with budgets, as that of `serve`
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+}
+
+/// A value that an option sets or takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NewValue<T> {
+    Nothing,
+    Set(T),
+}
+
+fn usd_or_none(text: &str) -> Result<NewValue<Money>, String> {
+    if text == NONE { Ok(NewValue::Nothing) } else { usd(text).map(NewValue::Set) }
+}
+
+fn span_or_never(text: &str) -> Result<NewValue<Duration>, String> {
+    if text == "never" { Ok(NewValue::Nothing) } else { span(text).map(NewValue::Set) }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -115,6 +177,14 @@ struct NamedArgs {
     place: Place,
 }
 
+impl Defined {
+    /// The budgets that a gateway with the same policy file knows.
+    fn budgets(&self) -> Result<Budgets, CliError> {
+        let policy = self.policy.as_deref().map(load_file).transpose()?.unwrap_or_default();
+        Budgets::of(&policy, &[])
+    }
+}
+
 impl Place {
     fn path(&self) -> Result<PathBuf, CliError> {
         self.keys.clone().map_or_else(keys::default_path, Ok)
@@ -129,6 +199,7 @@ pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     match &args.act {
         Act::New(new) => issue(new, out),
         Act::List(list) => print(list, out),
+        Act::Set(set) => change(set, out),
         Act::Revoke(named) => revoke(named, out),
         Act::Rotate(named) => rotate(named, out),
     }
@@ -143,18 +214,11 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         Runs::One => KeyRuns::One(run),
         Runs::Many => format!("{name}-*").parse().map_err(wrong)?,
     };
-    let (budgets, mut limits): (Vec<String>, Vec<String>) =
-        args.budget.iter().cloned().partition(|text| is_name(text));
-    limits.extend(args.usd.map(|usd| format!("${}", usd.to_decimal())));
-    limits.iter().try_for_each(|limit| check_limit(limit))?;
+    let (budgets, mut limits) = budgets_and_limits(&args.budget)?;
+    limits.extend(args.usd.map(in_all));
     let key = new_key();
     let now = Timestamp::now();
-    let expires = args.expires.map(|span| now.checked_add(span)).transpose();
-    let expires = expires.map_err(|_| CliError::new("--expires: that is too long"))?;
-    if expires.is_some_and(|at| at <= now) {
-        return Err(CliError::new("--expires: the key would have expired already")
-            .with_hint("write how long it is valid, such as `90d`"));
-    }
+    let expires = args.expires.map(|span| expiry(now, span)).transpose()?;
     let stored = StoredKey {
         name: args.name.clone(),
         hash: KeyHash::of(&Key::new(key.as_str())),
@@ -167,7 +231,7 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         revoked: None,
     };
     // Whether its budgets are defined.
-    stored.check_budgets(&Budgets::of(&Policy::default(), &[])?)?;
+    stored.check_budgets(&args.defined.budgets()?)?;
     let path = args.place.path()?;
     keys::change(&path, |file| {
         if file.find(&args.name).is_some() {
@@ -187,6 +251,84 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         args.name,
         in_words(&stored)
     ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The budgets by name and the limits of some values of `--budget`.
+fn budgets_and_limits(texts: &[String]) -> Result<(Vec<String>, Vec<String>), CliError> {
+    let (budgets, limits): (Vec<String>, Vec<String>) =
+        texts.iter().cloned().partition(|text| is_name(text));
+    limits.iter().try_for_each(|limit| check_limit(limit))?;
+    Ok((budgets, limits))
+}
+
+/// The limit of `--usd`.
+fn in_all(usd: Money) -> String {
+    format!("${}", usd.to_decimal())
+}
+
+/// Whether a limit is one of `--usd`.
+fn is_in_all(limit: &str) -> bool {
+    let read = limit.parse::<AccountLimit>();
+    read.is_ok_and(|it| it.dimension == Dimension::Cost && it.window == Window::Ever)
+}
+
+fn expiry(now: Timestamp, span: Duration) -> Result<Timestamp, CliError> {
+    let at = now.checked_add(span).map_err(|_| CliError::new("--expires: that is too long"))?;
+    if at <= now {
+        return Err(CliError::new("--expires: the key would have expired already")
+            .with_hint("write how long it is valid, such as `90d`"));
+    }
+    Ok(at)
+}
+
+fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let is_empty = args.budget.is_empty() && args.models.is_empty();
+    if is_empty && args.usd.is_none() && args.expires.is_none() {
+        return Err(CliError::new("nothing to change")
+            .with_hint("pass --budget, --usd, --models or --expires"));
+    }
+    if args.budget.len() > 1 && args.budget.iter().any(|text| text == NONE) {
+        return Err(CliError::new("--budget: `none` stands alone"));
+    }
+    let named: &[String] = if args.budget == [NONE] { &[] } else { &args.budget };
+    let (budgets, limits) = budgets_and_limits(named)?;
+    let now = Timestamp::now();
+    let expires = match args.expires {
+        None => None,
+        Some(NewValue::Nothing) => Some(None),
+        Some(NewValue::Set(span)) => Some(Some(expiry(now, span)?)),
+    };
+    let defined = args.defined.budgets()?;
+    let changed = keys::change(&args.place.path()?, |file| {
+        let key = found(file, &args.name)?;
+        if key.revoked.is_some() {
+            return Err(CliError::new(format!("the key `{}` is revoked", args.name))
+                .with_hint("issue one with another name: endstop key new NAME"));
+        }
+        let (in_all_before, mut others): (Vec<String>, Vec<String>) =
+            key.limits.iter().cloned().partition(|limit| is_in_all(limit));
+        // A budget that it keeps may be one of a policy that is not named here.
+        let mut checked = StoredKey { budgets: budgets.clone(), ..key.clone() };
+        if !args.budget.is_empty() {
+            key.budgets.clone_from(&budgets);
+            others.clone_from(&limits);
+        }
+        others.extend(match args.usd {
+            None => in_all_before,
+            Some(NewValue::Nothing) => Vec::new(),
+            Some(NewValue::Set(usd)) => vec![in_all(usd)],
+        });
+        checked.limits.clone_from(&others);
+        checked.check_budgets(&defined)?;
+        key.limits = others;
+        if !args.models.is_empty() {
+            key.models = if args.models == ["all"] { Vec::new() } else { args.models.clone() };
+        }
+        key.expires = expires.unwrap_or(key.expires);
+        Ok(key.clone())
+    })?;
+    writeln!(out, "{}: {}, {}", args.name, status(&changed, now), in_words(&changed))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -458,12 +458,14 @@ pub(super) fn adjust(
         return Ok(());
     }
     let change = minus(counts(&adjustment.spent), counts(&adjustment.returned));
-    for place in places(&[adjustment.account], now) {
-        let spent = change.map(|it| it.max(0));
-        if spent != Counts::default() {
-            rows.add(&place, &Counter { settled: spent, ..Counter::default() })?;
+    let (spent, returned) = (change.map(|it| it.max(0)), change.map(|it| it.min(0)));
+    for &account in adjustment.parents.iter().chain([&adjustment.account]) {
+        for place in places(&[account], now) {
+            if spent != Counts::default() {
+                rows.add(&place, &Counter { settled: spent, ..Counter::default() })?;
+            }
+            give_back(rows, account, &place, returned, now)?;
         }
-        give_back(rows, adjustment.account, &place, change.map(|it| it.min(0)), now)?;
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ impl Rows for MemoryRows {
     }
 
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
-        let Adjustment { id, account, spent, returned, who, why } = *adjustment;
+        let Adjustment { id, account, spent, returned, who, why, .. } = *adjustment;
         if !self.noted.insert(id.to_owned()) {
             return Ok(false);
         }

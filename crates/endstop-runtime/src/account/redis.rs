@@ -47,6 +47,10 @@ const FORMAT: u64 = 1;
 /// Each operation is one function on the server, which happens completely or not at all. Its time is that of the server.
 /// Money is counted in nano-dollars there, each amount rounded up.
 ///
+/// The server keeps ids for a while: that of a settled hold for ten minutes, of an expired one for seven days, of a correction for
+/// 400 days. Repeated within that time, an operation counts once. Later, a settlement finds no hold, and a reservation or a
+/// correction counts again.
+///
 /// While the server is away, reservations fail, and settlements wait in the spool of [`RedisBudgetStore::with_spool`]. A restart
 /// of the server can lose counts, depending on its configuration: see [`RedisBudgetStore::persistence`].
 ///
@@ -476,7 +480,7 @@ impl BudgetStore for RedisBudgetStore {
     }
 
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError> {
-        let Adjustment { id, account, spent, returned, who, why } = adjustment;
+        let Adjustment { id, account, parents, spent, returned, who, why } = adjustment;
         check_id(id)?;
         let (spent, returned) = (wire::nanos(spent), wire::nanos(returned));
         let mut change = spent.map(u64::cast_signed);
@@ -489,14 +493,15 @@ impl BudgetStore for RedisBudgetStore {
             "returned": returned,
             "at": self.shared.now(),
         });
-        let reply = self.shared.call_in_time("adjust", &[account], true, || Request {
+        let accounts: Vec<&Account> = parents.iter().chain([account]).copied().collect();
+        let reply = self.shared.call_in_time("adjust", &accounts, true, || Request {
             id,
             name: &account.name,
             change: Some(change),
             record: Some(record.to_string()),
             ..Request::default()
         })?;
-        self.shared.done(&reply, &[account], id)
+        self.shared.done(&reply, &accounts, id)
     }
 
     fn adjustments(

@@ -1,20 +1,22 @@
 //! The accounts that runs draw on, and the life of a call's holds on them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use endstop_core::human::Rounding;
 use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
-use endstop_core::units::{Millis, WallTime};
+use endstop_core::units::WallTime;
 use tokio::time::Instant;
 
+use super::limit::Window;
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet};
 use super::store::{AccountState, BudgetStore, BudgetStoreError, LimitState};
 use super::tables::{AccountSource, AccountTables};
+use super::warning::{AccountThreshold, AccountWarning};
+use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, STORE_PATIENCE};
 
@@ -22,8 +24,8 @@ mod drawn;
 
 pub(crate) use drawn::DrawnAccounts;
 
-/// Takes a warning of an account whose spend has reached its threshold.
-type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+/// Takes warnings about accounts.
+type Warn = Arc<dyn Fn(&AccountWarning) + Send + Sync>;
 
 /// The accounts that the runs of a tree draw on. Clones are the same accounts.
 ///
@@ -80,8 +82,8 @@ struct Open {
     /// Settlements that the store did not take: repeated until it does.
     unsettled: Vec<(String, Amounts)>,
     has_heartbeat: bool,
-    /// Limits of which a warning was given, with the end of their window.
-    warned: HashSet<(String, String, Option<WallTime>)>,
+    /// Limits of which a warning was given, by account and text, until no further one is given. `None` if never again.
+    warned: HashMap<(String, String), Option<WallTime>>,
     /// A warning was given that the clock is behind.
     has_warned_of_clock: bool,
     /// While the store fails.
@@ -126,6 +128,18 @@ pub enum AccountWait {
         /// How long it has failed, by the calls of this process.
         lasts: Duration,
     },
+}
+
+impl AccountBlock {
+    /// The refusal or the error, for people.
+    fn why(&self) -> String {
+        match self {
+            Self::Wait(AccountWait::Room { refused, .. }) | Self::Refused { refused, .. } => {
+                refused.to_string()
+            }
+            Self::Wait(AccountWait::Store { why, .. }) | Self::Store(why) => why.clone(),
+        }
+    }
 }
 
 impl AccountWait {
@@ -238,9 +252,10 @@ impl RunAccounts {
         self.current().drawn_names()
     }
 
-    /// Sets the receiver of warnings about accounts whose spend has reached their threshold: each once per window.
+    /// Sets the receiver of warnings, such as those about accounts whose spend has reached their threshold: each once per window
+    /// and process. A rolling limit warns again after its spend was below the threshold, and after its length.
     #[must_use]
-    pub fn with_warnings(self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn with_warnings(self, warn: impl Fn(&AccountWarning) + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.warn = Some(Arc::new(warn)))
     }
 
@@ -413,11 +428,7 @@ impl Shared {
         let Some(warn) = &self.warn else { return };
         let behind = states.iter().map(|state| state.clock_behind).max().unwrap_or_default();
         if behind >= CLOCK_JUMP && !std::mem::replace(&mut self.open().has_warned_of_clock, true) {
-            let behind = Millis::from(behind);
-            warn(&format!(
-                "the clock is {behind} behind the time of the budgets: it was set back, or had been ahead. Windows end later \
-                 by that"
-            ));
+            warn(&AccountWarning::ClockBehind(behind));
         }
     }
 
@@ -432,25 +443,50 @@ impl Shared {
         }
         let Ok(states) = self.store.read(&accounts) else { return };
         for (account, state) in accounts.iter().zip(states) {
-            let percent = u128::from(account.warn.unwrap_or(100));
+            let threshold = account.warn.unwrap_or(100);
             for limit in &state.limits {
-                let LimitState { limit: of, settled, resets_at, .. } = limit;
-                if u128::from(*settled) * 100 < u128::from(of.amount) * percent {
-                    continue;
-                }
-                // A rolling window never ends as a whole: it warns once.
-                let is_rolling = matches!(of.window, super::limit::Window::Rolling(_));
-                let end = resets_at.filter(|_| !is_rolling);
-                let key = (account.name.clone(), of.to_string(), end);
-                if self.open().warned.insert(key) {
-                    let spent = super::limit::rounded(of.dimension, *settled, Rounding::Nearest);
-                    warn(&format!(
-                        "budget {}: {spent} of {of} spent (warns at {percent}%)",
-                        account.name
-                    ));
+                if self.is_first_above(account, limit, threshold, state.now) {
+                    warn(&AccountWarning::Threshold(AccountThreshold {
+                        account: account.name.clone(),
+                        limit: limit.limit,
+                        spent: limit.settled,
+                        threshold,
+                        resets_at: limit.resets_at,
+                    }));
                 }
             }
         }
+    }
+
+    /// Whether the spend of a limit has reached its threshold, and no warning of that is recent; from now on one is.
+    fn is_first_above(
+        &self,
+        account: &Account,
+        state: &LimitState,
+        threshold: u8,
+        now: WallTime,
+    ) -> bool {
+        let LimitState { limit, settled, resets_at, .. } = state;
+        let key = (account.name.clone(), limit.to_string());
+        let mut open = self.open();
+        let is_reached =
+            u128::from(*settled) * 100 >= u128::from(limit.amount) * u128::from(threshold);
+        if !is_reached {
+            // A rolling window never ends as a whole. One of the calendar that was corrected stays the same one.
+            if matches!(limit.window, Window::Rolling(_)) {
+                open.warned.remove(&key);
+            }
+            return false;
+        }
+        let is_recent = open.warned.get(&key).is_some_and(|until| until.is_none_or(|it| now < it));
+        if !is_recent {
+            let until = match limit.window {
+                Window::Rolling(length) => Some(WallTime(now.0.saturating_add(millis(length)))),
+                _ => *resets_at,
+            };
+            open.warned.insert(key, until);
+        }
+        !is_recent
     }
 }
 

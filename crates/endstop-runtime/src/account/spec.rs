@@ -316,6 +316,32 @@ impl AccountSet {
         self.accounts.get(name)
     }
 
+    /// Returns the accounts above one, the nearest first.
+    ///
+    /// ```
+    /// use endstop_runtime::account::{Account, AccountSet};
+    ///
+    /// let mut team = Account::new("team-a", &["$200 per day"])?;
+    /// team.parent = Some("org".to_owned());
+    /// let set = AccountSet::new([team.clone(), Account::new("org", &["$5000 per month"])?])?;
+    /// assert_eq!(set.parents(&team)[0].name, "org");
+    /// # Ok::<(), endstop_runtime::account::AccountError>(())
+    /// ```
+    #[must_use]
+    pub fn parents(&self, account: &Account) -> Vec<&Account> {
+        let mut parents: Vec<&Account> = Vec::new();
+        let mut next = account.parent.as_ref();
+        // An account of another set may be above itself in this one.
+        while let Some(above) = next.and_then(|name| self.accounts.get(name))
+            && above.name != account.name
+            && parents.iter().all(|it| it.name != above.name)
+        {
+            parents.push(above);
+            next = above.parent.as_ref();
+        }
+        parents
+    }
+
     /// Adds the accounts of some names that the set lacks, as another set defines them, with their parents. Returns the
     /// names of those that were added.
     pub(super) fn keep<'n>(

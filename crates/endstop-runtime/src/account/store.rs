@@ -34,9 +34,13 @@ pub struct Adjustment<'a> {
     pub id: &'a str,
     /// The account.
     pub account: &'a Account,
+    /// The accounts above it ([`AccountSet::parents`](super::AccountSet::parents)): each counts the correction as well, as it
+    /// counts every charge. Empty if there are none.
+    pub parents: &'a [&'a Account],
     /// Counts as spent in the window of each limit.
     pub spent: Amounts,
-    /// Counts as given back; a counter does not fall below zero.
+    /// Counts as given back; a counter does not fall below zero, so an account that has spent less in its window gives back less
+    /// than one above it.
     pub returned: Amounts,
     /// The person or program that corrects.
     pub who: &'a str,
@@ -172,9 +176,10 @@ pub enum BudgetStoreError {
 ///
 /// Every operation is atomic over all accounts: it happens completely or not at all. If it returns an error, it has
 /// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
-/// with the same id is safe in both cases. The limits of the accounts are on steps, tokens or money, which
-/// [`AccountSet::new`](super::AccountSet::new) checks; a store panics at others. Operations block: about ten microseconds for a local file, and longer
-/// while other processes write.
+/// with the same id is safe in both cases, as long as the store remembers the id: for the last 65,536 ended holds in memory, for
+/// seven days in a file, and for ten minutes on a server. The limits of the accounts are on steps, tokens or money, which
+/// [`AccountSet::new`](super::AccountSet::new) checks; a store panics at others. Operations block: about ten microseconds for
+/// a local file, and longer while other processes write.
 pub trait BudgetStore: Debug + Send + Sync {
     /// Holds amounts on all accounts, in the current window of each of their limits, or on none.
     ///
@@ -231,7 +236,7 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// Returns an error if the store cannot be read.
     fn read(&self, accounts: &[&Account]) -> Result<Vec<AccountState>, BudgetStoreError>;
 
-    /// Corrects an account, and notes who did it and why.
+    /// Corrects an account and those above it, all or none, and notes at the account who did it and why.
     ///
     /// After a crash: a repetition with the same id counts once.
     ///
@@ -242,9 +247,9 @@ pub trait BudgetStore: Debug + Send + Sync {
     ///
     /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
     /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
-    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let (account, parents, returned) = (&me, &[], Amounts::ZERO);
     /// let why = "spent elsewhere";
-    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// store.adjust(&Adjustment { id: "1", account, parents, spent, returned, who: "ann", why })?;
     /// assert_eq!(store.read(&[&me])?[0].limits[0].settled, 2_000_000_000_000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -263,9 +268,9 @@ pub trait BudgetStore: Debug + Send + Sync {
     ///
     /// let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["$5 per day"])?);
     /// let spent = Amounts { cost: Money::from_picos(2_000_000_000_000), ..Amounts::ZERO };
-    /// let (account, returned) = (&me, Amounts::ZERO);
+    /// let (account, parents, returned) = (&me, &[], Amounts::ZERO);
     /// let why = "spent elsewhere";
-    /// store.adjust(&Adjustment { id: "1", account, spent, returned, who: "ann", why })?;
+    /// store.adjust(&Adjustment { id: "1", account, parents, spent, returned, who: "ann", why })?;
     /// let past = store.adjustments("me", 10)?;
     /// assert_eq!((past[0].who.as_str(), past[0].spent), ("ann", spent));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

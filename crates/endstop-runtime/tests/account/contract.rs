@@ -215,8 +215,8 @@ fn a_correction_counts_once() {
         let store = &pair.handles[0];
         let me = account("me", &["$1 per day", "$9"]);
         let adjust = |id, spent, returned| {
-            let (account, who, why) = (&me, "ann", "test");
-            store.adjust(&Adjustment { id, account, spent, returned, who, why }).unwrap();
+            let (account, parents, who, why) = (&me, &[], "ann", "test");
+            store.adjust(&Adjustment { id, account, parents, spent, returned, who, why }).unwrap();
         };
         adjust("1", cents(80), Amounts::ZERO);
         adjust("1", cents(80), Amounts::ZERO);
@@ -229,12 +229,48 @@ fn a_correction_counts_once() {
 }
 
 #[test]
+fn a_correction_counts_in_all_accounts_above() {
+    on_all(|pair, clock| {
+        let [one, other] = &pair.handles;
+        let org = account("org", &["$9 per month", "100 steps"]);
+        let mut team = account("team", &["$5 per day"]);
+        team.parent = Some("org".to_owned());
+        let mut me = account("me", &["$1 per rolling 5h", "1000 tokens"]);
+        me.parent = Some("team".to_owned());
+        let adjust = |id, spent, returned| {
+            let (account, parents, who, why) = (&me, &[&team, &org], "ann", "test");
+            one.adjust(&Adjustment { id, account, parents, spent, returned, who, why }).unwrap();
+        };
+        let spent = Amounts { steps: 3, tokens: 700, ..cents(80) };
+        adjust("1", spent, Amounts::ZERO);
+        adjust("1", spent, Amounts::ZERO);
+        for account in [&me, &team, &org] {
+            assert_eq!(committed(&**other, account), (80, 0), "{}: {}", pair.name, account.name);
+        }
+        let second = |account| other.read(&[account]).unwrap()[0].limits[1].settled;
+        assert_eq!((second(&me), second(&org)), (700, 3), "{}", pair.name);
+        // Yesterday's part is no longer in the day of the team, and still in the month above it.
+        clock.set(clock.now() + 24 * HOUR);
+        adjust("2", Amounts::ZERO, Amounts { steps: 1, tokens: 200, ..cents(30) });
+        let all = [&me, &team, &org].map(|account| committed(&**other, account).0);
+        assert_eq!(all, [0, 0, 50], "{}", pair.name);
+        assert_eq!((second(&me), second(&org)), (500, 2), "{}", pair.name);
+        // It is noted where it was made.
+        let noted = |name| other.adjustments(name, 10).unwrap().len();
+        assert_eq!((noted("me"), noted("team"), noted("org")), (2, 0, 0), "{}", pair.name);
+        // The account above now refuses more than it has left.
+        refused(one.reserve(&[&org], cents(851), &terms("a")));
+    });
+}
+
+#[test]
 fn the_latest_corrections_can_be_read_the_newest_first() {
     on_all(|pair, clock| {
         let [one, other] = &pair.handles;
         let (me, team) = (account("me", &["$9 per day", "9 steps"]), account("team", &["$9"]));
         let adjust = |id: &str, account, spent, returned, why: &str| {
-            one.adjust(&Adjustment { id, account, spent, returned, who: "ann", why }).unwrap();
+            let (who, parents) = ("ann", &[]);
+            one.adjust(&Adjustment { id, account, parents, spent, returned, who, why }).unwrap();
         };
         assert!(other.adjustments("me", 10).unwrap().is_empty());
         adjust("1", &me, cents(80), Amounts::ZERO, "spent elsewhere");
@@ -277,8 +313,8 @@ fn a_return_takes_back_what_was_spent_earlier_in_a_rolling_window() {
         let store = &pair.handles[0];
         let me = account("me", &["$1 per rolling 5h", "5 steps per day"]);
         let adjust = |id, spent, returned| {
-            let (account, who, why) = (&me, "ann", "test");
-            store.adjust(&Adjustment { id, account, spent, returned, who, why }).unwrap();
+            let (account, parents, who, why) = (&me, &[], "ann", "test");
+            store.adjust(&Adjustment { id, account, parents, spent, returned, who, why }).unwrap();
         };
         adjust("1", cents(70), Amounts::ZERO);
         clock.set(clock.now() + 3_600_000);

@@ -249,13 +249,16 @@ impl AgentBuilder {
 
     /// Sets a budget that the agent's runs share with every other holder of it. Its limits apply in addition to the
     /// policy's. It counts spend while it is shared: a resumed run brings its earlier spend into its own limits only.
+    ///
+    /// A budget of the ledger and one over time have separate methods, because they are separate types: this one lives as long as
+    /// its process and needs no store. For `$5 per day` see [`AgentBuilder::accounts`].
     pub fn budget(mut self, budget: Budget) -> Self {
         self.settings.budget = Some(budget);
         self
     }
 
     /// Sets budgets over time that the agent's runs draw on, such as $5 per day: with other processes, if their store
-    /// is a file. Their limits come on top of the policy's.
+    /// is a file or a server. Their limits come on top of the policy's.
     pub fn accounts(mut self, accounts: RunAccounts) -> Self {
         self.settings.accounts = Some(accounts);
         self

@@ -9,6 +9,7 @@ use super::super::refused::AccountRefused;
 use super::super::spec::{Account, OnFull};
 use super::super::store::{BudgetStoreError, HoldTerms};
 use super::super::tables::AccountTables;
+use super::super::warning::AccountWarning;
 use super::{AccountBlock, AccountHold, AccountWait, RunAccounts, Shared};
 use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
@@ -254,7 +255,7 @@ impl DrawnAccounts {
             Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),
             Err(block) => {
                 if let Some(warn) = &self.shared().warn {
-                    warn(&format!("a cost is not counted in the budgets: {block:?}"));
+                    warn(&AccountWarning::Uncounted { why: block.why() });
                 }
             }
         }

@@ -209,7 +209,7 @@ impl Rows for SqliteRows<'_> {
     }
 
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
-        let Adjustment { id, account, spent, returned, who, why } = adjustment;
+        let Adjustment { id, account, spent, returned, who, why, .. } = adjustment;
         let (spent, returned) = (json_of(spent), json_of(returned));
         let values = params![id, signed(now), account.name, who, why, spent, returned];
         let note = "INSERT OR IGNORE INTO adjustment VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";

@@ -107,6 +107,7 @@ fn an_operation_that_fails_at_any_call_has_not_happened() {
     let adjustment = Adjustment {
         id: "1",
         account: &me,
+        parents: &[&org],
         spent: tokens(1),
         returned: Amounts::ZERO,
         who: "ann",
