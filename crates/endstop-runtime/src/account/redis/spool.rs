@@ -1,7 +1,10 @@
 //! Settlements that wait for a store that is away, in a file that later processes send as well.
+//!
+//! A settlement that was added is there until the store has taken it, whatever fails: a line that was cut is ended before the
+//! next, and what is left after sending replaces the file as a whole.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
@@ -9,13 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::Amounts;
 use crate::limits::MAX_SPOOL_BYTES;
-use crate::store::{create_private_directory, private_file};
+use crate::store::{create_private_directory, disk};
 
 /// The file of one store. Its lines are settlements; sending one twice does no harm.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: PathBuf,
+    /// The rest of the file, before it replaces the file.
+    draft: PathBuf,
+    /// Locked while the file is read or changed. Another file, because that one is replaced.
     lock: PathBuf,
+    /// Locked while a process sends.
+    sending: PathBuf,
 }
 
 /// A settlement as a line.
@@ -49,21 +57,25 @@ impl Spool {
     pub(super) fn open(directory: &Path, store: &str) -> io::Result<Self> {
         create_private_directory(directory)?;
         let name = xxhash_rust::xxh3::xxh3_64(store.as_bytes());
-        let file = directory.join(format!("unsettled-{name:016x}.jsonl"));
-        let lock = directory.join(format!("unsettled-{name:016x}.lock"));
-        Ok(Self { file, lock })
+        let of = |ending: &str| directory.join(format!("unsettled-{name:016x}.{ending}"));
+        Ok(Self { file: of("jsonl"), draft: of("draft"), lock: of("lock"), sending: of("sending") })
     }
 
-    /// Adds a settlement.
+    /// Adds a settlement. If it fails, the ones before it are there as they were.
     pub(super) fn add(&self, settlement: &Settlement) -> io::Result<()> {
-        let mut line = serde_json::to_string(settlement)?;
-        line.push('\n');
-        let mut file = private_file().create(true).append(true).open(&self.file)?;
-        file.lock()?;
-        if file.metadata()?.len() > MAX_SPOOL_BYTES {
+        let line = serde_json::to_string(settlement)?;
+        let _guard = self.guard()?;
+        let file = disk::open_to_append(&self.file)?;
+        let before = file.metadata()?.len();
+        if before > MAX_SPOOL_BYTES {
             return Err(io::Error::other("the spool is full"));
         }
-        file.write_all(line.as_bytes())
+        // A process that died in the middle of a line must not take this one with it.
+        let start = if has_whole_lines(&file)? { "" } else { "\n" };
+        disk::write_all(&file, format!("{start}{line}\n").as_bytes()).inspect_err(|_| {
+            // If that fails too, the next line ends the part.
+            drop(disk::set_len(&file, before));
+        })
     }
 
     /// Whether nothing waits.
@@ -74,18 +86,14 @@ impl Spool {
     /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Returns how many
     /// were taken. Nothing is sent while another process does this.
     pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<u64> {
-        let lock = private_file().create(true).append(true).open(&self.lock)?;
-        if lock.try_lock().is_err() {
-            return Ok(0);
-        }
-        let mut file = match private_file().read(true).write(true).open(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            opened => opened?,
+        let Some(_sending) = disk::open_locked(&self.sending, false)? else { return Ok(0) };
+        let before = {
+            let _guard = self.guard()?;
+            self.read()?
         };
-        let before = read(&mut file)?;
         let (mut taken, mut sent) = (0, 0);
         for line in before.split_inclusive(|byte| *byte == b'\n') {
-            // A line that a full disk cut settles nothing: its hold expires.
+            // A line that a full disk or a crash cut was never acknowledged: its hold expires.
             let settlement = serde_json::from_slice::<Settlement>(line);
             match settlement {
                 Ok(settlement) if !take(&settlement) => break,
@@ -94,28 +102,48 @@ impl Spool {
             }
             sent += line.len();
         }
-        // Others have added lines in the meantime, and wait here.
-        file.lock()?;
-        let all = whole(&mut file)?;
-        let rest = all.get(sent..).unwrap_or_default();
-        file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
-        file.write_all(rest)?;
+        if sent == 0 {
+            return Ok(0);
+        }
+        let _guard = self.guard()?;
+        // Others have added lines in the meantime.
+        let all = self.read()?;
+        self.replace(all.get(sent..).unwrap_or_default())?;
         Ok(taken)
+    }
+
+    /// Locks the file against others that read or change it.
+    fn guard(&self) -> io::Result<File> {
+        disk::open_locked(&self.lock, true)?.ok_or_else(|| ErrorKind::WouldBlock.into())
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        match fs::read(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            read => read,
+        }
+    }
+
+    /// Replaces the file, in one call of the system: after a crash before it, what was sent is sent again.
+    fn replace(&self, rest: &[u8]) -> io::Result<()> {
+        if rest.is_empty() {
+            return disk::set_len(&disk::open_to_append(&self.file)?, 0);
+        }
+        let draft = disk::open_empty(&self.draft)?;
+        disk::write_all(&draft, rest)?;
+        disk::sync(&draft)?;
+        drop(draft);
+        disk::rename(&self.draft, &self.file)
     }
 }
 
-/// The whole file, while no other process writes.
-fn read(file: &mut File) -> io::Result<Vec<u8>> {
-    file.lock_shared()?;
-    let all = whole(file);
-    file.unlock()?;
-    all
-}
-
-fn whole(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut all = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(&mut all)?;
-    Ok(all)
+/// Whether the last line of a file has its end.
+fn has_whole_lines(mut file: &File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }

@@ -1,11 +1,15 @@
 //! Amounts in the unit of the library, and the spool.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use endstop_core::units::Money;
 
 use super::spool::{Settlement, Spool};
 use super::wire::{counted_limit, from_nanos, nanos};
 use crate::ledger::{Amounts, Dimension};
 use crate::store::RunId;
+use crate::store::disk::fault;
 
 #[test]
 fn amounts_are_rounded_up_and_stay_below_what_a_number_holds() {
@@ -49,5 +53,70 @@ fn a_spool_keeps_what_was_not_taken() {
     assert_eq!(spool.send(take).unwrap(), 3);
     assert_eq!(sent.into_inner().unwrap(), ["b", "c", "d"]);
     assert!(spool.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_spool_keeps_what_was_added_whatever_call_fails() {
+    let one = |id: &str| Settlement::new(id, &Amounts { tokens: 7, ..Amounts::ZERO });
+    // A call that fails, and a crash there.
+    for for_ever in [false, true] {
+        for calls in 0.. {
+            let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+            let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+            let (mut added, taken) = (Vec::new(), RefCell::new(BTreeSet::new()));
+            let take = |settlement: &Settlement| {
+                taken.borrow_mut().insert(settlement.id().to_owned());
+                true
+            };
+            let has_failed = fault::after(calls, for_ever, || {
+                let mut add = |id: &str| {
+                    if spool.add(&one(id)).is_ok() {
+                        added.push(id.to_owned());
+                    }
+                };
+                ["a", "b", "c"].into_iter().for_each(&mut add);
+                // The store is away again after the first.
+                let _ = spool.send(|settlement| settlement.id() == "a" && take(settlement));
+                add("d");
+                let _ = spool.send(|settlement| settlement.id() != "d" && take(settlement));
+                add("e");
+            });
+            // The next process.
+            let later = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+            later.add(&one("f")).unwrap();
+            later.send(take).unwrap();
+            assert!(later.is_empty());
+            added.push("f".to_owned());
+            let taken = taken.borrow();
+            let lost: Vec<_> = added.iter().filter(|id| !taken.contains(*id)).collect();
+            assert!(lost.is_empty(), "{lost:?} after {calls} calls (crash: {for_ever})");
+            std::fs::remove_dir_all(&directory).unwrap();
+            if !has_failed {
+                assert!(calls > 20, "{calls}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_that_a_crash_cut_takes_no_other_with_it() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    spool.add(&Settlement::new("a", &Amounts::ZERO)).unwrap();
+    let mut files = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
+    let file = files.find(|file| file.extension().is_some_and(|it| it == "jsonl")).unwrap();
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    text.push_str(r#"{"id":"cut","ste"#);
+    std::fs::write(&file, text).unwrap();
+    spool.add(&Settlement::new("b", &Amounts::ZERO)).unwrap();
+    let sent = RefCell::new(Vec::new());
+    let taken = spool.send(|settlement| {
+        sent.borrow_mut().push(settlement.id().to_owned());
+        true
+    });
+    assert_eq!(taken.unwrap(), 2);
+    assert_eq!(sent.into_inner(), ["a", "b"]);
     std::fs::remove_dir_all(&directory).unwrap();
 }
