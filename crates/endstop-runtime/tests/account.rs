@@ -8,6 +8,8 @@
     reason = "the helpers of these tests fail as their tests do"
 )]
 
+#[path = "account/calendar.rs"]
+mod calendar;
 #[path = "account/contract.rs"]
 mod contract;
 #[cfg(all(unix, feature = "sqlite"))]
