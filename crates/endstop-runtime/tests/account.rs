@@ -18,6 +18,9 @@ mod kill;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;
+#[cfg(feature = "redis")]
+#[path = "account/redis_versions.rs"]
+mod redis_versions;
 #[path = "account/run_logs.rs"]
 mod run_logs;
 #[path = "account/schedule.rs"]

@@ -195,24 +195,6 @@ fn functions_that_the_server_lost_are_loaded_again() {
 }
 
 #[test]
-fn a_namespace_of_a_later_version_is_refused() {
-    let Some(server) = RedisServer::start() else { return };
-    let (store, me) = (open(&server), account("me", &["$1 per day"]));
-    server.send(&["HSET {endstop:default}:meta format 2"]);
-    for error in [
-        RedisBudgetStore::open(&server.url()).unwrap_err(),
-        store.reserve(&[&me], cents(1), &terms("a")).unwrap_err(),
-        store.read(&[&me]).unwrap_err(),
-    ] {
-        let text = error.to_string();
-        assert!(text.contains("has format 2, and this program knows up to 1"), "{text}");
-    }
-    // Another namespace is another store.
-    let other = RedisBudgetStore::open(&format!("{}/0?namespace=other", server.url())).unwrap();
-    other.reserve(&[&me], cents(1), &terms("a")).unwrap();
-}
-
-#[test]
 fn money_below_a_nano_dollar_is_rounded_up() {
     let Some(server) = RedisServer::start() else { return };
     let store = open(&server);
