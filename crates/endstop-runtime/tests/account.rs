@@ -19,6 +19,9 @@ mod kill;
 #[path = "account/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "account/redis_persistence.rs"]
+mod redis_persistence;
+#[cfg(feature = "redis")]
 #[path = "account/redis_versions.rs"]
 mod redis_versions;
 #[path = "account/run_logs.rs"]

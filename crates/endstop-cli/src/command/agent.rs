@@ -214,6 +214,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         builder = builder.shared_observer(observer);
     }
     builder = builder.accounts(budgets.open(is_nested, hook.budget_warnings())?.accounts);
+    budgets.warn_of_forgetting();
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }

@@ -340,20 +340,6 @@ fn a_process_that_is_cut_off_admits_nothing_once_a_kill_is_acknowledged() {
 }
 
 #[test]
-fn the_persistence_of_the_server_is_told() {
-    let rows: [(&[&str], StorePersistence); 4] = [
-        (&["--appendonly", "yes", "--appendfsync", "always"], StorePersistence::Always),
-        (&["--appendonly", "yes"], StorePersistence::EverySecond),
-        (&[], StorePersistence::Nothing),
-        (&["--appendonly", "yes", "--maxmemory-policy", "allkeys-lru"], StorePersistence::Evicts),
-    ];
-    for (options, expected) in rows {
-        let Some(server) = RedisServer::start_with(options) else { return };
-        assert_eq!(open(&server).persistence(), expected, "{options:?}");
-    }
-}
-
-#[test]
 fn a_user_needs_few_rights_and_no_error_shows_a_password() {
     let Some(server) = RedisServer::start() else { return };
     server.send(&[
@@ -374,7 +360,7 @@ fn a_user_needs_few_rights_and_no_error_shows_a_password() {
     store.kill(&kill).unwrap();
     assert_eq!(committed(&store, &me), (1, 0));
     super::run_logs::contract(&store.run_log("one"));
-    assert_eq!(store.persistence(), StorePersistence::Unknown);
+    assert_eq!((store.persistence(), store.replicas()), (StorePersistence::Unknown, None));
     assert!(!format!("{store:?} {}", store.server()).contains("s3cret"));
     for (user, namespace) in [("endstop:s3cret-wrong", "team"), ("endstop:s3cret", "other")] {
         let error = RedisBudgetStore::open(&url(user, namespace)).unwrap_err();

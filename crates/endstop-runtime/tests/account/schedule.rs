@@ -1,6 +1,6 @@
 //! Generated schedules of owners that reserve, settle, crash and repeat themselves, on a clock that jumps: in every window
 //! at every moment the store counts what the test knows, and admits nothing above a limit. The test computes calendar
-//! windows by itself.
+//! windows without the store.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ enum Act {
     Beat { hold: usize },
     /// A reservation is repeated, maybe late.
     Repeat { hold: usize },
-    /// An owner dies: nobody settles its holds.
+    /// An owner dies: its holds are never settled.
     Crash { owner: usize },
     /// A process opens the store again.
     Reopen { handle: usize },
@@ -110,7 +110,7 @@ struct Corrected {
     returned: Option<u64>,
 }
 
-/// A store under test, and what it has to say.
+/// A store under test, and the counts that it must have.
 struct Model<'m> {
     pair: Pair,
     clock: &'m Clock,
@@ -285,7 +285,7 @@ impl Model<'_> {
     fn repeat(&self, number: usize) -> Result<(), TestCaseError> {
         let Some(at) = number.checked_rem(self.holds.len()) else { return Ok(()) };
         let (hold, now) = (&self.holds[at], self.now());
-        // Later the id may be forgotten.
+        // Later the store may have removed the id.
         if now - hold.at > 6 * DAYS {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Settlements that wait for a store that is away, in a file that later processes send as well.
 //!
 //! A settlement that was added is there until the store has taken it, whatever fails: a line that was cut is ended before the
-//! next, and what is left after sending replaces the file as a whole.
+//! next, and the settlements that were not sent replace the file as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -124,7 +124,7 @@ impl Spool {
         }
     }
 
-    /// Replaces the file, in one call of the system: after a crash before it, what was sent is sent again.
+    /// Replaces the file, in one call of the system: after a crash before it, the settlements are sent again.
     fn replace(&self, rest: &[u8]) -> io::Result<()> {
         if rest.is_empty() {
             return disk::set_len(&disk::open_to_append(&self.file)?, 0);

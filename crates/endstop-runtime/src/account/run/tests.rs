@@ -187,7 +187,7 @@ fn the_holds_of_an_owner_that_lives_stay_and_those_of_a_stopped_one_are_charged(
         now.fetch_add(50_000, Ordering::SeqCst);
     }
     assert_eq!(counted(), (1, 1, 1));
-    // It goes on, and its settlement corrects the charge.
+    // It continues, and its settlement corrects the charge.
     lost.settle(Amounts::ZERO);
     kept.settle(step);
     assert_eq!(counted(), (0, 1, 0));
