@@ -33,3 +33,9 @@ mod schedule;
 mod server;
 #[path = "account/stores.rs"]
 mod stores;
+#[cfg(feature = "sqlite")]
+#[path = "account/wal.rs"]
+mod wal;
+#[cfg(all(unix, feature = "sqlite"))]
+#[path = "account/write_errors.rs"]
+mod write_errors;
