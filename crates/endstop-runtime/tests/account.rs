@@ -12,6 +12,12 @@
 mod calendar;
 #[path = "account/contract.rs"]
 mod contract;
+#[cfg(feature = "sqlite")]
+#[path = "account/golden.rs"]
+mod golden;
+#[cfg(feature = "sqlite")]
+#[path = "../../../tests/support/golden.rs"]
+mod golden_file;
 #[cfg(all(unix, feature = "sqlite"))]
 #[path = "account/kill.rs"]
 mod kill;
