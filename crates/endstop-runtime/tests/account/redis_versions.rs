@@ -66,3 +66,56 @@ fn gateways_of_two_versions_share_a_namespace() {
     assert!(reserve("d").contains("KILLED"));
     store.reserve(&[&me], cents(2), &terms("e")).unwrap();
 }
+
+/// A counter with a hold of ten cents in it, as the library stores it.
+const COUNTER: &str = "990000000000ce05f5e100000000";
+/// The hold.
+const HOLD: &str = "9500cf000001a2144c1460a474657374930000ce05f5e1009193a26d65a3646179bb313739353635313230303030302d31373935353634383030303030";
+const DAY: &str = "1795651200000-1795564800000";
+
+#[test]
+fn keys_of_format_1_are_written_and_read() {
+    let Some(server) = RedisServer::start() else { return };
+    let (clock, me) = (Clock::at(MIDNIGHT + 20 * HOUR), account("me", &["$5 per day"]));
+    let open = |namespace: &str| {
+        let url = format!("{}/0?namespace={namespace}", server.url());
+        RedisBudgetStore::open_with_clock(&url, clock.wall()).unwrap()
+    };
+    // As they are written.
+    open("written").reserve(&[&me], cents(10), &terms("a")).unwrap();
+    let hex = "(value:gsub('.', function(c) return string.format('%02x', string.byte(c)) end))";
+    let stored = |command: &str| {
+        let script = format!("local value = redis.call({command}) return {hex}");
+        server.send(&[&format!("EVAL \"{script}\" 0")])
+    };
+    let counter = stored(&format!("'HGET', '{{endstop:written}}:counter:me:day', '{DAY}'"));
+    assert!(counter.contains(&format!("\r\n{COUNTER}\r\n")), "{counter}");
+    let hold = stored("'GET', '{endstop:written}:hold:a'");
+    assert!(hold.contains(&format!("\r\n{HOLD}\r\n")), "{hold}");
+
+    // As an earlier version left them.
+    let bytes = |hex: &str| -> String {
+        let digits: Vec<char> = hex.chars().collect();
+        digits.chunks(2).map(|byte| format!("\\x{}{}", byte[0], byte[1])).collect()
+    };
+    let record = r#"{\"account\":\"me\",\"at\":1795636800000,\"returned\":[0,0,0],\"spent\":[0,7,10000000],\"who\":\"ann\",\"why\":\"test\"}"#;
+    let answers = server.send(&[
+        "HSET {endstop:kept}:meta format 1 latest 1795636800000 epoch 1",
+        r#"RPUSH {endstop:kept}:kills "{\"target\":{\"run\":\"r\"},\"why\":\"test\"}""#,
+        &format!("HSET {{endstop:kept}}:counter:me:day {DAY} \"{}\"", bytes(COUNTER)),
+        &format!("SET {{endstop:kept}}:hold:a \"{}\"", bytes(HOLD)),
+        "ZADD {endstop:kept}:held 1795636860000 a",
+        &format!("RPUSH {{endstop:kept}}:adjustments:me \"{record}\""),
+    ]);
+    assert!(!answers.contains("-ERR"), "{answers}");
+    let kept = open("kept");
+    assert_eq!(committed(&kept, &me), (0, 10));
+    let past = kept.adjustments("me", 9).unwrap();
+    assert_eq!((past[0].who.as_str(), past[0].spent.tokens), ("ann", 7));
+    kept.settle("a", cents(4)).unwrap();
+    kept.reserve(&[&me], cents(10), &terms("b")).unwrap();
+    assert_eq!(committed(&kept, &me), (4, 10));
+    // A hold that is never settled expires.
+    clock.set(MIDNIGHT + 20 * HOUR + 61_000);
+    assert_eq!(committed(&kept, &me), (14, 0));
+}

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
 
@@ -100,13 +101,18 @@ fn a_spool_keeps_what_was_added_whatever_call_fails() {
     }
 }
 
+/// The file of the only spool of a directory.
+fn file_of(directory: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    files.find(|file| file.extension().is_some_and(|it| it == "jsonl")).unwrap()
+}
+
 #[test]
 fn a_line_that_a_crash_cut_takes_no_other_with_it() {
     let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
     spool.add(&Settlement::new("a", &Amounts::ZERO)).unwrap();
-    let mut files = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
-    let file = files.find(|file| file.extension().is_some_and(|it| it == "jsonl")).unwrap();
+    let file = file_of(&directory);
     let mut text = std::fs::read_to_string(&file).unwrap();
     text.push_str(r#"{"id":"cut","ste"#);
     std::fs::write(&file, text).unwrap();
@@ -118,5 +124,26 @@ fn a_line_that_a_crash_cut_takes_no_other_with_it() {
     });
     assert_eq!(taken.unwrap(), 2);
     assert_eq!(sent.into_inner(), ["a", "b"]);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_settlement_that_an_earlier_version_added_is_sent() {
+    // The form of the first version: files of it can wait for weeks.
+    const LINE: &str = "{\"id\":\"a\",\"steps\":1,\"tokens\":7,\"picos\":30000000000}\n";
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    spool.add(&Settlement::new("first", &Amounts::ZERO)).unwrap();
+    let file = file_of(&directory);
+    std::fs::write(&file, LINE).unwrap();
+    let cost = Money::from_picos(30_000_000_000);
+    let actual = Amounts { steps: 1, tokens: 7, cost, ..Amounts::ZERO };
+    let taken = spool.send(|settlement| {
+        assert_eq!((settlement.id(), settlement.actual()), ("a", actual));
+        true
+    });
+    assert_eq!(taken.unwrap(), 1);
+    spool.add(&Settlement::new("a", &actual)).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), LINE);
     std::fs::remove_dir_all(&directory).unwrap();
 }
