@@ -3,6 +3,7 @@
 //! The option for a shared store is `--budget-store`. `--store` is the directory of stored runs in `agent` and `prune`, and an
 //! address there could be taken for a path, so that nothing would be shared.
 
+mod durability;
 mod lazy_store;
 mod live;
 mod place;
@@ -15,12 +16,11 @@ use std::sync::Arc;
 use endstop::account::{
     Account, AccountLimit, AccountSet, AccountWarning, BudgetStore, BudgetStoreError,
     DEFAULT_ACCOUNT, KillTarget, LimitError, OnFull, RedisBudgetStore, RunAccounts,
-    SqliteBudgetStore, StorePersistence,
+    SqliteBudgetStore,
 };
 use endstop::cancel::MemoryKillSwitch;
 use endstop::core::expr::Diagnostic;
 use endstop::core::policy::{BudgetTable, Policy};
-use endstop::core::units::Money;
 use endstop::ledger::Dimension;
 use endstop::runtime::trace::RedisRunLog;
 use endstop_gateway::{RunGroup, RunKiller};
@@ -240,27 +240,6 @@ impl Budgets {
         if let Some(remote) = &self.remote {
             remote.leave();
         }
-    }
-
-    /// Warns of what a restart of the shared store can lose, in dollars.
-    pub(crate) fn warn_of_persistence(&self) {
-        let Some(remote) = &self.remote else { return };
-        let persistence = remote.persistence();
-        if persistence == StorePersistence::Always {
-            return;
-        }
-        let accounts: Vec<&Account> = self.set.iter().collect();
-        let states = remote.read(&accounts).unwrap_or_default();
-        let limits = states.iter().flat_map(|state| &state.limits);
-        let held =
-            limits.filter(|it| it.limit.dimension == Dimension::Cost).map(|it| it.held).max();
-        let held = Money::from_picos(held.unwrap_or_default());
-        output::warn(&format!(
-            "{}: {persistence}. Calls that it forgets could be spent twice: those of that time, and those in flight (now {} \
-             is held)",
-            remote.server(),
-            output::money(held)
-        ));
     }
 
     /// The accounts that the runs of this process draw on, by the tables of the configuration file as they are before each

@@ -320,10 +320,32 @@ fn an_address_that_cannot_be_used_ends_the_command_and_shows_no_password() {
     let output = config.env("ENDSTOP_BUDGET_STORE", &away).output().unwrap();
     let text = text(&output);
     assert!(text.contains("--budget-store") && !text.contains("s3cret"), "{text}");
+}
+
+#[test]
+fn the_dollars_that_a_restart_can_lose_are_said_at_start() {
     let Some(server) = RedisServer::start_with(&[]) else { return };
-    let mut serve = machine.command(&["serve", "--upstream", "sim", "--listen", "192.0.2.1:1"]);
-    let serve = serve.args(["--steps", "9", "--budget-store", &server.url()]).output().unwrap();
-    let text = self::text(&serve);
-    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("a restart of the server loses all that was counted"), "{text}");
+    let machine = Machine::new("persistence", 0);
+    let (store, budget) = (server.url(), "$5 per day");
+    let started = |arguments: &[&str]| {
+        let mut command = machine.command(arguments);
+        let output = command.env("ENDSTOP_BUDGET_STORE", &store).output().unwrap();
+        text(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let adjust = ["budget", "adjust", "me", "+1.25", "--why", "a test", "--budget", budget];
+    started(&adjust);
+    let lost = "a restart of the server loses all that was counted (appendonly no, no snapshots). Calls that it forgets \
+                could be spent twice (now $1.25 is counted): at most $5.00 in one window";
+    // It ends after the warning, because the address is not one of this machine.
+    let serve = ["serve", "--upstream", "sim", "--listen", "192.0.2.1:1", "--steps", "9"];
+    let serve = [&serve[..], &["--budget", budget]].concat();
+    let said = started(&serve);
+    assert!(said.contains(lost), "{said}");
+    let said = started(&["run", "--upstream", "sim", "--budget", budget, "--", "true"]);
+    assert!(said.contains(lost), "{said}");
+    // Of its last second a run says nothing.
+    server.send(&["CONFIG SET appendonly yes"]);
+    assert!(started(&serve).contains("can lose the last second"), "{}", started(&serve));
+    let said = started(&["run", "--upstream", "sim", "--budget", budget, "--", "true"]);
+    assert!(!said.contains("a restart of the server"), "{said}");
 }

@@ -8,14 +8,28 @@
     reason = "the helpers of these tests fail as their tests do"
 )]
 
+#[path = "account/calendar.rs"]
+mod calendar;
 #[path = "account/contract.rs"]
 mod contract;
+#[cfg(feature = "sqlite")]
+#[path = "account/golden.rs"]
+mod golden;
+#[cfg(feature = "sqlite")]
+#[path = "../../../tests/support/golden.rs"]
+mod golden_file;
 #[cfg(all(unix, feature = "sqlite"))]
 #[path = "account/kill.rs"]
 mod kill;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;
+#[cfg(feature = "redis")]
+#[path = "account/redis_persistence.rs"]
+mod redis_persistence;
+#[cfg(feature = "redis")]
+#[path = "account/redis_versions.rs"]
+mod redis_versions;
 #[path = "account/run_logs.rs"]
 mod run_logs;
 #[path = "account/schedule.rs"]
@@ -25,3 +39,9 @@ mod schedule;
 mod server;
 #[path = "account/stores.rs"]
 mod stores;
+#[cfg(feature = "sqlite")]
+#[path = "account/wal.rs"]
+mod wal;
+#[cfg(all(unix, feature = "sqlite"))]
+#[path = "account/write_errors.rs"]
+mod write_errors;

@@ -43,6 +43,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
+    Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
@@ -64,6 +65,9 @@ const LONG_SHUTTLE_SCHEDULES: u32 = 100_000;
 
 /// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
 const LONG_MODEL_CASES: u32 = 20_000;
+
+/// Kills of a process that counts in budgets each night; a push tries 40.
+const LONG_KILLS: u32 = 200;
 
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;
@@ -167,6 +171,13 @@ fn shuttle_of(schedules: u32) -> Plan {
 fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
+    ))
+}
+
+/// Budgets in a file under kills, and under writes that fail at each size of the file.
+fn long_kills(_: &Path) -> Plan {
+    one(&format!(
+        "env ENDSTOP_KILLS={LONG_KILLS} cargo test -p endstop-runtime --features sqlite --test account -- kill:: write_errors::"
     ))
 }
 

@@ -217,6 +217,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let watching = hook.observer().into_iter().chain(history.observer());
     builder = watching.fold(builder, AgentBuilder::shared_observer);
     builder = builder.accounts(budgets.open(is_nested, hook.budget_warnings())?.accounts);
+    budgets.warn_of_forgetting();
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }

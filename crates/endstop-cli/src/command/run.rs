@@ -295,6 +295,7 @@ fn accounts(
         true => Ok(None),
         false => {
             let open = budgets.open(!args.gateway.has_upstream(), hook.budget_warnings())?;
+            budgets.warn_of_forgetting();
             Ok(Some(open.accounts))
         }
     }

@@ -77,3 +77,33 @@ fn a_field_of_another_type_lifts_no_limit() {
     let older = good.replace("\"version\":1", "\"version\":0");
     assert!(KeyFile::parse(&format!("{older}}}")).unwrap_err().contains("`version` is not 1"));
 }
+
+#[test]
+fn a_file_of_version_1_is_read_as_it_was_written() {
+    const LINES: &str = concat!(
+        "# of the team\n",
+        r#"{"version":1,"name":"alice","sha256":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
+        r#""runs":"alice-*","budgets":["team-a"],"limits":["$5 per day","1000 steps per rolling 5h"],"models":["gpt-*"],"#,
+        r#""created":"2026-11-25T20:00:00Z","expires":"2027-02-23T20:00:00Z","revoked":null}"#,
+        "\n",
+        r#"{"version":1,"name":"bob","sha256":"fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210","#,
+        r#""runs":"*","budgets":[],"limits":[],"models":[],"created":"2026-11-25T20:00:00Z","expires":null,"#,
+        r#""revoked":"2026-11-26T20:00:00Z"}"#,
+        "\nsk-plain build-1\n",
+    );
+    let mut file = KeyFile::parse(LINES).unwrap();
+    let alice = file.find("alice").unwrap();
+    assert_eq!(alice.hash.to_hex(), "0123456789abcdef".repeat(4));
+    assert_eq!(alice.runs.to_string(), "alice-*");
+    assert_eq!(alice.budgets, ["team-a"]);
+    assert_eq!(alice.limits, ["$5 per day", "1000 steps per rolling 5h"]);
+    assert_eq!(alice.models, ["gpt-*"]);
+    assert_eq!(alice.revoked, None);
+    let time = |text: &str| text.parse::<Timestamp>().unwrap();
+    assert_eq!(alice.created, time("2026-11-25T20:00:00Z"));
+    assert_eq!(alice.expires, Some(time("2027-02-23T20:00:00Z")));
+    let bob = file.find("bob").unwrap();
+    assert_eq!((bob.expires, bob.revoked), (None, Some(time("2026-11-26T20:00:00Z"))));
+    assert!(bob.limits.is_empty() && bob.budgets.is_empty() && bob.models.is_empty());
+    assert_eq!(file.lines.iter().filter(|line| matches!(line, Line::Plain(..))).count(), 1);
+}

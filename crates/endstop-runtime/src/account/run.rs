@@ -60,6 +60,8 @@ struct Shared {
     source: Option<Arc<dyn AccountSource>>,
     /// See [`RunAccounts::refusing_unpriced`].
     refuses_unpriced: bool,
+    /// The time between two signs that the owner of the holds lives.
+    heartbeat: Duration,
     tables: RwLock<Arc<AccountTables>>,
     changes: Mutex<Changes>,
     open: Mutex<Open>,
@@ -199,6 +201,7 @@ impl RunAccounts {
             warn: None,
             source: None,
             refuses_unpriced: false,
+            heartbeat: HOLD_HEARTBEAT,
             tables: RwLock::new(Arc::new(tables)),
             changes: Mutex::default(),
             open: Mutex::default(),
@@ -215,6 +218,7 @@ impl RunAccounts {
             warn: of.warn.clone(),
             source: of.source.clone(),
             refuses_unpriced: of.refuses_unpriced,
+            heartbeat: of.heartbeat,
             tables: RwLock::new(of.tables()),
             changes: Mutex::default(),
             open: Mutex::default(),
@@ -389,10 +393,10 @@ impl Shared {
         open.outage = None;
         open.holds.insert(id.clone());
         if !open.has_heartbeat {
-            let of = Arc::downgrade(this);
+            let (of, interval) = (Arc::downgrade(this), this.heartbeat);
             let beat = thread::Builder::new().name("endstop-holds".to_owned());
             // Without it holds expire sooner: they are charged in full until they are settled.
-            open.has_heartbeat = beat.spawn(move || heartbeat(&of)).is_ok();
+            open.has_heartbeat = beat.spawn(move || heartbeat(&of, interval)).is_ok();
         }
         drop(open);
         let names = accounts.iter().map(|account| account.name.clone()).collect();
@@ -496,9 +500,9 @@ const fn is_taken(settled: &Result<(), BudgetStoreError>) -> bool {
 }
 
 /// Extends the hold, as long as it has amounts.
-fn heartbeat(of: &Weak<Shared>) {
+fn heartbeat(of: &Weak<Shared>, interval: Duration) {
     loop {
-        thread::sleep(HOLD_HEARTBEAT);
+        thread::sleep(interval);
         let Some(shared) = of.upgrade() else { return };
         shared.settle_again();
         let held: Vec<String> = {

@@ -12,7 +12,7 @@ use super::StoreError;
 use crate::limits::{MAX_CERTIFICATES_BYTES, OPEN_TRIES};
 
 #[cfg(test)]
-pub(super) mod fault;
+pub(crate) mod fault;
 
 /// Runs `work` on the runtime's threads for blocking work; directly if there is no runtime.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -166,7 +166,7 @@ const fn is_trusted_owner(owner: u32, user: u32) -> bool {
 }
 
 /// Opens a file for reading and writing at its end; creates it if it is missing.
-pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     step()?;
     not_through_links().read(true).append(true).create(true).open(path)
 }
@@ -178,7 +178,7 @@ fn open_to_write(path: &Path) -> io::Result<File> {
 }
 
 /// Opens an empty file, and replaces any existing one.
-pub(super) fn open_empty(path: &Path) -> io::Result<File> {
+pub(crate) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
     not_through_links().write(true).create(true).truncate(true).open(path)
 }
@@ -204,7 +204,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) fn write_all(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     #[cfg(test)]
     fault::write(file, bytes)?;
     file.write_all(bytes)
@@ -224,18 +224,18 @@ pub(super) fn overwrite(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()
     file.write_all(bytes)
 }
 
-pub(super) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
+pub(crate) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
     step()?;
     file.set_len(bytes)
 }
 
-pub(super) fn sync(file: &File) -> io::Result<()> {
+pub(crate) fn sync(file: &File) -> io::Result<()> {
     step()?;
     // The tests of this crate lose no power, and count calls by the hundred.
     if cfg!(test) { Ok(()) } else { file.sync_data() }
 }
 
-pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
     fs::rename(from, to)
 }
@@ -261,7 +261,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 ///
 /// Who has the lock may remove the file: those who wait then find another file at the path, or none, and
 /// begin again. (Not on Windows, where an open file stays.)
-pub(super) fn open_locked(path: &Path, wait: bool) -> io::Result<Option<File>> {
+pub(crate) fn open_locked(path: &Path, wait: bool) -> io::Result<Option<File>> {
     lock_what_is_opened(path, wait, || match open_to_append(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             create_directory(path.parent().unwrap_or(path))?;

@@ -56,6 +56,44 @@ pub enum TraceFileError {
         /// The problem with it.
         problem: TraceLineError,
     },
+    /// A line is as it was written, and a later version of the program wrote it.
+    #[error(
+        "line {line} was written by a later version of the program ({}): upgrade this one",
+        brief(problem)
+    )]
+    Newer {
+        /// Its number, from one.
+        line: u64,
+        /// The part that is not known here.
+        problem: TraceLineError,
+    },
+}
+
+impl TraceFileError {
+    /// The error for a line whose seal is right: a program wrote it as it is.
+    pub(crate) fn of_sealed(line: u64, problem: TraceLineError) -> Self {
+        match problem {
+            TraceLineError::Json(_) => Self::Newer { line, problem },
+            problem => Self::of_line(line, problem),
+        }
+    }
+
+    /// The error for a line whose seal may be wrong.
+    fn of_line(line: u64, problem: TraceLineError) -> Self {
+        match problem {
+            TraceLineError::Version(found) if found > VERSION => Self::Newer { line, problem },
+            problem => Self::Damaged { line, problem },
+        }
+    }
+}
+
+/// The problem without the list of all that is known.
+fn brief(problem: &TraceLineError) -> String {
+    let text = problem.to_string();
+    match text.split_once(", expected") {
+        Some((brief, _)) => brief.to_owned(),
+        None => text,
+    }
 }
 
 /// The problem with a line of a trace file.
@@ -342,8 +380,8 @@ impl SealedLines {
         if !next(&mut lines)? {
             return Err(TraceFileError::Shortened { found: 0, written: 1 });
         }
-        let begin = Begin::read(lines.line(), id)
-            .map_err(|problem| TraceFileError::Damaged { line: 1, problem })?;
+        let begin =
+            Begin::read(lines.line(), id).map_err(|problem| TraceFileError::of_line(1, problem))?;
         let (end, written) = (begin.end(lines.length()), begin.written);
         Ok(Some(Self { lines, torn: torn.to_owned(), length, end, written }))
     }
@@ -377,8 +415,8 @@ impl SealedLines {
     }
 
     /// The error for the line that was read last.
-    pub(crate) const fn damaged(&self, problem: TraceLineError) -> TraceFileError {
-        TraceFileError::Damaged { line: self.end.chain.lines(), problem }
+    pub(crate) fn unread(&self, problem: TraceLineError) -> TraceFileError {
+        TraceFileError::of_sealed(self.end.chain.lines(), problem)
     }
 
     /// Where the lines end that were read so far.

@@ -62,7 +62,7 @@ impl TraceFile {
         };
         let mut replay = Replay::new(Arc::clone(program));
         while let Some(line) = lines.advance()? {
-            replay.take_line(line).map_err(|problem| lines.damaged(problem))?;
+            replay.take_line(line).map_err(|problem| lines.unread(problem))?;
         }
         let log = TraceLog::after(path, lines.end(), lines.length());
         Ok(Self { replayed: Some(replay.finish()), log })

@@ -238,15 +238,15 @@ impl StoredLines {
     /// Checks the next line, and replays it unless it is the header.
     fn take(&mut self, line: &[u8], replay: &mut Replay) -> Result<(), RunLogError> {
         let number = self.chain.lines().saturating_add(1);
-        let damaged = |problem: TraceLineError| RunLogError::Lines {
-            error: TraceFileError::Damaged { line: number, problem },
+        let refused = |problem: TraceLineError| RunLogError::Lines {
+            error: TraceFileError::of_sealed(number, problem),
         };
-        self.chain.check(line).map_err(|error| damaged(error.into()))?;
+        self.chain.check(line).map_err(|error| refused(error.into()))?;
         let taken = match number {
             1 => check_header(line, &self.id),
             _ => replay.take_line(line),
         };
-        taken.map_err(damaged)
+        taken.map_err(refused)
     }
 }
 

@@ -14,11 +14,23 @@ use endstop_runtime::store::RunId;
 
 use super::stores::{TTL, account, cents, committed, first, terms};
 
+/// Kills where a change is pushed; the variable says how many each night.
 const KILLS: u64 = 40;
 const STORE: &str = "ENDSTOP_KILLED_BUDGETS";
 const FIRST: &str = "ENDSTOP_KILLED_CALL";
 /// The prefix of a child's lines; the test harness prints others.
-const TOLD: &str = "told:";
+pub(super) const TOLD: &str = "told:";
+
+/// The number of kills.
+fn kills() -> u64 {
+    let kills = env::var("ENDSTOP_KILLS").ok().and_then(|kills| kills.parse().ok());
+    kills.unwrap_or(KILLS)
+}
+
+/// Whether there is time for more than where a change is pushed.
+pub(super) fn is_long() -> bool {
+    kills() > KILLS
+}
 
 fn me() -> Account {
     account("me", &["$1000000 per month", "$1000000 per rolling 5h"])
@@ -32,7 +44,8 @@ fn what_was_acknowledged_is_there_after_a_kill() {
     let directory = env::temp_dir().join(format!("endstop-killed-{}", RunId::new()));
     let file = directory.join("budgets.sqlite");
     let (mut calls, mut held, mut settled) = (0u64, 0u64, 0u64);
-    for kill in 0..KILLS {
+    let kills = kills();
+    for kill in 0..kills {
         let (last_held, last_settled) = run_and_kill(file.to_str().unwrap(), calls, kill);
         held = held.max(last_held);
         settled = settled.max(last_settled);
@@ -41,7 +54,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
     }
     let store = SqliteBudgetStore::open(&file).unwrap();
     let (settled_cents, held_cents) = committed(&store, &me());
-    assert!(settled > KILLS, "too little was acknowledged: {settled}");
+    assert!(settled > kills, "too little was acknowledged: {settled}");
     // Each child leaves at most one call that is held or was not acknowledged.
     let mut known = 0;
     for call in 0..calls {
@@ -51,8 +64,8 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(known + KILLS * 2 >= calls, "{known} of {calls} calls are known");
-    assert!(held_cents <= 10 * KILLS && settled_cents <= 3 * known);
+    assert!(known + kills * 2 >= calls, "{known} of {calls} calls are known");
+    assert!(held_cents <= 10 * kills && settled_cents <= 3 * known);
     // Settled once more or for the first time, each counts once.
     assert_eq!(committed(&store, &me()), (3 * known, 0));
 
@@ -84,7 +97,7 @@ fn work(path: &str) {
 }
 
 /// Past the harness, which captures output.
-fn tell(what: &str) {
+pub(super) fn tell(what: &str) {
     std::io::stdout().write_all(format!("\n{TOLD} {what}.\n").as_bytes()).unwrap();
 }
 

@@ -92,7 +92,7 @@ mod shared {
     use endstop_runtime::RunEnvironment;
     use endstop_runtime::RunHandle;
     use endstop_runtime::account::RedisBudgetStore;
-    use endstop_runtime::trace::{AppendError, RedisRunLog};
+    use endstop_runtime::trace::{AppendError, RedisRunLog, TraceFileError};
 
     use super::super::server::RedisServer;
     use super::*;
@@ -213,6 +213,36 @@ mod shared {
         let refused =
             lines.append(trace_line(&Event::new(Millis(1), EventKind::StepBegin)).as_bytes());
         assert!(matches!(refused, Err(AppendError::Refused(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_run_with_lines_of_a_later_version_is_refused_by_that_name_and_left_as_it_is() {
+        let Some(server) = RedisServer::start() else { return };
+        let (later, earlier, program) = (log(&server, "later"), log(&server, "earlier"), program());
+        for (version, line, expected) in [
+            (1, r#"{"at":1,"event":"dream"}"#, "line 4 was written by a later version"),
+            (1, r#"{"at":1,"event":"dream"}"#, "unknown variant `dream`)"),
+            (2, r#"{"at":1,"event":"step_begin"}"#, "line 1 was written by a later version"),
+            (2, r#"{"at":1,"event":"step_begin"}"#, "the trace has version 2"),
+        ] {
+            let id = RunId::new();
+            let mut open = later.open(&id, &program).unwrap();
+            let version = format!("\"endstop_trace\":{version}");
+            let lines = step(&open, &id).replace("\"endstop_trace\":1", &version) + line;
+            open.lines.append(lines.as_bytes()).unwrap();
+            open.lines.rest().unwrap();
+            let error = earlier.open(&id, &program).unwrap_err();
+            let is_newer =
+                matches!(&error, RunLogError::Lines { error: TraceFileError::Newer { .. } });
+            assert!(is_newer, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("damaged"), "{text}");
+            assert!(error.without_paths().contains("a later version"), "{error}");
+            // A process of the later version can take it at once, with all its lines.
+            assert_eq!(later.shared().unwrap().served_by(&id).unwrap(), None);
+            let stored = server.send(&[&format!("LLEN {{endstop:default}}:log:{id}")]);
+            assert!(stored.starts_with(":4\r\n"), "{stored}");
+        }
     }
 
     #[test]

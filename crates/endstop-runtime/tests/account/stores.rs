@@ -41,10 +41,14 @@ impl Clock {
     }
 }
 
+/// Opens one more handle of a store.
+type Open = Box<dyn Fn() -> Box<dyn BudgetStore>>;
+
 /// Two handles of one store, as two processes have them.
 pub(super) struct Pair {
     pub(super) name: &'static str,
     pub(super) handles: [Box<dyn BudgetStore>; 2],
+    open: Open,
     directory: Option<PathBuf>,
     /// Ends after the handles.
     #[cfg(feature = "redis")]
@@ -52,20 +56,28 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(name: &'static str, handles: [Box<dyn BudgetStore>; 2]) -> Self {
+    pub(super) fn new(
+        name: &'static str,
+        open: impl Fn() -> Box<dyn BudgetStore> + 'static,
+    ) -> Self {
         Self {
             name,
-            handles,
+            handles: [open(), open()],
+            open: Box::new(open),
             directory: None,
             #[cfg(feature = "redis")]
             _server: None,
         }
     }
 
+    /// Replaces a handle by a new one, as a process that starts again has it.
+    pub(super) fn reopen(&mut self, handle: usize) {
+        self.handles[handle] = (self.open)();
+    }
+
     pub(super) fn memory(clock: &Clock) -> Self {
         let store = MemoryBudgetStore::with_clock(clock.wall());
-        let handles: [Box<dyn BudgetStore>; 2] = [Box::new(store.clone()), Box::new(store)];
-        Self::new("memory", handles)
+        Self::new("memory", move || Box::new(store.clone()))
     }
 
     #[cfg(feature = "sqlite")]
@@ -73,11 +85,10 @@ impl Pair {
         use endstop_runtime::account::SqliteBudgetStore;
         let directory = std::env::temp_dir()
             .join(format!("endstop-accounts-{}", endstop_runtime::store::RunId::new()));
-        let open = || -> Box<dyn BudgetStore> {
-            let file = directory.join("budgets.sqlite");
-            Box::new(SqliteBudgetStore::open_with_clock(file, clock.wall()).unwrap())
-        };
-        let mut pair = Self::new("sqlite", [open(), open()]);
+        let (file, clock) = (directory.join("budgets.sqlite"), clock.clone());
+        let mut pair = Self::new("sqlite", move || {
+            Box::new(SqliteBudgetStore::open_with_clock(&file, clock.wall()).unwrap())
+        });
         pair.directory = Some(directory);
         pair
     }
@@ -87,10 +98,10 @@ impl Pair {
     pub(super) fn redis(clock: &Clock) -> Option<Self> {
         use endstop_runtime::account::RedisBudgetStore;
         let server = super::server::RedisServer::start()?;
-        let open = || -> Box<dyn BudgetStore> {
-            Box::new(RedisBudgetStore::open_with_clock(&server.url(), clock.wall()).unwrap())
-        };
-        let mut pair = Self::new("redis", [open(), open()]);
+        let (url, clock) = (server.url(), clock.clone());
+        let mut pair = Self::new("redis", move || {
+            Box::new(RedisBudgetStore::open_with_clock(&url, clock.wall()).unwrap())
+        });
         pair._server = Some(server);
         Some(pair)
     }

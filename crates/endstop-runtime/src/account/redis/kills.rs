@@ -5,6 +5,15 @@
 //! 2. A process that learns of an epoch applies its kills before it obeys that epoch: none of its calls passes in between.
 //! 3. Calls that reserve nothing are admitted for [`STORE_LEASE`] after the store was last asked for its epoch. So once that
 //!    time is over, or every process has confirmed that it obeys, no call of what was killed is admitted anywhere.
+//!
+//! Decision: an admission is two requests and not one. The reservation checks the epoch of kills; the lines of the run, which
+//! follow it, check the epoch of the run alone. One function for both would have to refuse lines, but settlements are lines as
+//! well and must never be refused. And a kill could not be applied where lines are written: the trace of the run is locked
+//! there, and the abort of the run is written to it. It is safe because a kill reaches calls between the two requests in
+//! another way: such a call is in flight in its run, and step 2 aborts it before the process confirms. A process that was
+//! suspended between the two does not confirm, so the kill waits for its lease. When it continues, its lines are refused if
+//! another process has taken the run. Otherwise it sends at most the calls that it had reserved before the kill, and
+//! aborts them at its next look, within [`STORE_POLL`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

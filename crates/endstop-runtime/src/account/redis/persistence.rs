@@ -65,6 +65,31 @@ impl RedisBudgetStore {
             _ => StorePersistence::Unknown,
         }
     }
+
+    /// Asks the server how many replicas are connected to it. After a failover to one of them, what it had not received is
+    /// lost. `None` if the server does not say: `INFO` is not allowed, or failed.
+    ///
+    /// Decision: no operation waits for replicas by `WAIT`. It would cost each call another round trip, and a failover
+    /// can still choose a replica that has not answered; counts that have to survive a machine need `appendfsync always` on
+    /// its disk.
+    ///
+    /// ```no_run
+    /// use endstop_runtime::account::RedisBudgetStore;
+    ///
+    /// let store = RedisBudgetStore::open("redis://127.0.0.1:6379")?;
+    /// println!("{:?} replicas", store.replicas());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn replicas(&self) -> Option<u64> {
+        let mut command = cmd("INFO");
+        command.arg("replication");
+        let value = self.shared.connections.call(&command, true).ok()?;
+        let text = String::from_redis_value(value).ok()?;
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix("connected_slaves:"))?;
+        count.trim().parse().ok()
+    }
 }
 
 impl fmt::Display for StorePersistence {

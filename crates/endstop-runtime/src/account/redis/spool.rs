@@ -1,7 +1,10 @@
 //! Settlements that wait for a store that is away, in a file that later processes send as well.
+//!
+//! A settlement that was added is there until the store has taken it, whatever fails: a line that was cut is removed before the
+//! next, and the settlements that were not sent replace the file as a whole.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
@@ -11,7 +14,7 @@ use thiserror::Error;
 use crate::json::push_json_line;
 use crate::ledger::Amounts;
 use crate::limits::MAX_SPOOL_BYTES;
-use crate::store::{create_private_directory, private_file};
+use crate::store::{create_private_directory, disk};
 
 /// The version of the lines.
 const VERSION: u64 = 1;
@@ -20,7 +23,12 @@ const VERSION: u64 = 1;
 #[derive(Debug)]
 pub(super) struct Spool {
     file: PathBuf,
+    /// The rest of the file, before it replaces the file.
+    draft: PathBuf,
+    /// Locked while the file is read or changed. Another file, because that one is replaced.
     lock: PathBuf,
+    /// Locked while a process sends.
+    sending: PathBuf,
 }
 
 /// A settlement as a line.
@@ -97,9 +105,8 @@ impl Spool {
     pub(super) fn open(directory: &Path, store: &str) -> io::Result<Self> {
         create_private_directory(directory)?;
         let name = xxhash_rust::xxh3::xxh3_64(store.as_bytes());
-        let file = directory.join(format!("unsettled-{name:016x}.jsonl"));
-        let lock = directory.join(format!("unsettled-{name:016x}.lock"));
-        Ok(Self { file, lock })
+        let of = |ending: &str| directory.join(format!("unsettled-{name:016x}.{ending}"));
+        Ok(Self { file: of("jsonl"), draft: of("draft"), lock: of("lock"), sending: of("sending") })
     }
 
     /// The file.
@@ -107,17 +114,21 @@ impl Spool {
         &self.file
     }
 
-    /// Adds a settlement.
+    /// Adds a settlement. If it fails, the ones before it are there as they were.
     pub(super) fn add(&self, settlement: &Settlement) -> io::Result<()> {
         let mut line = Vec::new();
         push_json_line(&mut line, settlement);
-        let mut file = private_file().create(true).read(true).append(true).open(&self.file)?;
-        file.lock()?;
+        let _guard = self.guard()?;
+        let file = disk::open_to_append(&self.file)?;
         if file.metadata()?.len() > MAX_SPOOL_BYTES {
             return Err(io::Error::other("the spool is full"));
         }
-        drop_torn_line(&mut file)?;
-        file.write_all(&line)
+        self.drop_torn_line(&file)?;
+        let before = file.metadata()?.len();
+        disk::write_all(&file, &line).inspect_err(|_| {
+            // If that fails too, the part of the line is removed before the next one.
+            drop(disk::set_len(&file, before));
+        })
     }
 
     /// Whether nothing waits.
@@ -129,15 +140,11 @@ impl Spool {
     /// cannot be read stay. Nothing is sent while another process does this.
     pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<SentLines> {
         let mut sent = SentLines::default();
-        let lock = private_file().create(true).append(true).open(&self.lock)?;
-        if lock.try_lock().is_err() {
-            return Ok(sent);
-        }
-        let mut file = match private_file().read(true).write(true).open(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sent),
-            opened => opened?,
+        let Some(_sending) = disk::open_locked(&self.sending, false)? else { return Ok(sent) };
+        let before = {
+            let _guard = self.guard()?;
+            self.read()?
         };
-        let before = read(&mut file)?;
         let mut rest = Vec::new();
         let mut is_taken = true;
         for (at, line) in before.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -157,53 +164,61 @@ impl Spool {
         if sent.taken == 0 {
             return Ok(sent);
         }
-        // Others have added lines in the meantime, and wait here.
-        file.lock()?;
-        let all = whole_lines(&mut file)?;
+        let _guard = self.guard()?;
+        // Others have added lines in the meantime.
+        let all = self.read()?;
         rest.extend_from_slice(all.get(before.len()..).unwrap_or_default());
-        // Written before the file is shortened: a process that dies in between leaves some lines twice, and loses none.
-        file.seek(SeekFrom::Start(0))?;
-        file.write_all(&rest)?;
-        file.set_len(u64::try_from(rest.len()).unwrap_or(u64::MAX))?;
+        self.replace(&rest)?;
         Ok(sent)
     }
-}
 
-/// The lines of the file, while no other process writes.
-fn read(file: &mut File) -> io::Result<Vec<u8>> {
-    file.lock_shared()?;
-    let all = whole_lines(file);
-    file.unlock()?;
-    all
-}
+    /// Locks the file against others that read or change it.
+    fn guard(&self) -> io::Result<File> {
+        disk::open_locked(&self.lock, true)?.ok_or_else(|| ErrorKind::WouldBlock.into())
+    }
 
-/// All lines of the file. One that a full disk has cut is no line, and settles nothing: its hold expires.
-fn whole_lines(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut all = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    // The last line that is added can end beyond the limit.
-    let most = MAX_SPOOL_BYTES.saturating_mul(2);
-    file.take(most).read_to_end(&mut all)?;
-    if u64::try_from(all.len()).unwrap_or(u64::MAX) >= most {
-        return Err(io::Error::other(format!("the spool has more than {most} bytes")));
+    /// All lines of the file. A part without an end is none: it was never acknowledged, so its hold expires.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let file = match File::open(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        let mut all = Vec::new();
+        // The last line that is added can end beyond the limit.
+        let most = MAX_SPOOL_BYTES.saturating_mul(2);
+        file.take(most).read_to_end(&mut all)?;
+        if u64::try_from(all.len()).unwrap_or(u64::MAX) >= most {
+            return Err(io::Error::other(format!("the spool has more than {most} bytes")));
+        }
+        let end = all.iter().rposition(|byte| *byte == b'\n');
+        all.truncate(end.map_or(0, |end| end.saturating_add(1)));
+        Ok(all)
     }
-    let end = all.iter().rposition(|byte| *byte == b'\n');
-    all.truncate(end.map_or(0, |end| end.saturating_add(1)));
-    Ok(all)
-}
 
-/// Removes a line without an end, so that the next one does not become a part of it.
-fn drop_torn_line(file: &mut File) -> io::Result<()> {
-    let length = file.metadata()?.len();
-    if length == 0 {
-        return Ok(());
+    /// Removes a line without an end, so that the next one does not become a part of it.
+    fn drop_torn_line(&self, mut file: &File) -> io::Result<()> {
+        if file.metadata()?.len() == 0 {
+            return Ok(());
+        }
+        let mut last = [0_u8];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last == *b"\n" {
+            return Ok(());
+        }
+        let lines = self.read()?.len();
+        disk::set_len(file, u64::try_from(lines).unwrap_or(u64::MAX))
     }
-    let mut last = [0_u8];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    if last == *b"\n" {
-        return Ok(());
+
+    /// Replaces the file, in one call of the system: after a crash before it, the settlements are sent again.
+    fn replace(&self, rest: &[u8]) -> io::Result<()> {
+        if rest.is_empty() {
+            return disk::set_len(&disk::open_to_append(&self.file)?, 0);
+        }
+        let draft = disk::open_empty(&self.draft)?;
+        disk::write_all(&draft, rest)?;
+        disk::sync(&draft)?;
+        drop(draft);
+        disk::rename(&self.draft, &self.file)
     }
-    let lines = whole_lines(file)?;
-    file.set_len(u64::try_from(lines.len()).unwrap_or(u64::MAX))
 }

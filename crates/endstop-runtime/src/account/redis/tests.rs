@@ -1,5 +1,8 @@
 //! Amounts in the unit of the library, and the spool.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use endstop_core::units::{Money, WallTime};
 use redis::Value;
 
@@ -7,6 +10,7 @@ use super::spool::{Settlement, Spool};
 use super::wire::{Reply, counted_limit, from_nanos, nanos};
 use crate::ledger::{Amounts, Dimension};
 use crate::store::RunId;
+use crate::store::disk::fault;
 
 #[test]
 fn amounts_are_rounded_up_and_stay_below_what_a_number_holds() {
@@ -104,16 +108,67 @@ fn a_line_that_cannot_be_read_stays_in_the_spool_and_is_said() {
 }
 
 #[test]
-fn a_line_that_a_full_disk_has_cut_takes_no_other_with_it() {
+fn a_spool_keeps_what_was_added_whatever_call_fails() {
+    let one = |id: &str| Settlement::new(id, &Amounts { tokens: 7, ..Amounts::ZERO });
+    // A call that fails, and a crash there.
+    for for_ever in [false, true] {
+        for calls in 0.. {
+            let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+            let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+            let (mut added, taken) = (Vec::new(), RefCell::new(BTreeSet::new()));
+            let take = |settlement: &Settlement| {
+                taken.borrow_mut().insert(settlement.id().to_owned());
+                true
+            };
+            let has_failed = fault::after(calls, for_ever, || {
+                let mut add = |id: &str| {
+                    if spool.add(&one(id)).is_ok() {
+                        added.push(id.to_owned());
+                    }
+                };
+                ["a", "b", "c"].into_iter().for_each(&mut add);
+                // The store is away again after the first.
+                let _ = spool.send(|settlement| settlement.id() == "a" && take(settlement));
+                add("d");
+                let _ = spool.send(|settlement| settlement.id() != "d" && take(settlement));
+                add("e");
+            });
+            // The next process.
+            let later = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+            later.add(&one("f")).unwrap();
+            later.send(take).unwrap();
+            assert!(later.is_empty());
+            added.push("f".to_owned());
+            let taken = taken.borrow();
+            let lost: Vec<_> = added.iter().filter(|id| !taken.contains(*id)).collect();
+            assert!(lost.is_empty(), "{lost:?} after {calls} calls (crash: {for_ever})");
+            std::fs::remove_dir_all(&directory).unwrap();
+            if !has_failed {
+                assert!(calls > 20, "{calls}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_that_a_crash_or_a_full_disk_cut_takes_no_other_with_it() {
     let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
-    let add = |id: &str| spool.add(&Settlement::new(id, &Amounts::ZERO)).unwrap();
-    add("a");
-    let text = std::fs::read_to_string(spool.path()).unwrap();
-    std::fs::write(spool.path(), text + "{\"version\":1,\"id\":\"cut").unwrap();
-    add("b");
-    let sent = spool.send(|_| true).unwrap();
-    assert_eq!((sent.taken, sent.unread.is_none()), (2, true));
+    spool.add(&Settlement::new("a", &Amounts::ZERO)).unwrap();
+    let file = spool.path();
+    let mut text = std::fs::read_to_string(file).unwrap();
+    text.push_str(r#"{"version":1,"id":"cut","ste"#);
+    std::fs::write(file, text).unwrap();
+    spool.add(&Settlement::new("b", &Amounts::ZERO)).unwrap();
+    let sent = RefCell::new(Vec::new());
+    let taken = spool.send(|settlement| {
+        sent.borrow_mut().push(settlement.id().to_owned());
+        true
+    });
+    let taken = taken.unwrap();
+    assert_eq!((taken.taken, taken.unread.is_none()), (2, true));
+    assert_eq!(sent.into_inner(), ["a", "b"]);
     assert!(spool.is_empty());
     std::fs::remove_dir_all(&directory).unwrap();
 }
@@ -126,5 +181,27 @@ fn a_spool_that_is_too_large_is_not_read_to_its_end() {
     file.set_len(64 << 20).unwrap();
     let error = spool.send(|_| true).unwrap_err().to_string();
     assert!(error.contains("the spool has more than"), "{error}");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_settlement_that_an_earlier_version_added_is_sent() {
+    // The form of the first version: files of it can wait for weeks.
+    const LINE: &str =
+        "{\"version\":1,\"id\":\"a\",\"steps\":1,\"tokens\":7,\"picos\":30000000000}\n";
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    spool.add(&Settlement::new("first", &Amounts::ZERO)).unwrap();
+    let file = spool.path();
+    std::fs::write(file, LINE).unwrap();
+    let cost = Money::from_picos(30_000_000_000);
+    let actual = Amounts { steps: 1, tokens: 7, cost, ..Amounts::ZERO };
+    let taken = spool.send(|settlement| {
+        assert_eq!((settlement.id(), settlement.actual()), ("a", actual));
+        true
+    });
+    assert_eq!(taken.unwrap().taken, 1);
+    spool.add(&Settlement::new("a", &actual)).unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), LINE);
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -52,14 +52,29 @@ fn a_clock_that_is_set_back_is_told_once() {
     assert!(is_clock && told[0].to_string().starts_with("the clock is 2h"), "{told:?}");
 }
 
-/// A store that takes no settlement, and counts how often it is asked.
+/// A store that counts how often it is asked, and takes no settlement for some time.
 #[derive(Debug, Default)]
-struct Stuck {
+struct Counting {
     store: MemoryBudgetStore,
+    /// Settlements that it does not take.
+    refuses: AtomicU32,
     asked: AtomicU32,
+    grown: AtomicU32,
 }
 
-impl BudgetStore for Stuck {
+impl Counting {
+    /// Waits until every hold has been extended since now.
+    fn wait_for_signs(&self) {
+        let before = self.grown.load(Ordering::SeqCst);
+        let begun = std::time::Instant::now();
+        while self.grown.load(Ordering::SeqCst) < before + 3 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no sign of the owner");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl BudgetStore for Counting {
     fn reserve(
         &self,
         accounts: &[&Account],
@@ -76,11 +91,17 @@ impl BudgetStore for Stuck {
         by: Amounts,
         ttl: Duration,
     ) -> Result<(), BudgetStoreError> {
-        self.store.grow(accounts, id, by, ttl)
+        let grown = self.store.grow(accounts, id, by, ttl);
+        self.grown.fetch_add(1, Ordering::SeqCst);
+        grown
     }
 
-    fn settle(&self, _id: &str, _actual: Amounts) -> Result<(), BudgetStoreError> {
+    fn settle(&self, id: &str, actual: Amounts) -> Result<(), BudgetStoreError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        let less = |left: u32| left.checked_sub(1);
+        if self.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+            return self.store.settle(id, actual);
+        }
         let why = "fails on purpose".to_owned();
         Err(BudgetStoreError::Failed { doing: "settle", path: "test".into(), why })
     }
@@ -105,8 +126,8 @@ impl BudgetStore for Stuck {
 #[test]
 fn a_store_that_takes_nothing_is_asked_once_for_all_settlements() {
     let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
-    let store = Arc::new(Stuck::default());
-    let shared: Arc<dyn BudgetStore> = Arc::<Stuck>::clone(&store);
+    let store = Arc::new(Counting { refuses: AtomicU32::new(u32::MAX), ..Counting::default() });
+    let shared: Arc<dyn BudgetStore> = Arc::<Counting>::clone(&store);
     let accounts = RunAccounts::new(shared, set, &["me"], "test").unwrap();
     let step = Amounts { steps: 1, ..Amounts::ZERO };
     let reserve = || accounts.now().reserve("", "", step, step).unwrap().unwrap();
@@ -132,4 +153,70 @@ fn names_of_handles_that_are_gone_keep_no_account() {
     assert_eq!(accounts.replace(AccountTables::default()), ["a"]);
     assert_eq!(stays.drawn_names(), ["a"]);
     assert_eq!(accounts.read().unwrap().len(), 1);
+}
+
+/// Accounts on a store whose clock the test sets, of an owner that shows that it lives in some interval.
+fn beating(store: &Arc<Counting>, interval: Duration) -> RunAccounts {
+    let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
+    let store: Arc<dyn BudgetStore> = Arc::<Counting>::clone(store);
+    RunAccounts::new(store, set, &["me"], "test")
+        .unwrap()
+        .with(|shared| shared.heartbeat = interval)
+}
+
+#[test]
+fn the_holds_of_an_owner_that_lives_stay_and_those_of_a_stopped_one_are_charged() {
+    let now = Arc::new(std::sync::atomic::AtomicU64::new(1_700_000_000_000));
+    let wall = Arc::clone(&now);
+    let wall = Arc::new(move || WallTime(wall.load(Ordering::SeqCst)));
+    let store =
+        Arc::new(Counting { store: MemoryBudgetStore::with_clock(wall), ..Counting::default() });
+    let lives = beating(&store, Duration::from_millis(1));
+    // As a process that is suspended.
+    let stopped = beating(&store, Duration::from_secs(3_600));
+    let step = Amounts { steps: 1, ..Amounts::ZERO };
+    let reserve = |of: &RunAccounts| of.now().reserve("", "", step, step).unwrap().unwrap();
+    let (kept, lost) = (reserve(&lives), reserve(&stopped));
+    let counted = || {
+        let limit = lives.read().unwrap().remove(0).limits.remove(0);
+        (limit.held, limit.settled, limit.unconfirmed)
+    };
+    assert_eq!(counted(), (2, 0, 0));
+    for _ in 0..4 {
+        // Each time less than a hold lasts, and together more.
+        store.wait_for_signs();
+        now.fetch_add(50_000, Ordering::SeqCst);
+    }
+    assert_eq!(counted(), (1, 1, 1));
+    // It continues, and its settlement corrects the charge.
+    lost.settle(Amounts::ZERO);
+    kept.settle(step);
+    assert_eq!(counted(), (0, 1, 0));
+
+    // The thread has ended with the last hold, and begins again with the next.
+    while lives.shared.open().has_heartbeat {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let next = reserve(&lives);
+    store.wait_for_signs();
+    now.fetch_add(50_000, Ordering::SeqCst);
+    store.wait_for_signs();
+    now.fetch_add(50_000, Ordering::SeqCst);
+    assert_eq!(counted(), (1, 1, 0));
+    drop(next);
+}
+
+#[test]
+fn a_settlement_that_the_store_did_not_take_is_repeated_without_another_call() {
+    let store = Arc::new(Counting { refuses: AtomicU32::new(3), ..Counting::default() });
+    let accounts = beating(&store, Duration::from_millis(1));
+    let step = Amounts { steps: 1, ..Amounts::ZERO };
+    accounts.now().reserve("", "", step, step).unwrap().unwrap().settle(step);
+    let begun = std::time::Instant::now();
+    let counted = || accounts.read().unwrap().remove(0).limits.remove(0);
+    while counted().settled == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not repeated");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((counted().settled, counted().held, counted().unconfirmed), (1, 0, 0));
 }

@@ -12,7 +12,7 @@ thread_local! {
 
 /// Runs `work` with the call after `calls` others failing, and those after it too if `for_ever`, as after
 /// a crash. Whether a call failed.
-pub(in crate::store) fn after(calls: u64, for_ever: bool, work: impl FnOnce()) -> bool {
+pub(crate) fn after(calls: u64, for_ever: bool, work: impl FnOnce()) -> bool {
     CALLS_LEFT.set(Some(calls));
     FOR_EVER.set(for_ever);
     FAILED.set(false);

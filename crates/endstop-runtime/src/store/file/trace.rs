@@ -90,7 +90,7 @@ impl TraceAt<'_> {
             && let Some(line) = lines.advance()?
         {
             if number >= from_line {
-                let line = appended(line).map_err(|error| lines.damaged(error.into()))?;
+                let line = appended(line).map_err(|error| lines.unread(error.into()))?;
                 page.push(line);
             }
             number = number.saturating_add(1);

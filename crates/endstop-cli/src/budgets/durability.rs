@@ -1,0 +1,78 @@
+//! Warnings of the dollars that a restart or a failover of the shared store can lose.
+
+use endstop::account::{Account, AccountState, BudgetStore as _, LimitState, StorePersistence};
+use endstop::core::units::Money;
+use endstop::ledger::Dimension;
+
+use super::Budgets;
+use crate::output;
+
+impl Budgets {
+    /// Warns of what the shared store can lose.
+    pub(crate) fn warn_of_persistence(&self) {
+        let Some(remote) = &self.remote else { return };
+        let persistence = remote.persistence();
+        if persistence != StorePersistence::Always {
+            self.warn_of(persistence);
+        }
+        // Without the permission to ask there is no warning.
+        let replicas = remote.replicas().unwrap_or_default();
+        if replicas > 0 {
+            output::warn(&format!(
+                "{}: it has {}, and no call waits for one (`WAIT`). After a failover, calls that the replica had not received \
+                 could be spent twice",
+                remote.server(),
+                output::counted(replicas, "replica")
+            ));
+        }
+    }
+
+    /// Warns of a server that loses more than its last moments: for the processes of one run, which end soon.
+    pub(crate) fn warn_of_forgetting(&self) {
+        let Some(remote) = &self.remote else { return };
+        let persistence = remote.persistence();
+        if loses_all(persistence) {
+            self.warn_of(persistence);
+        }
+    }
+
+    fn warn_of(&self, persistence: StorePersistence) {
+        let Some(remote) = &self.remote else { return };
+        let accounts: Vec<&Account> = self.set.iter().collect();
+        let states = remote.read(&accounts).unwrap_or_default();
+        let risk = at_risk(persistence, &states);
+        output::warn(&format!("{}: {persistence}. {risk}", remote.server()));
+    }
+}
+
+/// Whether a restart can take more than the last moments.
+const fn loses_all(persistence: StorePersistence) -> bool {
+    matches!(
+        persistence,
+        StorePersistence::Snapshots | StorePersistence::Nothing | StorePersistence::Evicts
+    )
+}
+
+/// The dollars that can be spent twice: those of now, and the most in one window of a budget.
+pub(super) fn at_risk(persistence: StorePersistence, states: &[AccountState]) -> String {
+    let limits = || {
+        let all = states.iter().flat_map(|state| &state.limits);
+        all.filter(|it| it.limit.dimension == Dimension::Cost)
+    };
+    let largest = |of: fn(&LimitState) -> u64| {
+        let picos = limits().map(of).max();
+        output::money(Money::from_picos(picos.unwrap_or_default()))
+    };
+    let lost = if loses_all(persistence) {
+        let counted = largest(|it| it.settled.saturating_add(it.held));
+        format!("now {counted} is counted")
+    } else {
+        let held = largest(|it| it.held);
+        format!("those of that time, and those in flight, now {held}")
+    };
+    let again = "Calls that it forgets could be spent twice";
+    if limits().next().is_none() {
+        return again.to_owned();
+    }
+    format!("{again} ({lost}): at most {} in one window", largest(|it| it.limit.amount))
+}
