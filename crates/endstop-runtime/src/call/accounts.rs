@@ -2,6 +2,7 @@
 //! processes.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
@@ -11,6 +12,7 @@ use endstop_core::units::{Cost, Money};
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, DrawnAccounts, RunAccounts};
+use crate::cancel::{Urgency, kill_signal};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
 use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
@@ -43,6 +45,44 @@ impl RunHandle {
         }
     }
 
+    /// Returns whether the tree of the run draws on the budget over time of this name: because every call does, or because one
+    /// has asked for a model of the budget in this process.
+    #[must_use]
+    pub fn draws_on_budget(&self, name: &str) -> bool {
+        self.node().has_drawn_on(name)
+            || self.node().accounts().is_some_and(|accounts| accounts.current().draws_always(name))
+    }
+
+    /// Kills the budget over time of this name for the tree of the run: its next call that draws on the budget is not admitted,
+    /// and kills the tree like the kill switch. A call that was reserved before this is one of a tree that
+    /// [draws on the budget](Self::draws_on_budget).
+    pub fn kill_budget(&self, name: &str, why: &str) {
+        self.node().kill_account(name, why);
+    }
+
+    /// Notes the accounts of a call, and refuses it for one that was killed.
+    fn draw_on(
+        &self,
+        accounts: &DrawnAccounts,
+        provider: &str,
+        model: &str,
+    ) -> Result<(), NotAdmitted> {
+        let names = accounts.names_of_call(provider, model);
+        self.node().draw_on(&names).map_err(NotAdmitted::Killed)
+    }
+
+    /// Aborts the tree for a budget that was killed.
+    pub(super) fn kill_tree(&self, why: &str) {
+        let mut root = self.node();
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        let root = Self::of(Arc::clone(root));
+        root.token().cancel(kill_signal(why), Urgency::Now);
+        root.checkpoint();
+        self.checkpoint();
+    }
+
     /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
@@ -59,6 +99,7 @@ impl RunHandle {
             Amounts { steps: u64::from(counts_step), ..amounts }
         };
         let (provider, model) = (plan.provider(), plan.model());
+        self.draw_on(&accounts, provider, model)?;
         let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
         held.map_err(NotAdmitted::Account)
     }
@@ -70,6 +111,7 @@ impl RunHandle {
     ) -> Result<Option<AccountHold>, NotAdmitted> {
         let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
+        self.draw_on(&accounts, "", "")?;
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
@@ -81,6 +123,7 @@ impl RunHandle {
             return Ok(());
         }
         let planned = self.planned(plan);
+        self.draw_on(&accounts, planned.provider(), planned.model())?;
         if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }
@@ -132,8 +175,8 @@ impl RunHandle {
             while let Some(parent) = &owner.parent {
                 owner = parent;
             }
-            if !std::sync::Arc::ptr_eq(owner, self.node()) {
-                Self::of(std::sync::Arc::clone(owner)).raise(&signal);
+            if !Arc::ptr_eq(owner, self.node()) {
+                Self::of(Arc::clone(owner)).raise(&signal);
             }
         }
         self.raise(&signal);

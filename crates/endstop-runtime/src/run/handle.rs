@@ -119,6 +119,7 @@ impl RunHandle {
             reach: environment.reach,
             driver: environment.driver,
             accounts: Mutex::new(environment.accounts),
+            draws: Mutex::default(),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
         });
