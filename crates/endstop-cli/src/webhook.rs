@@ -1,6 +1,6 @@
 //! The webhook of the configuration file: `[webhook]` with `url` and `secret_file`.
 //!
-//! It gets a message when a run is paused, and when the spend of a budget has reached its threshold. No message has a prompt, a
+//! It gets a message when a run is paused or waits for a full budget, and when the spend of a budget has reached its threshold. No message has a prompt, a
 //! response or a key.
 
 use std::collections::BTreeSet;
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use endstop::account::AccountRefused;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
@@ -36,7 +37,7 @@ pub(crate) struct Hook {
     task: Option<WebhookTask>,
 }
 
-/// Sends pauses to the webhook.
+/// Sends pauses to the webhook, and waits for budgets.
 #[derive(Debug)]
 struct Pauses {
     webhook: Webhook,
@@ -153,6 +154,23 @@ impl Observer for Pauses {
             }
             _ => {}
         }
+    }
+
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        let run = info.id.as_str();
+        let Some(refused) = refused else {
+            send(&self.webhook, "run_resumed", json!({ "run": run }));
+            return;
+        };
+        let millis = refused.resets_at.and_then(|at| i64::try_from(at.0).ok());
+        let resets = millis.and_then(|at| Timestamp::from_millisecond(at).ok());
+        let more = json!({
+            "run": run,
+            "budget": refused.account,
+            "resets_at": resets.map(|at| at.to_string()),
+            "text": refused.to_string(),
+        });
+        send(&self.webhook, "run_paused", more);
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _: &Budget) {

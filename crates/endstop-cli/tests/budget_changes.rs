@@ -199,6 +199,6 @@ fn a_kill_of_a_budget_by_model_stops_the_runs_that_ask_for_the_model_and_no_othe
         assert_ne!(team.call(run, "gpt-4o").0, 200);
     }
     assert_eq!(team.spent("mini"), 1);
-    // A run that asks for other models only goes on.
+    // A run that asks for other models alone continues.
     assert_eq!(team.call("free", "gpt-4o").0, 200);
 }

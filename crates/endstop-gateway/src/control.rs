@@ -541,7 +541,7 @@ fn one(run: &RunEntry) -> Value {
         "failed_calls": counts.failed_calls,
         "is_estimate": handle.usage().1,
         "pause": handle.pause_request(),
-        "waits_for": run.account_waits().current().map(|refused| refused.awaited()),
+        "waits_for": handle.awaited_account().map(|refused| refused.awaited()),
         "report": report,
     })
 }

@@ -239,7 +239,7 @@ impl Gateway {
     /// Returns the refusal of the budget over time whose reset calls of a run wait for now. `None` for an unknown run.
     #[must_use]
     pub fn awaited_budget(&self, id: &RunId) -> Option<AccountRefused> {
-        self.registry.get(id)?.account_waits().current()
+        self.registry.get(id)?.handle().awaited_account()
     }
 
     /// Returns the refusal of the budget over time that is in the way of a run: a call has waited for its reset, and none

@@ -120,6 +120,7 @@ impl RunHandle {
             driver: environment.driver,
             accounts: Mutex::new(environment.accounts),
             draws: Mutex::default(),
+            account_waits: Mutex::default(),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
         });

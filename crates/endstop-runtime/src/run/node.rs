@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
+use super::account_wait::TreeAccountWaits;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
@@ -35,6 +36,7 @@ pub(crate) struct Tree {
     /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
     pub(super) accounts: Mutex<Option<RunAccounts>>,
     pub(super) draws: Mutex<TreeDraws>,
+    pub(super) account_waits: Mutex<TreeAccountWaits>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 
+use endstop::account::AccountRefused;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::run::{Notice, Status};
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::super::trip;
 use crate::output;
 
-/// Prints pauses, which wait for a user, and warnings.
+/// Prints pauses, which wait for a user or for the reset of a budget, and warnings.
 pub(super) struct Waiting {
     pub(super) as_json: bool,
     /// Whether there is a control API that approves.
@@ -77,6 +78,16 @@ impl Observer for Waiting {
                 self.tell("resumed", &info.id, why);
             }
             _ => {}
+        }
+    }
+
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        match refused {
+            Some(refused) => {
+                let text = format!("waits for {}", clean(&refused.awaited()));
+                self.tell("paused", &info.id, &text);
+            }
+            None => self.tell("resumed", &info.id, "waits for no budget any longer"),
         }
     }
 
