@@ -375,7 +375,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         "cancel" => run.cancel(&command.reason("cancelled"), Urgency::Graceful),
         "kill" => run.cancel(&command.reason("killed"), Urgency::Now),
         "signal" => match command.name.as_deref() {
-            Some(name) if !name.is_empty() => run.signal(name),
+            Some(name) if !name.is_empty() => run.signal(name, by, why),
             _ => {
                 let error =
                     "`name` is missing: the signal that is set, as in {\"name\": \"cancel\"}";
@@ -388,7 +388,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
             }
         }
         "resume" => {
-            if let Err(refused) = resume(run, &command, by) {
+            if let Err(refused) = resume(run, &command, by, why) {
                 return refused;
             }
         }
@@ -468,16 +468,20 @@ fn no_pause_rule(run: &RunEntry, name: &str) -> Option<String> {
 }
 
 /// Ends the pause from outside, and raises limits if the request has some.
-fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
+fn resume(
+    run: &RunEntry,
+    command: &Command,
+    by: &str,
+    why: &str,
+) -> Result<(), (StatusCode, Value)> {
     let raises = command
         .raises()
         .map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })))?;
     let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
     if !raises.is_empty() {
-        let why = command.message.as_deref().unwrap_or_default();
         run.raise_limits(&raises, by, why).map_err(|error| refused(not_raised(&error)))?;
     }
-    let is_resumed = run.resume(by);
+    let is_resumed = run.resume(by, why);
     if !is_resumed && raises.is_empty() {
         return Err(refused(
             "the run is not paused from outside; `approve` ends the pause of a rule".to_owned(),

@@ -44,12 +44,11 @@ impl Observer for Waiting {
         }
         match observation.event.kind {
             EventKind::PauseRequested { by, why } => {
-                let why = if why.is_empty() { String::new() } else { format!(": {}", clean(why)) };
                 let how = if self.as_json { String::new() } else { resume_hint(&info.id) };
-                self.tell("paused", &info.id, &format!("by {}{why}{how}", clean(by)));
+                self.tell("paused", &info.id, &format!("{}{how}", by_whom(by, why)));
             }
-            EventKind::ResumeRequested { by } => {
-                self.tell("resumed", &info.id, &format!("by {}", clean(by)));
+            EventKind::ResumeRequested { by, why } => {
+                self.tell("resumed", &info.id, &by_whom(by, why));
             }
             // A call waits for the end of a pause that was printed.
             EventKind::Paused | EventKind::Resumed if observation.run.pause_request().is_some() => {
@@ -97,6 +96,11 @@ impl Observer for Waiting {
             self.tell("warning", &info.id, &text);
         }
     }
+}
+
+fn by_whom(by: &str, why: &str) -> String {
+    let why = if why.is_empty() { String::new() } else { format!(": {}", clean(why)) };
+    format!("by {}{why}", clean(by))
 }
 
 fn resume_hint(run: &RunId) -> String {
