@@ -1,10 +1,10 @@
-//! The document beside the golden files of the control API.
+//! The document and the golden files of the control API.
 
 use std::path::Path;
 
 use super::*;
 
-/// The path in the document of a path that was asked for.
+/// The path in the document for the path of a request.
 fn template(path: &str) -> String {
     let Some(rest) = path.strip_prefix("/endstop/v1/runs/") else { return path.to_owned() };
     let act = rest.split_once('/').map(|(_, act)| format!("/{act}")).unwrap_or_default();
