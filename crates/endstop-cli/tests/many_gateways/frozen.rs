@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A scripted model of its own process, which counts the calls that reach it.
+/// A scripted model in a separate process, which counts the calls that reach it.
 struct Model {
     process: Child,
     address: String,
