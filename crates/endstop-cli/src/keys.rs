@@ -317,7 +317,8 @@ pub(crate) fn change<T>(
     change_for(path, None, change)
 }
 
-/// Changes a file of keys, and notes in each key that is changed who did so, when and why; the file is created if it is missing. Whole or not at all: a gateway never reads half of it.
+/// Changes a file of keys, and notes in each key that is changed who did so, when and why. The file is created if it is missing.
+/// Whole or not at all: a gateway never reads half of it.
 ///
 /// # Errors
 /// Returns an error if it cannot be read or written, or `change` fails: then it is as before.
