@@ -4,7 +4,7 @@
 //! A line is a key that `endstop key` has issued, as JSON with the hash of the key, or `KEY RUN` or `KEY PREFIX*`, written by
 //! hand. No error shows a key.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -20,6 +20,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::budgets::{Budgets, OpenBudgets, state_directory};
+#[cfg(unix)]
+use crate::command::control::who;
 use crate::error::CliError;
 use crate::input::{WatchedFile, read_text};
 use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
@@ -43,6 +45,17 @@ pub(crate) struct StoredKey {
     pub(crate) created: Timestamp,
     pub(crate) expires: Option<Timestamp>,
     pub(crate) revoked: Option<Timestamp>,
+    /// Its last change, its issue included. `None` for a key of an earlier version.
+    pub(crate) changed: Option<KeyAct>,
+}
+
+/// A change of a key: when, by whom, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyAct {
+    at: Timestamp,
+    by: String,
+    /// Empty if that is not known.
+    why: String,
 }
 
 /// A line of the file.
@@ -116,9 +129,9 @@ impl StoredKey {
     fn read(text: &str) -> Result<Self, String> {
         let object: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
-        const KNOWN: [&str; 10] = [
+        const KNOWN: [&str; 11] = [
             "version", "name", "sha256", "runs", "budgets", "limits", "models", "created",
-            "expires", "revoked",
+            "expires", "revoked", "changed",
         ];
         if let Some(unknown) = object.keys().find(|key| !KNOWN.contains(&key.as_str())) {
             return Err(format!("`{unknown}` is not known here; a later version wrote it"));
@@ -159,11 +172,12 @@ impl StoredKey {
             created: time("created")?.unwrap_or_default(),
             expires: time("expires")?,
             revoked: time("revoked")?,
+            changed: object.get("changed").map(KeyAct::read).transpose()?,
         })
     }
 
     fn to_json(&self) -> Value {
-        json!({
+        let mut json = json!({
             "version": 1,
             "name": self.name,
             "sha256": self.hash.to_hex(),
@@ -174,7 +188,24 @@ impl StoredKey {
             "created": self.created.to_string(),
             "expires": self.expires.map(|time| time.to_string()),
             "revoked": self.revoked.map(|time| time.to_string()),
-        })
+        });
+        // Left out for keys of an earlier version, so that they stay as they are.
+        if let (Some(object), Some(changed)) = (json.as_object_mut(), &self.changed) {
+            object.insert("changed".to_owned(), changed.to_json());
+        }
+        json
+    }
+}
+
+impl KeyAct {
+    fn read(value: &Value) -> Result<Self, String> {
+        let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let at = word("at").parse::<Timestamp>().map_err(|error| format!("`changed`: {error}"))?;
+        Ok(Self { at, by: word("by").to_owned(), why: word("why").to_owned() })
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({ "at": self.at.to_string(), "by": self.by, "why": self.why })
     }
 }
 
@@ -250,6 +281,19 @@ impl KeyFile {
         self.lines.push(Line::Stored(Box::new(key)));
     }
 
+    /// Notes an act on every key that is not as it was.
+    fn note(&mut self, before: &Self, act: &KeyAct) {
+        let known: BTreeMap<&str, &StoredKey> =
+            before.stored().map(|key| (key.name.as_str(), key)).collect();
+        for line in &mut self.lines {
+            if let Line::Stored(key) = line
+                && known.get(key.name.as_str()) != Some(&&**key)
+            {
+                key.changed = Some(act.clone());
+            }
+        }
+    }
+
     fn to_text(&self) -> String {
         let mut text = String::new();
         for line in &self.lines {
@@ -262,12 +306,25 @@ impl KeyFile {
     }
 }
 
-/// Changes a file of keys; it is created if it is missing. Whole or not at all: a gateway never reads half of it.
+/// Like [`change_for`], without a reason.
+///
+/// # Errors
+/// See [`change_for`].
+pub(crate) fn change<T>(
+    path: &Path,
+    change: impl FnOnce(&mut KeyFile) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    change_for(path, None, change)
+}
+
+/// Changes a file of keys, and notes in each key that is changed who did so, when and why. The file is created if it is missing.
+/// Whole or not at all: a gateway never reads half of it.
 ///
 /// # Errors
 /// Returns an error if it cannot be read or written, or `change` fails: then it is as before.
-pub(crate) fn change<T>(
+pub(crate) fn change_for<T>(
     path: &Path,
+    why: Option<&str>,
     change: impl FnOnce(&mut KeyFile) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let failed = |error: io::Error| {
@@ -286,9 +343,17 @@ pub(crate) fn change<T>(
         private_file().create(true).append(true).open(beside(".lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
     let mut file = if path.exists() { KeyFile::read(path)? } else { KeyFile::default() };
+    let before = file.clone();
     let result = change(&mut file)?;
+    let why = why.unwrap_or_default().to_owned();
+    file.note(&before, &KeyAct { at: Timestamp::now(), by: who(), why });
     replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
+}
+
+#[cfg(not(unix))]
+fn who() -> String {
+    format!("process {}", std::process::id())
 }
 
 /// Whether the group of a file, or everybody, can read or replace what is in it.

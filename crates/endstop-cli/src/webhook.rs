@@ -1,13 +1,13 @@
 //! The webhook of the configuration file: `[webhook]` with `url` and `secret_file`.
 //!
-//! It gets a message when a run is paused, and when the spend of a budget has reached its threshold. No message has a prompt, a
+//! It gets a message when a run is paused or waits for a full budget, and when the spend of a budget has reached its threshold. No message has a prompt, a
 //! response or a key.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::account::{AccountThreshold, AccountWarning};
+use endstop::account::{AccountRefused, AccountThreshold, AccountWarning};
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
@@ -43,7 +43,7 @@ pub(crate) struct WebhookTable {
     secret_file: PathBuf,
 }
 
-/// Sends pauses to the webhook.
+/// Sends pauses to the webhook, and waits for budgets.
 #[derive(Debug)]
 struct Pauses {
     webhook: Webhook,
@@ -218,6 +218,23 @@ impl Observer for Pauses {
             }
             _ => {}
         }
+    }
+
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        let run = info.id.as_str();
+        let Some(refused) = refused else {
+            send(&self.webhook, "run_resumed", json!({ "run": run }));
+            return;
+        };
+        let millis = refused.resets_at.and_then(|at| i64::try_from(at.0).ok());
+        let resets = millis.and_then(|at| Timestamp::from_millisecond(at).ok());
+        let more = json!({
+            "run": run,
+            "budget": refused.account,
+            "resets_at": resets.map(|at| at.to_string()),
+            "text": refused.to_string(),
+        });
+        send(&self.webhook, "run_paused", more);
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _: &Budget) {

@@ -1,4 +1,4 @@
-//! A gateway that runs while the budgets of the configuration file change.
+//! A gateway with budgets of the configuration file, which change or are killed while it runs.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
@@ -180,4 +180,25 @@ fn the_first_budget_can_be_defined_while_a_gateway_runs() {
     let (status, said) = team.call("c", MODEL);
     assert!(status == 402 && said.contains("budget mini has used 0 of 0 steps"), "{said}");
     assert_eq!(team.call("d", "gpt-4o").0, 200);
+}
+
+#[test]
+fn a_kill_of_a_budget_by_model_stops_the_runs_that_ask_for_the_model_and_no_others() {
+    let mini = "[budget.mini]\nlimit = \"99 steps\"\nmodels = [\"*-mini\"]\n";
+    let team = Team::new("kill-model", mini);
+    assert_eq!((team.call("mini", MODEL).0, team.call("other", "gpt-4o").0), (200, 200));
+    let output = team.command(&["kill", "--budget", "mini", "--why", "bill"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "killed 1 run in 1 process; no call of them is admitted there\n");
+    assert_ne!(team.call("mini", "gpt-4o").0, 200, "the run is stopped");
+    // A run that has not asked for the model, and one that begins now.
+    for run in ["other", "new"] {
+        assert_eq!(team.call(run, "gpt-4o").0, 200);
+        let (status, said) = team.call(run, MODEL);
+        assert!(status != 200 && said.contains("bill (killed by "), "{said}");
+        assert_ne!(team.call(run, "gpt-4o").0, 200);
+    }
+    assert_eq!(team.spent("mini"), 1);
+    // A run that asks for other models alone continues.
+    assert_eq!(team.call("free", "gpt-4o").0, 200);
 }

@@ -146,7 +146,7 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
     }
     user.succeeds(&["key", "revoke", "carol"]);
 
-    user.succeeds(&["key", "revoke", "alice"]);
+    user.succeeds(&["key", "revoke", "alice", "--why", "left the team"]);
     let (status, said) = call(&gateway, &alice, "alice-1", MODEL);
     assert!(status == 401 && said.contains("the key `alice` is revoked"), "{said}");
     assert_eq!(call(&gateway, &bob, "bob", MODEL).0, 200);
@@ -160,6 +160,10 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
     let keys = listed["keys"].as_array().unwrap();
     let status: Vec<&str> = keys.iter().map(|key| key["status"].as_str().unwrap()).collect();
     assert_eq!(status, ["revoked", "valid", "revoked"]);
+    let why: Vec<&str> = keys.iter().map(|key| key["changed"]["why"].as_str().unwrap()).collect();
+    assert_eq!(why, ["left the team", "", ""]);
+    let by = |key: &Value| key["changed"]["by"].as_str().unwrap().contains("(endstop, process ");
+    assert!(keys.iter().all(by), "{listed}");
     assert!(user.succeeds(&["key", "list"]).contains("alice-*"));
 }
 

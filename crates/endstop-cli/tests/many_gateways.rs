@@ -7,6 +7,8 @@
     reason = "helpers of tests"
 )]
 
+#[path = "many_gateways/frozen.rs"]
+mod frozen;
 #[path = "../../../tests/support/redis.rs"]
 mod redis;
 #[path = "many_gateways/runs.rs"]

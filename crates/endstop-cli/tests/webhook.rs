@@ -1,6 +1,11 @@
 //! The webhook of the configuration file, against a server that fails twice.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -270,4 +275,67 @@ fn pauses_by_a_command_reach_the_webhook_of_a_gateway_and_of_an_agent() {
     let agent = ["agent", "--model", "scripted:loop", "--policy", policy.to_str().unwrap(), "go"];
     assert_eq!(home.command(&agent).output().unwrap().status.code(), Some(124));
     assert_eq!(next(&taken, "run_paused")["rules"], serde_json::json!(["ask"]));
+}
+
+/// Waits for a line of an output that has some text.
+fn line_with(output: &mut impl std::io::BufRead, text: &str) -> String {
+    let mut line = String::new();
+    while output.read_line(&mut line).unwrap() > 0 {
+        if line.contains(text) {
+            return line;
+        }
+        line.clear();
+    }
+    panic!("no line has {text:?}")
+}
+
+#[test]
+fn waits_for_a_full_budget_reach_the_webhook_from_a_gateway_and_an_agent_which_print_them() {
+    let (url, taken, _failed) = receiver(0);
+    let home = Home::new("budget", &url);
+    let limit = |steps: u32| {
+        let config = format!(
+            "[webhook]\nurl = \"{url}\"\nsecret_file = \"secret\"\n[budget.me]\nlimit = \"{steps} steps per month\"\n\
+             on_full = \"pause\"\n"
+        );
+        home.file("config.toml", &config);
+    };
+    limit(1);
+    let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
+    let mut serve = home.command(&[&options[..], &["--steps", "100"]].concat()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let listening: Value = serde_json::from_str(&line).unwrap();
+    let base = format!("{}/r/nightly", listening["address"].as_str().unwrap());
+    let mut client = home.command(&["demo-agent", "--iterations", "9"]);
+    let mut client = client.env("ANTHROPIC_BASE_URL", base).stdout(Stdio::null()).spawn().unwrap();
+    let said = line_with(&mut lines, "\"paused\"");
+    assert!(said.contains("waits for budget me until ") && said.contains("nightly"), "{said}");
+    let paused = next(&taken, "run_paused");
+    assert_eq!((&paused["run"], &paused["budget"]), (&"nightly".into(), &"me".into()), "{paused}");
+    assert!(paused["resets_at"].as_str().unwrap().ends_with('Z'), "{paused}");
+    assert!(paused["text"].as_str().unwrap().starts_with("budget me has used 1 of 1 step"));
+    limit(9_999);
+    assert_eq!(next(&taken, "run_resumed")["run"], "nightly");
+    line_with(&mut lines, "\"resumed\"");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+
+    limit(1);
+    let mut agent = home.command(&["agent", "--model", "scripted:loop", "--steps", "3", "go"]);
+    let mut agent = agent.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let paused = next(&taken, "run_paused");
+    assert_eq!(paused["budget"], "me", "{paused}");
+    let listed = home.command(&["ps", "--json"]).output().unwrap().stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    assert!(listed.contains("\"waits_for\": \"budget me until "), "{listed}");
+    limit(9_999);
+    assert_eq!(next(&taken, "run_resumed")["run"], paused["run"]);
+    let mut said = String::new();
+    agent.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("waits for budget me until "), "{said}");
+    assert_eq!(agent.wait().unwrap().code(), Some(124), "{said}");
 }

@@ -195,6 +195,10 @@ pub enum EventKind<'a> {
     Signal {
         /// The signal's name.
         name: &'a str,
+        /// Who sets it. Empty if that is not known.
+        by: &'a str,
+        /// Why; may be empty.
+        why: &'a str,
     },
     /// A person cancelled the run. Latches as `user_requested`; cannot be overridden. A checkpoint.
     Cancel {
@@ -236,6 +240,8 @@ pub enum EventKind<'a> {
     ResumeRequested {
         /// Who asks.
         by: &'a str,
+        /// Why; may be empty.
+        why: &'a str,
     },
     /// A person approved a run that a pause rule has paused, or raised a limit ([`Run::raised`](crate::Run::raised)).
     Approved {

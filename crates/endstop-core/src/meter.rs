@@ -562,7 +562,7 @@ impl Meter {
                     *self.reported.at_mut(index) = Some(*value);
                 }
             }
-            EventKind::Signal { name } => {
+            EventKind::Signal { name, .. } => {
                 self.learn(program, |fact| matches!(fact, Fact::Signal(known) if known == name));
             }
             kind if kind.is_cancellation() => {

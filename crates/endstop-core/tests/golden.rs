@@ -179,7 +179,7 @@ fn saved_state_of_version_1_that_is_paused_from_outside() {
     let mut read = Run::restore(program(), &stored).unwrap();
     assert_eq!(read.save().unwrap(), stored);
     assert_eq!(see(&mut read, 44, Source::Own, EventKind::StepBegin), Directive::Pause);
-    see(&mut read, 45, Source::Own, EventKind::ResumeRequested { by: "bob" });
+    see(&mut read, 45, Source::Own, EventKind::ResumeRequested { by: "bob", why: "" });
     assert!(see(&mut read, 46, Source::Own, EventKind::StepBegin).admits());
 }
 
@@ -188,7 +188,7 @@ fn saved_state_of_version_1_that_is_paused_from_outside() {
 fn trace_of_version_1_with_acts_from_outside() {
     let kinds = [
         EventKind::PauseRequested { by: "ann", why: "lunch" },
-        EventKind::ResumeRequested { by: "bob" },
+        EventKind::ResumeRequested { by: "bob", why: "" },
         EventKind::ContinuationRequested { by: "critic" },
         EventKind::Kill { message: "maintenance" },
         EventKind::Reopened { by: "ann" },

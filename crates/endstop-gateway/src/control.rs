@@ -1,8 +1,11 @@
 //! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on separate listeners.
+//! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
+mod answer;
 mod listen;
+mod openapi;
 mod servers;
 
 use std::num::ParseIntError;
@@ -21,6 +24,7 @@ use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -35,7 +39,13 @@ use crate::route::bearer;
 use crate::run::{NoRun, NotLogged, OpenLogError, Registry, RunEntry, RunGroup};
 use crate::secret::is_same;
 use crate::server::read_body;
+use answer::{
+    Health, Killed, ListedRun, PauseState, Problem, RunChange, RunDetail, RunList, TotalState,
+    json_of, problem,
+};
 pub use listen::ControlError;
+use openapi::OPENAPI_PATH;
+pub use openapi::control_openapi;
 pub(crate) use servers::ControlServers;
 pub use servers::RunControl;
 
@@ -54,7 +64,7 @@ const KILL_PATH: &str = "/endstop/v1/kill";
 const TOTAL_PATH: &str = "/endstop/v1/total";
 
 /// The body of a command to the total of all runs.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TotalCommand {
     /// The new limit, such as `100.00`.
@@ -82,8 +92,8 @@ impl WrittenAmount {
     }
 }
 
-/// The body of a command.
-#[derive(Default, Deserialize)]
+/// The body of a command, which may be empty.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Command {
     /// The reason.
@@ -157,12 +167,13 @@ pub(crate) fn answer_client(path: &str, hint: &str) -> Response<Body> {
     if path == HEALTH_PATH {
         return health();
     }
-    let error = "the control API is not on the address of clients";
-    reply(StatusCode::NOT_FOUND, &json!({ "error": error, "hint": hint }))
+    let error = "the control API is not on the address of clients".to_owned();
+    let problem = Problem { error, hint: Some(hint.to_owned()) };
+    reply(StatusCode::NOT_FOUND, &json_of(&problem))
 }
 
 fn health() -> Response<Body> {
-    reply(StatusCode::OK, &json!({ "status": "ok" }))
+    reply(StatusCode::OK, &json_of(&Health { status: "ok" }))
 }
 
 /// The control API on one of its listeners.
@@ -200,7 +211,7 @@ impl ControlService {
             return self.kill_all(&message);
         }
         let killed: u64 = groups.map(|group| self.registry.kill_group(group, &message)).sum();
-        reply(StatusCode::OK, &json!({ "killed": killed }))
+        reply(StatusCode::OK, &json_of(&Killed { killed }))
     }
 
     fn kill_all(&self, message: &str) -> Response<Body> {
@@ -208,7 +219,7 @@ impl ControlService {
         // is aborted here, or began while this was running, and the switch stops that one.
         self.kill.turn_on(message);
         let killed = self.registry.kill_all(&kill_signal(message));
-        reply(StatusCode::OK, &json!({ "killed": killed }))
+        reply(StatusCode::OK, &json_of(&Killed { killed }))
     }
 }
 
@@ -219,16 +230,22 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     if path == HEALTH_PATH {
         return health();
     }
+    if path == OPENAPI_PATH {
+        return match head.method {
+            Method::GET => reply(StatusCode::OK, &control_openapi()),
+            _ => not_allowed(),
+        };
+    }
     let is_total = path == TOTAL_PATH;
     let is_kill = path == KILL_PATH;
     let rest = if is_total || is_kill { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
     let Some(rest) = rest else {
-        return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such path" }));
+        return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
     if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
         let why = "the control API needs its token: Authorization: Bearer";
-        return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
+        return reply(StatusCode::UNAUTHORIZED, &problem(why));
     }
     if is_kill {
         return kill(service, &head.method, incoming).await;
@@ -244,7 +261,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
                 Ok(all) => reply(StatusCode::OK, &all),
                 Err(error) => {
                     let error = error.to_string();
-                    reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }))
+                    reply(StatusCode::INTERNAL_SERVER_ERROR, &problem(error))
                 }
             },
             _ => not_allowed(),
@@ -257,7 +274,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     let run = match found {
         Ok(Some(run)) => run,
         Ok(None) => {
-            return reply(StatusCode::NOT_FOUND, &json!({ "error": "no such run" }));
+            return reply(StatusCode::NOT_FOUND, &problem("no such run"));
         }
         Err(why) => return not_found_here(&why),
     };
@@ -266,7 +283,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         (&Method::GET, Some("wait")) => wait(service, &run, head.uri.query()).await,
         (&Method::POST, Some(act)) => {
             let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
-                return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
+                return reply(StatusCode::BAD_REQUEST, &problem("no body that is read"));
             };
             let (status, value) = command(&run, act, &body);
             reply(status, &value)
@@ -285,7 +302,7 @@ fn not_found_here(why: &NoRun) -> Response<Body> {
             (StatusCode::INTERNAL_SERVER_ERROR, error)
         }
     };
-    reply(status, &json!({ "error": error }))
+    reply(status, &problem(error))
 }
 
 /// Refuses a request that no program of this machine has sent.
@@ -299,17 +316,17 @@ async fn kill(service: &ControlService, method: &Method, incoming: Incoming) -> 
         return not_allowed();
     }
     let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
-        return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
+        return reply(StatusCode::BAD_REQUEST, &problem("no body that is read"));
     };
     match parsed(&body) {
         Ok(command) => service.kill(&command),
-        Err(error) => reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
+        Err(error) => reply(StatusCode::BAD_REQUEST, &problem(error.to_string())),
     }
 }
 
 /// Answers with the total of all runs, and replaces its limit if the request has one.
 async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Response<Body> {
-    let bad = |error: String| reply(StatusCode::BAD_REQUEST, &json!({ "error": error }));
+    let bad = |error: String| reply(StatusCode::BAD_REQUEST, &problem(error));
     if method == Method::POST {
         let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
             return bad("no body that is read".to_owned());
@@ -326,15 +343,15 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         return not_allowed();
     }
     let Some(total) = registry.total() else {
-        return reply(StatusCode::NOT_FOUND, &json!({ "error": "no total of all runs is set" }));
+        return reply(StatusCode::NOT_FOUND, &problem("no total of all runs is set"));
     };
     let now = total.snapshot();
-    let value = json!({
-        "limit_usd": now.limits.cost.map(Money::to_decimal),
-        "settled_usd": now.settled.cost.to_decimal(),
-        "held_usd": now.held.cost.to_decimal(),
-    });
-    reply(StatusCode::OK, &value)
+    let state = TotalState {
+        limit_usd: now.limits.cost.map(Money::to_decimal),
+        settled_usd: now.settled.cost.to_decimal(),
+        held_usd: now.held.cost.to_decimal(),
+    };
+    reply(StatusCode::OK, &json_of(&state))
 }
 
 /// Answers with a run once it has taken more than N events (`?events=N`), or the gateway ends.
@@ -347,8 +364,8 @@ async fn wait(service: &ControlService, run: &RunEntry, query: Option<&str>) -> 
         // Another gateway that waits for the run does not wait for this.
         let is_due = is_closing || run.is_wanted() || Instant::now() >= until;
         if seen != Some(events) || is_due {
-            let value = json!({ "events": events, "is_closing": is_closing, "run": one(run) });
-            return reply(StatusCode::OK, &value);
+            let change = RunChange { events, is_closing, run: detail(run) };
+            return reply(StatusCode::OK, &json_of(&change));
         }
         tokio::select! {
             _ = service.stop.cancelled() => {}
@@ -368,27 +385,27 @@ fn parsed(body: &[u8]) -> serde_json::Result<Command> {
 fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
     let command = match parsed(body) {
         Ok(command) => command,
-        Err(error) => return (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })),
+        Err(error) => return (StatusCode::BAD_REQUEST, problem(error.to_string())),
     };
     let (by, why) = (command.by(), command.message.as_deref().unwrap_or_default());
     match act {
         "cancel" => run.cancel(&command.reason("cancelled"), Urgency::Graceful),
         "kill" => run.cancel(&command.reason("killed"), Urgency::Now),
         "signal" => match command.name.as_deref() {
-            Some(name) if !name.is_empty() => run.signal(name),
+            Some(name) if !name.is_empty() => run.signal(name, by, why),
             _ => {
                 let error =
                     "`name` is missing: the signal that is set, as in {\"name\": \"cancel\"}";
-                return (StatusCode::BAD_REQUEST, json!({ "error": error }));
+                return (StatusCode::BAD_REQUEST, problem(error));
             }
         },
         "pause" => {
             if !run.pause(by, why) {
-                return (StatusCode::CONFLICT, json!({ "error": not_paused(run) }));
+                return (StatusCode::CONFLICT, problem(not_paused(run)));
             }
         }
         "resume" => {
-            if let Err(refused) = resume(run, &command, by) {
+            if let Err(refused) = resume(run, &command, by, why) {
                 return refused;
             }
         }
@@ -397,15 +414,15 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 return refused;
             }
         }
-        _ => return (StatusCode::NOT_FOUND, json!({ "error": "no such command" })),
+        _ => return (StatusCode::NOT_FOUND, problem("no such command")),
     }
     // A command counts only if it is in the log, from which another gateway continues the run.
     match run.log_now() {
         Err(NotLogged::Moved) => {
             let error = "another gateway serves the run now: ask again";
-            (StatusCode::CONFLICT, json!({ "error": error }))
+            (StatusCode::CONFLICT, problem(error))
         }
-        Err(NotLogged::Away(why)) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": why })),
+        Err(NotLogged::Away(why)) => (StatusCode::SERVICE_UNAVAILABLE, problem(why)),
         Ok(()) | Err(NotLogged::Lost(_)) => (StatusCode::OK, one(run)),
     }
 }
@@ -426,7 +443,7 @@ fn approve(
     by: &str,
     why: &str,
 ) -> Result<(), (StatusCode, Value)> {
-    let refused = |status, error: &str| Err((status, json!({ "error": error })));
+    let refused = |status, error: &str| Err((status, problem(error)));
     let limit = match command.limit.as_ref().map(WrittenAmount::dollars).transpose() {
         Ok(limit) => limit,
         Err(error) => {
@@ -468,16 +485,19 @@ fn no_pause_rule(run: &RunEntry, name: &str) -> Option<String> {
 }
 
 /// Ends the pause from outside, and raises limits if the request has some.
-fn resume(run: &RunEntry, command: &Command, by: &str) -> Result<(), (StatusCode, Value)> {
-    let raises = command
-        .raises()
-        .map_err(|error| (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })))?;
-    let refused = |error: String| (StatusCode::CONFLICT, json!({ "error": error }));
+fn resume(
+    run: &RunEntry,
+    command: &Command,
+    by: &str,
+    why: &str,
+) -> Result<(), (StatusCode, Value)> {
+    let raises =
+        command.raises().map_err(|error| (StatusCode::BAD_REQUEST, problem(error.to_string())))?;
+    let refused = |error: String| (StatusCode::CONFLICT, problem(error));
     if !raises.is_empty() {
-        let why = command.message.as_deref().unwrap_or_default();
         run.raise_limits(&raises, by, why).map_err(|error| refused(not_raised(&error)))?;
     }
-    let is_resumed = run.resume(by);
+    let is_resumed = run.resume(by, why);
     if !is_resumed && raises.is_empty() {
         return Err(refused(
             "the run is not paused from outside; `approve` ends the pause of a rule".to_owned(),
@@ -508,46 +528,49 @@ fn not_raised(error: &RaiseError) -> String {
 async fn list(registry: &Arc<Registry>) -> Result<Value, OpenLogError> {
     let (stored, is_truncated) = registry.stored().await?;
     let runs = registry.all();
-    let in_memory = runs.iter().map(|run| {
-        let reason = run.stop().map(|signal| signal.reason.to_string());
-        json!({
-            "run": run.id().as_str(),
-            "status": run.handle().status().name(),
-            "reason": reason,
-            "calls_in_flight": run.calls(),
-        })
+    let in_memory = runs.iter().map(|run| ListedRun {
+        run: run.id().to_string(),
+        status: run.handle().status().name().to_owned(),
+        reason: run.stop().map(|signal| signal.reason.to_string()),
+        calls_in_flight: run.calls(),
     });
     let is_new = |id: &RunId| runs.binary_search_by(|run| run.id().cmp(id)).is_err();
-    let stored = stored.iter().filter(|id| is_new(id));
-    let stored = stored.map(
-        |id| json!({ "run": id.as_str(), "status": "stored", "reason": null, "calls_in_flight": 0 }),
-    );
-    Ok(json!({ "runs": in_memory.chain(stored).collect::<Vec<_>>(), "is_truncated": is_truncated }))
+    let stored = stored.iter().filter(|id| is_new(id)).map(|id| ListedRun {
+        run: id.to_string(),
+        status: "stored".to_owned(),
+        reason: None,
+        calls_in_flight: 0,
+    });
+    let runs = in_memory.chain(stored).collect();
+    Ok(json_of(&RunList { runs, is_truncated }))
 }
 
 fn one(run: &RunEntry) -> Value {
+    json_of(&detail(run))
+}
+
+fn detail(run: &RunEntry) -> RunDetail {
     let handle = run.handle();
-    let report = serde_json::to_value(handle.report()).unwrap_or_default();
     let counts = run.counts();
-    json!({
-        "run": run.id().as_str(),
-        "status": handle.status().name(),
-        "calls_in_flight": run.calls(),
-        "upstream_calls": counts.upstream_calls,
-        "stop_responses": counts.stop_responses,
-        "unmetered": counts.unmetered,
-        "client_disconnects": counts.client_disconnects,
-        "refused": counts.refused,
-        "failed_calls": counts.failed_calls,
-        "is_estimate": handle.usage().1,
-        "pause": handle.pause_request(),
-        "waits_for": run.account_waits().current().map(|refused| refused.awaited()),
-        "report": report,
-    })
+    RunDetail {
+        run: run.id().to_string(),
+        status: handle.status().name().to_owned(),
+        calls_in_flight: run.calls(),
+        upstream_calls: counts.upstream_calls,
+        stop_responses: counts.stop_responses,
+        unmetered: counts.unmetered,
+        client_disconnects: counts.client_disconnects,
+        refused: counts.refused,
+        failed_calls: counts.failed_calls,
+        is_estimate: handle.usage().1,
+        pause: handle.pause_request().map(PauseState::from),
+        waits_for: handle.awaited_account().map(|refused| refused.awaited()),
+        report: json_of(&handle.report()),
+    }
 }
 
 fn not_allowed() -> Response<Body> {
-    reply(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "not with this method" }))
+    reply(StatusCode::METHOD_NOT_ALLOWED, &problem("not with this method"))
 }
 
 fn reply(status: StatusCode, value: &Value) -> Response<Body> {

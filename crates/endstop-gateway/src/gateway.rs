@@ -239,7 +239,7 @@ impl Gateway {
     /// Returns the refusal of the budget over time whose reset calls of a run wait for now. `None` for an unknown run.
     #[must_use]
     pub fn awaited_budget(&self, id: &RunId) -> Option<AccountRefused> {
-        self.registry.get(id)?.account_waits().current()
+        self.registry.get(id)?.handle().awaited_account()
     }
 
     /// Returns the refusal of the budget over time that is in the way of a run: a call has waited for its reset, and none
@@ -302,17 +302,18 @@ impl Gateway {
         self.registry.get(id).is_some_and(|entry| entry.pause(by, why))
     }
 
-    /// Ends the pause of a run from outside. Waiting calls continue. Rules that pause the run are not affected. Returns `false`
+    /// Ends the pause of a run from outside, for someone with a reason, which may be empty. Waiting calls continue. Rules that pause the run are not affected. Returns `false`
     /// if there is no such run or no such pause.
-    pub fn resume(&self, id: &RunId, by: &str) -> bool {
-        self.registry.get(id).is_some_and(|entry| entry.resume(by))
+    pub fn resume(&self, id: &RunId, by: &str, why: &str) -> bool {
+        self.registry.get(id).is_some_and(|entry| entry.resume(by, why))
     }
 
-    /// Sets the external signal `name` of a run, for `signal("name")` in its policy. Returns whether the run exists.
-    pub fn signal(&self, id: &RunId, name: &str) -> bool {
+    /// Sets the external signal `name` of a run, for `signal("name")` in its policy. `by` and `why` are for its trace, and may be
+    /// empty. Returns whether the run exists.
+    pub fn signal(&self, id: &RunId, name: &str, by: &str, why: &str) -> bool {
         let entry = self.registry.get(id);
         entry.is_some_and(|entry| {
-            entry.signal(name);
+            entry.signal(name, by, why);
             true
         })
     }

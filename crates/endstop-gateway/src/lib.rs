@@ -73,7 +73,7 @@ pub use config::{
     KeySource, PauseLimit, Runs, StopWith, StoredRuns, Tunnels, Unnamed, UpstreamKeys, Upstreams,
     UpstreamsError, new_key,
 };
-pub use control::{ControlError, RunControl};
+pub use control::{ControlError, RunControl, control_openapi};
 pub use gateway::{Gateway, StartError};
 pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};

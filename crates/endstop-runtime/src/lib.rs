@@ -68,7 +68,7 @@ pub use call::{
 pub use model_error::{ErrorBilling, ModelError, ModelErrorKind, ProviderError, retry_after};
 pub use provider_api::{MODEL_PROVIDERS, ModelProvider, ProviderApi};
 pub use run::{
-    BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, Standstill, StopReach,
-    Waited,
+    BudgetUse, CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, ShownAccountWait,
+    Standstill, StopReach, Waited,
 };
 pub use tool_call::{ToolCall, ToolOutcome};

@@ -27,6 +27,7 @@ use endstop_core::run::{Directive, Notice};
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
 
+use crate::account::AccountRefused;
 use crate::ledger::Budget;
 use crate::model_error::ModelError;
 use crate::store::RunId;
@@ -333,6 +334,13 @@ pub trait Observer: Send + Sync {
     /// A warn rule began to hold. Called after the event that brought it.
     fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {
         let _ = (info, notice, run);
+    }
+
+    /// Calls of a root run, or of its descendants, begin to wait for the reset of a budget over time, or wait for another one.
+    /// `None`: none of them waits any longer, because they were admitted, gave up or were stopped. Like
+    /// [`Observer::observe`], it must not block for long and must not call back into the run.
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        let _ = (info, refused);
     }
 
     /// The run is over or paused and its state is final: `run` gives status, trip record and totals. It is a copy, so

@@ -4,6 +4,7 @@
 //! spend is settled for all of them in one operation. So the cores of a run and its ancestors are locked together,
 //! root first; the ledger's lock is taken inside them, and nothing is awaited while they are held.
 
+mod account_wait;
 mod approval;
 mod budget_use;
 mod chain;
@@ -15,6 +16,7 @@ mod pause;
 mod reset;
 mod wait;
 
+pub use account_wait::ShownAccountWait;
 pub use budget_use::BudgetUse;
 pub(crate) use chain::LockedChain;
 pub use environment::{Carried, ExternalStop, RunEnvironment, StopReach};

@@ -616,7 +616,7 @@ async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends()
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(parent.pause("ann", "lunch"));
         tokio::time::sleep(Duration::from_secs(7)).await;
-        assert!(parent.resume("ann"));
+        assert!(parent.resume("ann", ""));
     };
     let (waited, ()) = tokio::join!(call, person);
     assert_eq!(waited, Waited::Done(()), "3 of the 10 seconds were active");

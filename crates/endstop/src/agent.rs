@@ -440,7 +440,7 @@ impl Iteration {
     /// assert!(run.pause("ann", "lunch"));
     /// let later = tokio::spawn(async move {
     ///     tokio::time::sleep(Duration::from_millis(10)).await;
-    ///     run.resume("ann")
+    ///     run.resume("ann", "back")
     /// });
     /// while steps.advance().await {}
     /// assert!(later.await?);

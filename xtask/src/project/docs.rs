@@ -21,6 +21,7 @@ type Page = (&'static str, fn() -> String);
 const GENERATED: &[Page] = &[
     ("docs/cli.md", cli::page),
     ("docs/conditions.md", conditions::page),
+    ("docs/control-api.json", schema::control_api),
     ("docs/metering.md", metering::page),
     ("docs/policy.schema.json", schema::page),
 ];

@@ -279,8 +279,8 @@ async fn execute(
     epoch.map_or(Ok(()), KillEpoch::check)?;
     let outside = control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
-        OutsideAct::Resume { by } => drop(handle.resume(by)),
-        OutsideAct::Signal { name } => drop(handle.signal(name)),
+        OutsideAct::Resume { by } => drop(handle.resume(by, "")),
+        OutsideAct::Signal { name, by } => drop(handle.signal_by(name, by, "")),
     });
     let driven = async { while run.advance().await {} };
     tokio::select! {

@@ -135,12 +135,15 @@ pub struct ApproveArgs {
 
 /// Arguments of `endstop signal`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  endstop signal nightly-17 review")]
+#[command(after_help = "Examples:\n  endstop signal nightly-17 review --why \"read it\"")]
 pub struct SignalArgs {
     /// The run, or the beginning of its name
     run: String,
     /// The signal
     name: String,
+    /// The reason, for the run's trace
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -348,5 +351,6 @@ pub fn approve(args: &ApproveArgs, out: &mut dyn Write) -> Result<ExitCode, CliE
 /// # Errors
 /// Returns an error if there is no such run.
 pub fn signal(args: &SignalArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    act(&args.at, &args.run, "signal", &json!({ "name": args.name }), out)
+    let body = json!({ "by": who(), "message": args.why, "name": args.name });
+    act(&args.at, &args.run, "signal", &body, out)
 }

@@ -44,7 +44,7 @@ fn signal_file(text: &str) -> Result<SignalFile, String> {
 pub(super) enum OutsideAct<'a> {
     Pause { by: &'a str, why: &'a str },
     Resume { by: &'a str },
-    Signal { name: &'a str },
+    Signal { name: &'a str, by: &'a str },
 }
 
 impl ControlFiles {
@@ -72,7 +72,8 @@ impl ControlFiles {
             waiting.retain(|signal| {
                 let is_set = signal.file.exists();
                 if is_set {
-                    act(OutsideAct::Signal { name: &signal.name });
+                    let by = signal.file.display().to_string();
+                    act(OutsideAct::Signal { name: &signal.name, by: &by });
                 }
                 !is_set
             });

@@ -173,6 +173,9 @@ struct NamedArgs {
     /// The name of the key
     #[arg(value_name = "NAME")]
     name: String,
+    /// The reason, which `key list --json` shows
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -229,6 +232,7 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         created: now,
         expires,
         revoked: None,
+        changed: None,
     };
     // Whether its budgets are defined.
     stored.check_budgets(&args.defined.budgets()?)?;
@@ -333,7 +337,7 @@ fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 fn revoke(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    keys::change(&args.place.path()?, |file| {
+    keys::change_for(&args.place.path()?, args.why.as_deref(), |file| {
         let key = found(file, &args.name)?;
         if key.revoked.is_some() {
             return Err(CliError::new(format!("the key `{}` is revoked already", args.name)));
@@ -347,7 +351,7 @@ fn revoke(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 
 fn rotate(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let new = new_key();
-    keys::change(&args.place.path()?, |file| {
+    keys::change_for(&args.place.path()?, args.why.as_deref(), |file| {
         let key = found(file, &args.name)?;
         if key.revoked.is_some() {
             return Err(CliError::new(format!("the key `{}` is revoked", args.name))
@@ -415,6 +419,7 @@ fn to_json(key: &StoredKey, now: Timestamp) -> Value {
         "created": key.created.to_string(),
         "expires": key.expires.map(|time| time.to_string()),
         "revoked": key.revoked.map(|time| time.to_string()),
+        "changed": key.changed.as_ref().map(keys::KeyAct::to_json),
     })
 }
 

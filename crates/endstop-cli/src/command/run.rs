@@ -462,8 +462,8 @@ async fn supervised(
     };
     let outside = args.control.watch(|act| match act {
         OutsideAct::Pause { by, why } => drop(open.gateway.pause(id, by, why)),
-        OutsideAct::Resume { by } => drop(open.gateway.resume(id, by)),
-        OutsideAct::Signal { name } => drop(open.gateway.signal(id, name)),
+        OutsideAct::Resume { by } => drop(open.gateway.resume(id, by, "")),
+        OutsideAct::Signal { name, by } => drop(open.gateway.signal(id, name, by, "")),
     });
     tokio::select! {
         never = outside => match never {},

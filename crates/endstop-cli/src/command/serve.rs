@@ -58,8 +58,8 @@ serve it.
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
   POST /endstop/v1/runs/RUN/pause    hold its calls (JSON: by, message)
-  POST /endstop/v1/runs/RUN/resume   let them continue (JSON: by)
-  POST /endstop/v1/runs/RUN/signal   set an external signal (JSON: name)
+  POST /endstop/v1/runs/RUN/resume   let them continue (JSON: by, message)
+  POST /endstop/v1/runs/RUN/signal   set a signal (JSON: name, by, message)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
   POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)

@@ -43,6 +43,7 @@ fn an_issued_key_is_written_with_its_hash_and_read_as_it_was() {
         created: Timestamp::from_second(1_000).unwrap(),
         expires: Some(Timestamp::from_second(2_000).unwrap()),
         revoked: None,
+        changed: None,
     };
     let mut file = KeyFile::default();
     file.push(key.clone());
@@ -53,6 +54,27 @@ fn an_issued_key_is_written_with_its_hash_and_read_as_it_was() {
     assert!(KeyFile::parse(&twice).unwrap_err().contains("repeats the key"));
     let newer = text.replace("\"name\"", "\"shape\":1,\"name\"");
     assert!(KeyFile::parse(&newer).unwrap_err().contains("later version"));
+}
+
+#[test]
+fn who_changed_a_key_is_noted_in_that_key_alone_and_lines_without_it_are_read() {
+    let line = |name: &str| {
+        let hash = KeyHash::of(&Key::new(name)).to_hex();
+        format!("{{\"version\":1,\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}\"}}\n")
+    };
+    let mut file = KeyFile::parse(&(line("alice") + &line("bob"))).unwrap();
+    let before = file.clone();
+    file.find("bob").unwrap().revoked = Some(Timestamp::from_second(1_000).unwrap());
+    let at = Timestamp::from_second(2_000).unwrap();
+    let act = KeyAct { at, by: "ann".to_owned(), why: "left".to_owned() };
+    file.note(&before, &act);
+    let mut read = KeyFile::parse(&file.to_text()).unwrap();
+    assert_eq!(read, file);
+    assert_eq!(read.find("bob").unwrap().changed, Some(act));
+    assert_eq!(read.find("alice").unwrap().changed, None);
+    assert!(!before.to_text().contains("changed"));
+    let wrong = file.to_text().replace(&at.to_string(), "yesterday");
+    assert!(KeyFile::parse(&wrong).unwrap_err().contains("`changed`"));
 }
 
 #[test]

@@ -319,7 +319,9 @@ impl Layout {
                 Aside::Fact(name, value) => {
                     self.push(Source::Own, EventKind::Fact { name, value: *value });
                 }
-                Aside::Signal(name) => self.push(Source::Own, EventKind::Signal { name }),
+                Aside::Signal(name) => {
+                    self.push(Source::Own, EventKind::Signal { name, by: "", why: "" })
+                }
                 Aside::Cancel => self.push(Source::Own, EventKind::Cancel { message: "" }),
                 Aside::Tick => self.push(Source::Own, EventKind::Tick),
                 Aside::Pause => {
@@ -330,7 +332,7 @@ impl Layout {
                 Aside::Hold => {
                     self.push(Source::Own, EventKind::PauseRequested { by: "ann", why: "" });
                     self.push(Source::Own, EventKind::Tick);
-                    self.push(Source::Own, EventKind::ResumeRequested { by: "bob" });
+                    self.push(Source::Own, EventKind::ResumeRequested { by: "bob", why: "" });
                 }
                 Aside::Child { depth, steps, hand_off } => self.child(*depth, steps, *hand_off),
             }

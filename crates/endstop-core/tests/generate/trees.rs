@@ -98,7 +98,7 @@ pub(crate) fn reported_leaf(label: usize) -> Condition {
 /// The log that makes the signals so; its last event is the one to judge.
 pub(crate) fn signal_log(assignment: &[bool]) -> Vec<Event<'static>> {
     let set = assignment.iter().zip(NAMES).filter(|(is_set, _)| **is_set);
-    judged(set.map(|(_, name)| EventKind::Signal { name }).collect())
+    judged(set.map(|(_, name)| EventKind::Signal { name, by: "", why: "" }).collect())
 }
 
 /// The log that makes the reported numbers so, `None` being unknown; its last event is the one to judge.

@@ -11,7 +11,7 @@ use super::log::View;
 pub(crate) fn fact(fact: &Fact, view: View<'_, '_>) -> Truth {
     match fact {
         Fact::Signal(wanted) => Truth::of(view.counted().any(
-            |(_, event)| matches!(event.kind, EventKind::Signal { name } if name == wanted.as_str()),
+            |(_, event)| matches!(event.kind, EventKind::Signal { name, .. } if name == wanted.as_str()),
         )),
         Fact::Cancelled => Truth::of(
             view.counted().any(|(_, event)| match event.kind {

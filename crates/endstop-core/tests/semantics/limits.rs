@@ -84,10 +84,10 @@ fn a_natural_end_beats_numeric_limits() {
 #[test]
 fn a_natural_end_does_not_beat_other_conditions() {
     let mut driver = Driver::stop("steps >= 1 or signal(\"halt\")");
-    driver.see(EventKind::Signal { name: "other" });
+    driver.see(EventKind::Signal { name: "other", by: "", why: "" });
     driver.begin();
     driver.reply(0, "0.10", 1);
-    driver.see(EventKind::Signal { name: "halt" });
+    driver.see(EventKind::Signal { name: "halt", by: "", why: "" });
     assert_eq!(driver.reason(), Some(StopReason::UserRequested));
 }
 
@@ -224,7 +224,10 @@ fn words_of_a_failed_attempt_are_dropped() {
 #[test]
 fn signals_stay_set() {
     let mut driver = Driver::stop("signal(\"cancel\") and steps >= 1");
-    assert_eq!(driver.see(EventKind::Signal { name: "cancel" }), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::Signal { name: "cancel", by: "", why: "" }),
+        Directive::Proceed
+    );
     assert_eq!(driver.step(), Directive::Stop);
 }
 

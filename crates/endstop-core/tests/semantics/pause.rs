@@ -9,7 +9,7 @@ use endstop_core::{Directive, EventKind, Policy, Program, Run, Status};
 use super::Driver;
 
 const PAUSE: EventKind<'static> = EventKind::PauseRequested { by: "ann", why: "lunch" };
-const RESUME: EventKind<'static> = EventKind::ResumeRequested { by: "bob" };
+const RESUME: EventKind<'static> = EventKind::ResumeRequested { by: "bob", why: "" };
 
 #[test]
 fn a_pause_from_outside_lets_nothing_begin_and_what_is_in_flight_ends() {

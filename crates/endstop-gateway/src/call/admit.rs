@@ -172,7 +172,7 @@ pub(super) async fn admit(
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
-                let is_over = account_wait.go_on(run.account_waits(), &wait, config.pause.0);
+                let is_over = account_wait.go_on(run, &wait, config.pause.0);
                 match &wait {
                     AccountWait::Store { why, .. } if is_over => {
                         return Err(Box::new(respond::uncounted(run, dialect, why)).into());

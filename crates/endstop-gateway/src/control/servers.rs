@@ -9,13 +9,12 @@ use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
-use super::{ControlError, ControlService, reply};
+use super::{ControlError, ControlService, problem, reply};
 use crate::body::Body;
 use crate::config::{Bounds, Control, Key};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
@@ -93,7 +92,7 @@ impl Drop for ControlServers {
 
 /// The answer to a command that ended without one.
 fn failed() -> Response<Body> {
-    reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": "the command failed" }))
+    reply(StatusCode::INTERNAL_SERVER_ERROR, &problem("the command failed"))
 }
 
 /// The servers of the control API. They continue until calls in flight have ended, so that a shutdown can be followed.

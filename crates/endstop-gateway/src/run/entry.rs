@@ -327,11 +327,11 @@ impl RunEntry {
     }
 
     /// Ends the pause from outside: waiting calls continue. Returns `false` if there was none.
-    pub(crate) fn resume(&self, by: &str) -> bool {
+    pub(crate) fn resume(&self, by: &str, why: &str) -> bool {
         if self.handle.pause_request().is_none() {
             return false;
         }
-        self.end_pause(|| self.handle.resume(by))
+        self.end_pause(|| self.handle.resume(by, why))
     }
 
     /// Runs an act that may end the pause. Its clock `active` stands still again if the run is still paused then.
@@ -425,10 +425,10 @@ impl RunEntry {
         raised
     }
 
-    /// Sets an external signal of the run.
-    pub(crate) fn signal(&self, name: &str) {
+    /// Sets an external signal of the run, for someone with a reason.
+    pub(crate) fn signal(&self, name: &str, by: &str, why: &str) {
         self.is_controlled.store(true, Ordering::Relaxed);
-        self.handle.signal(name);
+        self.handle.signal_by(name, by, why);
         self.flush_log();
         self.notify();
     }

@@ -60,7 +60,7 @@ pub enum RunGroup {
     Run(String),
     /// Those whose last call had the key of this name.
     Key(String),
-    /// Those that draw on this budget.
+    /// Those that draw on this budget; of one by model or provider, those that have asked for such a model.
     Budget(String),
 }
 
@@ -109,10 +109,7 @@ impl RunGroup {
         match self {
             Self::Run(name) => run.id().as_str() == name,
             Self::Key(name) => run.handle().key().as_deref() == Some(name.as_str()),
-            Self::Budget(name) => {
-                let accounts = run.handle().accounts();
-                accounts.is_some_and(|accounts| accounts.drawn_names().contains(name))
-            }
+            Self::Budget(name) => run.handle().draws_on_budget(name),
         }
     }
 }
@@ -243,6 +240,11 @@ impl Registry {
                 killed.remove(oldest);
             }
         }
+        if let RunGroup::Budget(name) = &group {
+            // Before they are asked whether they draw on it: the next call of one that does not finds this.
+            let known = self.all().into_iter().chain(self.left_in_flight());
+            known.for_each(|run| run.handle().kill_budget(name, message));
+        }
         self.kill_those(|run| group.has(run), &kill_signal(message))
     }
 
@@ -266,10 +268,15 @@ impl Registry {
         count
     }
 
-    /// Stops a run whose group was killed.
+    /// Stops a run whose group was killed. One that comes into the group with this call or later is stopped then.
     pub(crate) fn kill_if_in_group(&self, run: &RunEntry) {
         let message = {
             let killed = self.killed();
+            for (group, message) in killed.iter() {
+                if let RunGroup::Budget(name) = group {
+                    run.handle().kill_budget(name, message);
+                }
+            }
             let found = killed.iter().find(|(group, _)| group.has(run));
             found.map(|(_, message)| message.clone())
         };

@@ -221,3 +221,17 @@ async fn a_start_that_fails_leaves_no_listener_of_the_control_api_behind() {
     assert!(matches!(error, StartError::Control(_)), "{error}");
     assert!(tokio::net::TcpListener::bind(free).await.is_ok(), "the address is free again");
 }
+
+#[tokio::test]
+async fn the_openapi_document_is_answered_without_a_token() {
+    let upstream = answering().await;
+    let mut config = config(POLICY, upstream.addr);
+    config.control = controlled();
+    let gateway = Gateway::start(config).await.unwrap();
+    let path = "/endstop/v1/openapi.json";
+    let got = ask(&gateway, "GET", path, "", "").await;
+    assert_eq!((got.status, got.json()), (200, endstop_gateway::control_openapi()));
+    assert_eq!(ask(&gateway, "POST", path, "", "").await.status, 405);
+    let hidden = ask_as_client(&gateway, &format!("GET {path}")).await;
+    assert_eq!(hidden.status, 404, "clients do not get it");
+}

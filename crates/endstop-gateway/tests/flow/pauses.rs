@@ -1,10 +1,12 @@
 //! Runs that someone outside pauses.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use endstop_core::EventKind;
 use endstop_core::run::Status;
 use endstop_gateway::{Gateway, PauseLimit};
+use endstop_runtime::observe::{Observation, Observer};
 use futures_util::future::join;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -49,7 +51,7 @@ async fn a_call_waits_while_its_run_is_paused_from_outside() {
         assert!(!gateway.approve(&id(), None), "no rule pauses it");
         all_that_is_on_its_way().await;
         assert_eq!((upstream.calls(), status(&gateway)), (1, Status::Paused));
-        let by = json!({ "by": "bob" }).to_string();
+        let by = json!({ "by": "bob", "message": "back" }).to_string();
         let resumed = ask(&gateway, "POST", &command("resume"), TOKEN, &by).await;
         assert_eq!((resumed.status, &resumed.json()["pause"]), (200, &json!(null)));
         assert_eq!(ask(&gateway, "POST", &command("resume"), TOKEN, &by).await.status, 409);
@@ -82,7 +84,7 @@ async fn refused_commands_leave_a_paused_run_paused_and_its_time_standing() {
         let before = active();
         tokio::time::sleep(Duration::from_millis(30)).await;
         assert_eq!((active(), status(&gateway), upstream.calls()), (before, Status::Paused, 1));
-        assert!(gateway.resume(&id(), "ann"));
+        assert!(gateway.resume(&id(), "ann", ""));
     };
     let (got, ()) = join(chat(&gateway, &request), commands).await;
     assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
@@ -115,7 +117,7 @@ async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_
     assert_eq!(reading(&gateway, "tool_calls"), 1, "the client has it already");
     let late = chat(&gateway, &agent.request()).await;
     assert!(late.words().contains("is paused by ann: lunch"), "{late:?}");
-    assert!(gateway.resume(&id(), "ann") && !gateway.resume(&id(), "ann"));
+    assert!(gateway.resume(&id(), "ann", "") && !gateway.resume(&id(), "ann", ""));
     let got = chat(&gateway, &agent.request()).await;
     assert_eq!((got.words().as_str(), upstream.calls()), ("Done.", 2));
 }
@@ -135,7 +137,7 @@ async fn sub_agents_of_a_paused_run_wait_too_and_go_on_with_it() {
         assert_eq!(gateway.held_up(&id()).await, Status::Paused);
         all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 1);
-        assert!(gateway.resume(&id(), "ann"));
+        assert!(gateway.resume(&id(), "ann", ""));
     };
     let ((first, new), ()) = join(both, resuming).await;
     for got in [first, new] {
@@ -144,4 +146,47 @@ async fn sub_agents_of_a_paused_run_wait_too_and_go_on_with_it() {
     assert_eq!(upstream.calls(), 3);
     let got = chat(&gateway, &Agent::new("Look.").request()).await;
     assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+}
+
+/// The acts from outside, as the trace of a run has them.
+#[derive(Debug, Default)]
+struct Acts(Mutex<Vec<String>>);
+
+impl Observer for Acts {
+    fn observe(&self, seen: &Observation<'_>) {
+        let act = match seen.event.kind {
+            EventKind::Signal { name, by, why } => format!("{name} by {by}: {why}"),
+            EventKind::PauseRequested { by, why } => format!("paused by {by}: {why}"),
+            EventKind::ResumeRequested { by, why } => format!("resumed by {by}: {why}"),
+            _ => return,
+        };
+        self.0.lock().unwrap().push(act);
+    }
+}
+
+#[tokio::test]
+async fn who_acts_and_why_is_in_the_trace() {
+    let upstream = repeating().await;
+    let acts = Arc::new(Acts::default());
+    let mut config = config(POLICY, upstream.addr);
+    config.control = controlled();
+    config.environment.observers.push(Arc::clone(&acts) as Arc<dyn Observer>);
+    let gateway = Gateway::start(config).await.unwrap();
+    for (name, body) in [
+        ("signal", json!({ "name": "review", "by": "ann", "message": "read it" })),
+        ("signal", json!({ "name": "other" })),
+        ("pause", json!({ "by": "ann", "message": "lunch" })),
+        ("resume", json!({ "by": "bob", "message": "back" })),
+    ] {
+        let got = ask(&gateway, "POST", &command(name), TOKEN, &body.to_string()).await;
+        assert_eq!(got.status, 200, "{got:?}");
+    }
+    let acts = acts.0.lock().unwrap();
+    let all = [
+        "review by ann: read it",
+        "other by the control API: ",
+        "paused by ann: lunch",
+        "resumed by bob: back",
+    ];
+    assert_eq!(*acts, all);
 }

@@ -12,6 +12,7 @@ use endstop_core::units::{Cost, Money};
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
 use crate::account::{AccountHold, AccountRefused, AccountWait, DrawnAccounts, RunAccounts};
+use crate::cancel::{Urgency, kill_signal};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
 use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
@@ -56,6 +57,44 @@ impl RunHandle {
         }
     }
 
+    /// Returns whether the tree of the run draws on the budget over time of this name: because every call does, or because one
+    /// has asked for a model of the budget in this process.
+    #[must_use]
+    pub fn draws_on_budget(&self, name: &str) -> bool {
+        self.node().has_drawn_on(name)
+            || self.node().accounts().is_some_and(|accounts| accounts.current().draws_always(name))
+    }
+
+    /// Kills the budget over time of this name for the tree of the run: its next call that draws on the budget is not admitted,
+    /// and kills the tree like the kill switch. A call that was reserved before this is one of a tree that
+    /// [draws on the budget](Self::draws_on_budget).
+    pub fn kill_budget(&self, name: &str, why: &str) {
+        self.node().kill_account(name, why);
+    }
+
+    /// Notes the accounts of a call, and refuses it for one that was killed.
+    fn draw_on(
+        &self,
+        accounts: &DrawnAccounts,
+        provider: &str,
+        model: &str,
+    ) -> Result<(), NotAdmitted> {
+        let names = accounts.names_of_call(provider, model);
+        self.node().draw_on(&names).map_err(NotAdmitted::Killed)
+    }
+
+    /// Aborts the tree for a budget that was killed.
+    pub(super) fn kill_tree(&self, why: &str) {
+        let mut root = self.node();
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        let root = Self::of(Arc::clone(root));
+        root.token().cancel(kill_signal(why), Urgency::Now);
+        root.checkpoint();
+        self.checkpoint();
+    }
+
     /// Holds the worst case of a call on its accounts, up to the room that they have. `None` if it draws on none.
     pub(super) fn reserve_on_accounts(
         &self,
@@ -72,6 +111,7 @@ impl RunHandle {
             Amounts { steps: u64::from(counts_step), ..amounts }
         };
         let (provider, model) = (plan.provider(), plan.model());
+        self.draw_on(&accounts, provider, model)?;
         let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
         held.map_err(NotAdmitted::Account)
     }
@@ -83,6 +123,7 @@ impl RunHandle {
     ) -> Result<Option<AccountHold>, NotAdmitted> {
         let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
+        self.draw_on(&accounts, "", "")?;
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
     }
 
@@ -94,6 +135,7 @@ impl RunHandle {
             return Ok(());
         }
         let planned = self.planned(plan);
+        self.draw_on(&accounts, planned.provider(), planned.model())?;
         if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }

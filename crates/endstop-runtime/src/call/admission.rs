@@ -40,6 +40,8 @@ pub(crate) enum NotAdmitted {
     Unpriced,
     /// An account said so, or its store failed.
     Account(AccountBlock),
+    /// A budget of the call was killed, for this reason.
+    Killed(String),
     /// It would fit if other calls in flight were settled; no core or observer has seen it.
     OthersHold,
     /// It does not fit together with the wrap-up after it, and the next step would be that wrap-up.

@@ -48,6 +48,7 @@ impl RunHandle {
                 self.node().set_out_of_budget(true);
                 self.raise_with(&uncounted(why));
             }
+            NotAdmitted::Killed(why) => self.kill_tree(why),
             NotAdmitted::Both => self.node().set_out_of_budget(true),
             NotAdmitted::Ledger(refused) => {
                 self.node().set_out_of_budget(true);

@@ -204,7 +204,7 @@ impl<'s> LockedChain<'s> {
                 (None, Some(_)) if core.shares_pause => {
                     core.shares_pause = false;
                     let by = resumed_by.map_or("", |node| &node.info.agent);
-                    let kind = EventKind::ResumeRequested { by };
+                    let kind = EventKind::ResumeRequested { by, why: "" };
                     node.take_in(core, self.now, Source::Own, &kind, Detail::None);
                 }
                 _ => {}
@@ -220,10 +220,10 @@ impl<'s> LockedChain<'s> {
     }
 
     /// Ends the run's own pause from outside, and returns whether there was one.
-    pub(super) fn resume(&mut self, by: &str) -> bool {
+    pub(super) fn resume(&mut self, by: &str, why: &str) -> bool {
         let has_own = self.core.run.pause_request().is_some() && !self.core.shares_pause;
         if has_own {
-            self.record_own(&EventKind::ResumeRequested { by }, Detail::None);
+            self.record_own(&EventKind::ResumeRequested { by, why }, Detail::None);
         }
         has_own
     }

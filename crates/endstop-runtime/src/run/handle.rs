@@ -119,6 +119,8 @@ impl RunHandle {
             reach: environment.reach,
             driver: environment.driver,
             accounts: Mutex::new(environment.accounts),
+            draws: Mutex::default(),
+            account_waits: Mutex::default(),
             pause_changed: Notify::new(),
             pause_changes: AtomicU64::new(0),
             key: Mutex::default(),
@@ -256,7 +258,12 @@ impl RunHandle {
     /// Sets the external signal `name` (`signal("name")`, `ExternalSignal`). It stays set. A rule that trips by it stops the
     /// run at once, before its next model call or tool call.
     pub fn signal(&self, name: &str) -> Directive {
-        self.record_plain(&EventKind::Signal { name })
+        self.signal_by(name, "", "")
+    }
+
+    /// Like [`RunHandle::signal`], with who sets it and why, which the trace keeps. Both may be empty.
+    pub fn signal_by(&self, name: &str, by: &str, why: &str) -> Directive {
+        self.record_plain(&EventKind::Signal { name, by, why })
     }
 
     /// Returns whether the run and its ancestors would admit the event. Nothing is counted.

@@ -1,5 +1,6 @@
 //! One run among the runs of a tree: its decision core, its node of the ledger, its token.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
+use super::account_wait::TreeAccountWaits;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
@@ -35,12 +37,23 @@ pub(crate) struct Tree {
     pub(super) driver: Option<&'static str>,
     /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
     pub(super) accounts: Mutex<Option<RunAccounts>>,
+    pub(super) draws: Mutex<TreeDraws>,
+    pub(super) account_waits: Mutex<TreeAccountWaits>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.
     pub(super) pause_changes: AtomicU64,
     /// The name of the key of the client whose calls begin now.
     pub(super) key: Mutex<Option<Arc<str>>>,
+}
+
+/// The budgets over time that the calls of a tree have asked for, and those that were killed. They change under one lock:
+/// either a kill finds the budget of a call, or the call finds the kill.
+#[derive(Default)]
+pub(super) struct TreeDraws {
+    drawn: BTreeSet<String>,
+    /// Each with the reason.
+    killed: BTreeMap<String, String>,
 }
 
 /// One run of a tree.
@@ -186,6 +199,37 @@ impl RunNode {
     /// Reports a settled call of the run to the observers. The caller holds no lock of it.
     pub(crate) fn tell_settled(&self, call: &SettledCall<'_>) {
         tell_settled(&self.tree.observers, &self.info, call);
+    }
+
+    fn draws(&self) -> MutexGuard<'_, TreeDraws> {
+        self.tree.draws.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the accounts of a call before anything is reserved for it.
+    ///
+    /// # Errors
+    /// Returns the reason if one of them was killed.
+    pub(crate) fn draw_on(&self, names: &[&str]) -> Result<(), String> {
+        let mut draws = self.draws();
+        for name in names {
+            if !draws.drawn.contains(*name) {
+                draws.drawn.insert((*name).to_owned());
+            }
+        }
+        match names.iter().find_map(|name| draws.killed.get(*name)) {
+            Some(why) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a call of the tree has asked for the account of this name.
+    pub(crate) fn has_drawn_on(&self, name: &str) -> bool {
+        self.draws().drawn.contains(name)
+    }
+
+    /// Refuses further calls that draw on the account of this name; the first reason stays.
+    pub(crate) fn kill_account(&self, name: &str, why: &str) {
+        self.draws().killed.entry(name.to_owned()).or_insert_with(|| why.to_owned());
     }
 
     /// Sets whether a step has begun that no account has counted, and returns the previous value.

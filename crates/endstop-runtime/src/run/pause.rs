@@ -30,7 +30,7 @@ impl RunHandle {
     ///
     /// assert!(run.pause("ann", "lunch"));
     /// assert_eq!(run.record_plain(&EventKind::StepBegin), Directive::Pause);
-    /// assert!(run.resume("ann"));
+    /// assert!(run.resume("ann", ""));
     /// assert_eq!(run.record_plain(&EventKind::StepBegin), Directive::Proceed);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -47,15 +47,15 @@ impl RunHandle {
         is_new
     }
 
-    /// Ends the pause from outside. Rules that pause the run are not affected.
+    /// Ends the pause from outside. Rules that pause the run are not affected. `by` says who asks, `why` may be empty.
     ///
     /// Returns `false` if nothing changed: the run is not paused from outside, or it is paused with an ancestor, which has to
     /// be resumed.
-    pub fn resume(&self, by: &str) -> bool {
+    pub fn resume(&self, by: &str, why: &str) -> bool {
         let is_resumed = {
             let mut chain = self.node().chain();
             chain.share_pause();
-            chain.resume(by)
+            chain.resume(by, why)
         };
         if is_resumed {
             self.node().notify_pause_changed();

@@ -24,6 +24,7 @@ use endstop_core::units::{Millis, WallTime};
 use super::text::{clean_to, clock, short_id, width};
 use super::{Observation, Observer, RunInfo, Screen, truncate};
 use crate::limits::{MAX_INDENT, MAX_OBSERVED_RUNS};
+use endstop_runtime::account::AccountRefused;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::RunId;
 use kind::{Kind, Line};
@@ -246,6 +247,19 @@ impl Observer for ConsoleObserver {
         let time = self.time(info, run);
         let text = format!("{}: {}", notice.rule, notice.message);
         self.print(info, time, &[Line::new(Kind::Warn, clean_to(&text, self.options.max_width))]);
+    }
+
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        // No event has this time.
+        let last = self.lock().get(&info.id).map(|seen| seen.time);
+        let line = match refused {
+            Some(refused) => {
+                let text = format!("Waits for {}", refused.awaited());
+                Line::new(Kind::Pause, clean_to(&text, self.options.max_width))
+            }
+            None => Line::new(Kind::Exec, "Waits for no budget any longer".to_owned()),
+        };
+        self.print(info, last.unwrap_or_default(), &[line]);
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {

@@ -9,6 +9,7 @@ use endstop_core::Run;
 use endstop_core::run::Notice;
 
 use super::{Observation, Observer, RunInfo, SettledCall};
+use endstop_runtime::account::AccountRefused;
 use endstop_runtime::ledger::Budget;
 
 /// Observers that are called one after the other, in the order in which they were added. One that panics
@@ -89,6 +90,10 @@ impl Observer for Observers {
 
     fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {
         self.each(|observer| observer.warned(info, notice, run));
+    }
+
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        self.each(|observer| observer.account_awaited(info, refused));
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {

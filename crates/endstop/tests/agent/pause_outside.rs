@@ -60,7 +60,7 @@ async fn hold<T>(run: RunHandle, after: Duration, begun: impl Fn() -> T) -> (T, 
     let after = begun();
     assert!(run.look(|run| run.explain().starts_with("paused by ann: lunch\n")));
     assert_eq!(run.status(), Status::Paused);
-    assert!(run.resume("bob") && !run.resume("bob"), "resumed once");
+    assert!(run.resume("bob", "") && !run.resume("bob", ""), "resumed once");
     (before, after)
 }
 

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use endstop::account::AccountRefused;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::run::Notice;
 use endstop::ledger::{Amounts, Budget};
 use endstop::observe::{Observation, Observer, RunInfo, Screen, clean};
 
-/// Prints each warning of a warn rule, and each pause from outside.
+/// Prints each warning of a warn rule, each pause from outside, and each wait for a budget.
 #[derive(Debug)]
 pub(super) struct Warnings(pub(super) Arc<Screen>);
 
@@ -32,6 +33,13 @@ impl Observer for Warnings {
         if info.parent.is_none() {
             let (rule, message) = (clean(&notice.rule), clean(&notice.message));
             self.0.line(&format!("warning: {rule}: {message}"));
+        }
+    }
+
+    fn account_awaited(&self, _: &RunInfo, refused: Option<&AccountRefused>) {
+        match refused {
+            Some(refused) => self.0.line(&format!("waits for {}", clean(&refused.awaited()))),
+            None => self.0.line("waits for no budget any longer"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 
+use endstop::account::AccountRefused;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::run::{Notice, Status};
@@ -12,7 +13,7 @@ use serde_json::json;
 use super::super::trip;
 use crate::output;
 
-/// Prints pauses, which wait for a user, and warnings.
+/// Prints pauses, which wait for a user or for the reset of a budget, and warnings.
 pub(super) struct Waiting {
     pub(super) as_json: bool,
     /// Whether there is a control API that approves.
@@ -43,12 +44,11 @@ impl Observer for Waiting {
         }
         match observation.event.kind {
             EventKind::PauseRequested { by, why } => {
-                let why = if why.is_empty() { String::new() } else { format!(": {}", clean(why)) };
                 let how = if self.as_json { String::new() } else { resume_hint(&info.id) };
-                self.tell("paused", &info.id, &format!("by {}{why}{how}", clean(by)));
+                self.tell("paused", &info.id, &format!("{}{how}", by_whom(by, why)));
             }
-            EventKind::ResumeRequested { by } => {
-                self.tell("resumed", &info.id, &format!("by {}", clean(by)));
+            EventKind::ResumeRequested { by, why } => {
+                self.tell("resumed", &info.id, &by_whom(by, why));
             }
             // A call waits for the end of a pause that was printed.
             EventKind::Paused | EventKind::Resumed if observation.run.pause_request().is_some() => {
@@ -80,12 +80,27 @@ impl Observer for Waiting {
         }
     }
 
+    fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
+        match refused {
+            Some(refused) => {
+                let text = format!("waits for {}", clean(&refused.awaited()));
+                self.tell("paused", &info.id, &text);
+            }
+            None => self.tell("resumed", &info.id, "waits for no budget any longer"),
+        }
+    }
+
     fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
         if info.parent.is_none() {
             let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
             self.tell("warning", &info.id, &text);
         }
     }
+}
+
+fn by_whom(by: &str, why: &str) -> String {
+    let why = if why.is_empty() { String::new() } else { format!(": {}", clean(why)) };
+    format!("by {}{why}", clean(by))
 }
 
 fn resume_hint(run: &RunId) -> String {

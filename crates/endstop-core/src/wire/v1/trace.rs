@@ -190,6 +190,10 @@ pub enum Kind<'a> {
     Signal {
         #[serde(borrow)]
         name: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        by: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        why: Cow<'a, str>,
     },
     Cancel {
         #[serde(borrow, default)]
@@ -217,6 +221,8 @@ pub enum Kind<'a> {
     ResumeRequested {
         #[serde(borrow, default)]
         by: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        why: Cow<'a, str>,
     },
     Approved {
         #[serde(borrow)]

@@ -82,7 +82,11 @@ impl<'a> Kind<'a> {
     /// The kinds that come from outside the model and its tools.
     fn from_intervention(kind: &EventKind<'a>) -> Self {
         match kind {
-            EventKind::Signal { name } => Self::Signal { name: Cow::Borrowed(name) },
+            EventKind::Signal { name, by, why } => Self::Signal {
+                name: Cow::Borrowed(name),
+                by: Cow::Borrowed(by),
+                why: Cow::Borrowed(why),
+            },
             EventKind::Cancel { message } => Self::Cancel { message: Cow::Borrowed(message) },
             EventKind::Kill { message } => Self::Kill { message: Cow::Borrowed(message) },
             EventKind::StopRaised { signal } => Self::StopRaised { signal: Cow::Borrowed(signal) },
@@ -94,7 +98,9 @@ impl<'a> Kind<'a> {
             EventKind::PauseRequested { by, why } => {
                 Self::PauseRequested { by: Cow::Borrowed(by), why: Cow::Borrowed(why) }
             }
-            EventKind::ResumeRequested { by } => Self::ResumeRequested { by: Cow::Borrowed(by) },
+            EventKind::ResumeRequested { by, why } => {
+                Self::ResumeRequested { by: Cow::Borrowed(by), why: Cow::Borrowed(why) }
+            }
             EventKind::Approved { rule, limit, by, why } => Self::Approved {
                 rule: Cow::Borrowed(rule),
                 by: Cow::Borrowed(by),
@@ -146,7 +152,7 @@ impl<'a> Kind<'a> {
             Self::ChildEnd => EventKind::ChildEnd,
             Self::HandOff { to } => EventKind::HandOff { to },
             Self::Fact { name, value } => EventKind::Fact { name, value: *value },
-            Self::Signal { name } => EventKind::Signal { name },
+            Self::Signal { name, by, why } => EventKind::Signal { name, by, why },
             Self::Cancel { message } => EventKind::Cancel { message },
             Self::Kill { message } => EventKind::Kill { message },
             Self::StopRaised { signal } => EventKind::StopRaised { signal },
@@ -154,7 +160,7 @@ impl<'a> Kind<'a> {
             Self::Paused => EventKind::Paused,
             Self::Resumed => EventKind::Resumed,
             Self::PauseRequested { by, why } => EventKind::PauseRequested { by, why },
-            Self::ResumeRequested { by } => EventKind::ResumeRequested { by },
+            Self::ResumeRequested { by, why } => EventKind::ResumeRequested { by, why },
             Self::Approved { rule, limit, by, why } => EventKind::Approved {
                 rule,
                 by,

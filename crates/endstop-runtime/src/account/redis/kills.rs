@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::super::store::BudgetStoreError;
 use super::wire::Request;
 use super::{RedisBudgetStore, RedisServer};
+use crate::clock::system_wall_time;
 use crate::json::json_of;
 use crate::limits::{KILL_RECHECK, MAX_KNOWN_KILLS, STORE_LEASE, STORE_POLL};
 use crate::store::RunId;
@@ -65,6 +66,15 @@ pub struct KillReceipt {
     pub confirmed: u64,
     /// Those that were there lately and have not. They admit nothing until they obey: they are cut off, or have died.
     pub silent: u64,
+}
+
+/// A kill as the store has it.
+#[derive(Serialize)]
+struct KillRecord<'k> {
+    #[serde(flatten)]
+    kill: &'k StoreKill,
+    /// When it began, by the clock of the machine that killed: milliseconds since 1970. For people.
+    at: u64,
 }
 
 /// Takes a kill.
@@ -262,7 +272,7 @@ impl RedisBudgetStore {
     /// # Errors
     /// Returns an error if the store cannot be written: then nothing is killed.
     pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
-        let record = json_of(kill);
+        let record = json_of(&KillRecord { kill, at: system_wall_time().0 });
         // A repetition begins one more epoch, which kills the same.
         let request = Request { record: Some(record), ..Request::default() };
         let epoch = self.shared.call("kill", request, true)?.number(0)?;
@@ -308,3 +318,6 @@ impl RedisBudgetStore {
         kills.receivers().push(Box::new(receive));
     }
 }
+
+#[cfg(test)]
+mod tests;

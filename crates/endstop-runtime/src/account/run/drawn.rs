@@ -49,6 +49,20 @@ impl DrawnAccounts {
         drawn.into_iter().collect()
     }
 
+    /// The names of the accounts of a call, also of those that another process counts it on.
+    pub(crate) fn names_of_call(&self, provider: &str, model: &str) -> Vec<&str> {
+        let accounts = self.tables.set.of_call(&self.names(), provider, model);
+        accounts.into_iter().map(|account| account.name.as_str()).collect()
+    }
+
+    /// Whether every call draws on the account of this name, whatever its model.
+    pub(crate) fn draws_always(&self, name: &str) -> bool {
+        let mut elsewhere = self.of.counted_elsewhere.iter().chain(&self.tables.counted_elsewhere);
+        let is_by_model = || self.tables.set.get(name).is_some_and(Account::is_by_model);
+        self.names_of_call("", "").contains(&name)
+            || elsewhere.any(|it| it == name) && !is_by_model()
+    }
+
     /// See [`RunAccounts::covers`]; both are of the same store.
     pub(super) fn covers(&self, others: &Self) -> bool {
         let is_same = |own: &Account, account: &Account| {

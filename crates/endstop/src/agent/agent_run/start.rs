@@ -84,7 +84,7 @@ pub(in crate::agent) fn root_at(
     let info = info_of(agent, &mut state, is_resumed);
     let run = RunHandle::resumed(info, run, carried, environment);
     // Executing it again resumes it.
-    run.resume("execute");
+    run.resume("execute", "");
     if std::mem::take(&mut state.execution.is_reopened) || run.look(Run::was_stopped_by_other_rules)
     {
         run.record_plain(&EventKind::Reopened { by: "execute" });

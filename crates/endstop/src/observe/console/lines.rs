@@ -164,8 +164,8 @@ impl Seen {
             EventKind::Fact { name: fact, value } => {
                 (Kind::Fact, format!("{} = {value}", name(fact)))
             }
-            EventKind::Signal { name: signal } => {
-                (Kind::Signal, format!("Signal '{}' is set", name(signal)))
+            EventKind::Signal { name: signal, by, why } => {
+                (Kind::Signal, format!("Signal '{}' is set{}", name(signal), by_whom(by, why)))
             }
             EventKind::Cancel { message } => {
                 (Kind::Kill, with_words("Cancelled by a person", &words(message)))
@@ -186,13 +186,13 @@ impl Seen {
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
             EventKind::Resumed => (Kind::Exec, "Execution continues".to_owned()),
             EventKind::PauseRequested { by, why } => {
-                let why = if why.is_empty() { String::new() } else { format!(": {}", name(why)) };
-                (Kind::Pause, format!("Paused by {}{why}", name(by)))
+                (Kind::Pause, format!("Paused{}", by_whom(by, why)))
             }
-            EventKind::ResumeRequested { by } => (Kind::Exec, format!("Resumed by {}", name(by))),
+            EventKind::ResumeRequested { by, why } => {
+                (Kind::Exec, format!("Resumed{}", by_whom(by, why)))
+            }
             EventKind::Approved { rule, limit, by, .. } => {
-                let by = if by.is_empty() { String::new() } else { format!(" by {}", name(by)) };
-                (Kind::Exec, approved(&name(rule), limit.as_ref()) + &by)
+                (Kind::Exec, approved(&name(rule), limit.as_ref()) + &by_whom(by, ""))
             }
             _ => return None,
         };
@@ -352,4 +352,13 @@ fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
     }
     // A condition under a `not` is false if the whole is true.
     node.parts.iter().find_map(first_true).or(Some(node))
+}
+
+/// ` by ann: lunch`, without a part that is not known.
+fn by_whom(by: &str, why: &str) -> String {
+    let part = |before: &str, text: &str| match text.is_empty() {
+        true => String::new(),
+        false => format!("{before}{}", clean_to(text, NAME)),
+    };
+    part(" by ", by) + &part(": ", why)
 }

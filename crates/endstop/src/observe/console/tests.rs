@@ -13,6 +13,10 @@ use super::super::text::width;
 use super::*;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::model::{ModelError, ModelErrorKind};
+use endstop_runtime::account::{
+    Account, BudgetStore, BudgetStoreError, HoldTerms, MemoryBudgetStore,
+};
+use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::play::{Play, Shared, dollars, policy};
 
 const ID: &str = "019a8c1e-7b2f-7000-8000-000000a1b2c3";
@@ -91,6 +95,38 @@ fn the_counter_program_prints_the_lines_of_the_seed() {
 ";
     assert_eq!(shared.text(), expected);
     assert_eq!(shared.writes().len(), 8, "one write a line");
+}
+
+#[test]
+fn acts_from_outside_have_who_and_why_and_a_wait_for_a_budget_its_name() {
+    let (observer, shared) = console();
+    let observer = observer.show_timestamps(false).show_run_ids(false);
+    let mut play = Play::new(&observer, ID, policy("steps >= 9"));
+    for kind in [
+        EventKind::Signal { name: "review", by: "ann", why: "read it" },
+        EventKind::Signal { name: "other", by: "", why: "" },
+        EventKind::PauseRequested { by: "ann", why: "" },
+        EventKind::ResumeRequested { by: "bob", why: "back" },
+    ] {
+        play.tell(1, kind, Detail::None);
+    }
+    let (store, me) = (MemoryBudgetStore::new(), Account::new("me", &["1 steps"]).unwrap());
+    let terms = HoldTerms { id: "1", owner: "test", ttl: Duration::from_secs(60) };
+    let two = Amounts { steps: 2, ..Amounts::ZERO };
+    let Err(BudgetStoreError::Refused(refused)) = store.reserve(&[&me], two, &terms) else {
+        panic!("it has room for one")
+    };
+    observer.account_awaited(&play.info, Some(&refused));
+    observer.account_awaited(&play.info, None);
+    let expected = "\
+[SIG ] Signal 'review' is set by ann: read it
+[SIG ] Signal 'other' is set
+[PAUSE] Paused by ann
+[EXEC] Resumed by bob: back
+[PAUSE] Waits for budget me
+[EXEC] Waits for no budget any longer
+";
+    assert_eq!(shared.text(), expected);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::future::pending;
 
 use endstop_core::event::EventKind;
-use endstop_runtime::{CallPlan, CancelOn, NotBegun, OpenCall, Pricing, Standstill, Waited};
+use endstop_runtime::{
+    CallPlan, CancelOn, NotBegun, OpenCall, Pricing, ShownAccountWait, Standstill, Waited,
+};
 
 use super::super::{AgentRun, Flow};
 use super::{Answer, Attempt};
@@ -49,7 +51,7 @@ impl AgentRun {
         messages: Option<&[Message]>,
         takes_share: bool,
     ) -> Option<(OpenCall, Trial)> {
-        let mut wait = OthersWait::default();
+        let (mut wait, mut account_wait) = (OthersWait::default(), ShownAccountWait::default());
         loop {
             let plan = self.plan_beside_others(pricing, messages, takes_share, &wait);
             match self.run().begin_call(&plan) {
@@ -68,6 +70,7 @@ impl AgentRun {
                 }
                 Err(NotBegun::AwaitsAccount(account)) => {
                     drop(trial);
+                    account_wait.show(self.run(), &account);
                     if self.run().wait_for_account(&account).await == Waited::Aborted
                         || self.checkpoint().await != Flow::On
                     {

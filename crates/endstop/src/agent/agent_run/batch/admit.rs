@@ -7,7 +7,7 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::units::Money;
-use endstop_runtime::{CancelOn, OpenToolCall, ToolNotBegun};
+use endstop_runtime::{CancelOn, OpenToolCall, ShownAccountWait, ToolNotBegun};
 
 use super::super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
@@ -82,6 +82,7 @@ impl AgentRun {
         call: &ToolCall,
         most: Option<Money>,
     ) -> Result<OpenToolCall, Refusal> {
+        let mut account_wait = ShownAccountWait::default();
         loop {
             let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
             match self.run().begin_tool_call_at_most(&call.tool, most, detail) {
@@ -94,6 +95,7 @@ impl AgentRun {
                     self.run().give_up_on_account(&wait);
                 }
                 Err(ToolNotBegun::AwaitsAccount(wait)) => {
+                    account_wait.show(self.run(), &wait);
                     self.run().wait_for_account(&wait).await;
                 }
             }
