@@ -124,7 +124,8 @@ impl RedisBudgetStore {
     /// is back, those of earlier processes too.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created.
+    /// Returns an error if the directory cannot be created, or the file has a line that is no settlement. The others are sent
+    /// before.
     pub fn with_spool(self, directory: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
         let directory = directory.as_ref();
         let spool = Spool::open(directory, &self.shared.server);
@@ -135,8 +136,10 @@ impl RedisBudgetStore {
         })?;
         // A second directory changes nothing: the first has what waits.
         let _ = self.shared.spool.set(spool);
-        self.shared.send_spooled();
-        Ok(self)
+        match self.shared.send_spooled() {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
     }
 
     /// The server and the connections to it.
@@ -303,11 +306,11 @@ impl RedisServer {
         self.done(&reply, &[], id)
     }
 
-    /// Sends settlements that waited.
-    fn send_spooled(&self) {
-        let Some(spool) = self.spool.get().filter(|spool| !spool.is_empty()) else { return };
+    /// Sends settlements that waited. Returns an error if some of them cannot be read; they stay.
+    fn send_spooled(&self) -> Option<BudgetStoreError> {
+        let spool = self.spool.get().filter(|spool| !spool.is_empty())?;
         // A file that cannot be read now is tried again.
-        let _ = spool.send(|settlement| {
+        let sent = spool.send(|settlement| {
             let settled = self.settle_now(settlement.id(), &settlement.actual());
             // A hold that the store has forgotten has nothing to settle.
             matches!(
@@ -315,6 +318,11 @@ impl RedisServer {
                 Ok(()) | Err(BudgetStoreError::UnknownHold(_) | BudgetStoreError::Id(_))
             )
         });
+        sent.ok()?.unread.map(|line| BudgetStoreError::Failed {
+            doing: "send the settlements that wait",
+            path: spool.path().to_owned(),
+            why: format!("{line}; move the file away to go on without it"),
+        })
     }
 }
 

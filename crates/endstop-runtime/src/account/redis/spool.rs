@@ -1,7 +1,7 @@
 //! Settlements that wait for a store that is away, in a file that later processes send as well.
 //!
-//! A settlement that was added is there until the store has taken it, whatever fails: a line that was cut is ended before the
-//! next, and the settlements that were not sent replace the file as a whole.
+//! A settlement that was added is there until the store has taken it, whatever fails: a line that was cut is removed before the
+//! next one is added, and the settlements that were not sent replace the file as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::ledger::Amounts;
 use crate::limits::MAX_SPOOL_BYTES;
 use crate::store::{create_private_directory, disk};
+
+/// The version of the lines.
+const VERSION: u64 = 1;
 
 /// The file of one store. Its lines are settlements; sending one twice does no harm.
 #[derive(Debug)]
@@ -28,7 +32,9 @@ pub(super) struct Spool {
 
 /// A settlement as a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Settlement {
+    version: u64,
     id: String,
     steps: u64,
     tokens: u64,
@@ -39,7 +45,7 @@ pub(super) struct Settlement {
 impl Settlement {
     pub(super) fn new(id: &str, actual: &Amounts) -> Self {
         let Amounts { steps, tokens, cost, .. } = *actual;
-        Self { id: id.to_owned(), steps, tokens, picos: cost.picos() }
+        Self { version: VERSION, id: id.to_owned(), steps, tokens, picos: cost.picos() }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -50,6 +56,47 @@ impl Settlement {
         let Self { steps, tokens, picos, .. } = *self;
         Amounts { steps, tokens, cost: Money::from_picos(picos), ..Amounts::ZERO }
     }
+
+    /// Reads a line; an error in words.
+    fn read(line: &[u8]) -> Result<Self, SpoolLineError> {
+        // Before the rest: a later version can have other keys.
+        let LineVersion { version } = serde_json::from_slice(line)?;
+        if version != VERSION {
+            return Err(SpoolLineError::Version(version));
+        }
+        Ok(serde_json::from_slice(line)?)
+    }
+}
+
+/// The part of a line that every version has.
+#[derive(Deserialize)]
+struct LineVersion {
+    version: u64,
+}
+
+/// Why a line is not a settlement.
+#[derive(Debug, Error)]
+pub(super) enum SpoolLineError {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has version {0}, and this program knows {VERSION}; use a later version of it")]
+    Version(u64),
+}
+
+/// A line that was not sent, because it cannot be read. It stays in the file.
+#[derive(Debug, Error)]
+#[error("line {number} is no settlement and stays in the file: {why}")]
+pub(super) struct UnreadLine {
+    number: usize,
+    why: SpoolLineError,
+}
+
+/// The settlements that were sent.
+#[derive(Debug, Default)]
+pub(super) struct SentLines {
+    pub(super) taken: u64,
+    /// The first line that cannot be read.
+    pub(super) unread: Option<UnreadLine>,
 }
 
 impl Spool {
@@ -61,19 +108,24 @@ impl Spool {
         Ok(Self { file: of("jsonl"), draft: of("draft"), lock: of("lock"), sending: of("sending") })
     }
 
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.file
+    }
+
     /// Adds a settlement. If it fails, the ones before it are there as they were.
     pub(super) fn add(&self, settlement: &Settlement) -> io::Result<()> {
-        let line = serde_json::to_string(settlement)?;
+        let mut line = serde_json::to_vec(settlement)?;
+        line.push(b'\n');
         let _guard = self.guard()?;
         let file = disk::open_to_append(&self.file)?;
-        let before = file.metadata()?.len();
-        if before > MAX_SPOOL_BYTES {
+        if file.metadata()?.len() > MAX_SPOOL_BYTES {
             return Err(io::Error::other("the spool is full"));
         }
-        // A process that died in the middle of a line must not take this one with it.
-        let start = if has_whole_lines(&file)? { "" } else { "\n" };
-        disk::write_all(&file, format!("{start}{line}\n").as_bytes()).inspect_err(|_| {
-            // If that fails too, the next line ends the part.
+        drop_torn_line(&file)?;
+        let before = file.metadata()?.len();
+        disk::write_all(&file, &line).inspect_err(|_| {
+            // If that fails too, the next addition removes the part.
             drop(disk::set_len(&file, before));
         })
     }
@@ -83,33 +135,40 @@ impl Spool {
         fs::metadata(&self.file).map_or(true, |file| file.len() == 0)
     }
 
-    /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Returns how many
-    /// were taken. Nothing is sent while another process does this.
-    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<u64> {
-        let Some(_sending) = disk::open_locked(&self.sending, false)? else { return Ok(0) };
+    /// Sends what waits, by a function that says whether a settlement was taken, up to the first that is not. Lines that
+    /// cannot be read stay. Nothing is sent while another process does this.
+    pub(super) fn send(&self, take: impl Fn(&Settlement) -> bool) -> io::Result<SentLines> {
+        let mut sent = SentLines::default();
+        let Some(_sending) = disk::open_locked(&self.sending, false)? else { return Ok(sent) };
         let before = {
             let _guard = self.guard()?;
             self.read()?
         };
-        let (mut taken, mut sent) = (0, 0);
-        for line in before.split_inclusive(|byte| *byte == b'\n') {
-            // A line that a full disk or a crash cut was never acknowledged: its hold expires.
-            let settlement = serde_json::from_slice::<Settlement>(line);
-            match settlement {
-                Ok(settlement) if !take(&settlement) => break,
-                Ok(_) => taken += 1,
-                Err(_) => {}
+        let mut rest = Vec::new();
+        let mut is_taken = true;
+        for (at, line) in before.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            match Settlement::read(line) {
+                Ok(settlement) if is_taken && take(&settlement) => {
+                    sent.taken += 1;
+                    continue;
+                }
+                Ok(_) => is_taken = false,
+                Err(why) => {
+                    let number = at.saturating_add(1);
+                    sent.unread = sent.unread.or(Some(UnreadLine { number, why }));
+                }
             }
-            sent += line.len();
+            rest.extend_from_slice(line);
         }
-        if sent == 0 {
-            return Ok(0);
+        if sent.taken == 0 {
+            return Ok(sent);
         }
         let _guard = self.guard()?;
         // Others have added lines in the meantime.
         let all = self.read()?;
-        self.replace(all.get(sent..).unwrap_or_default())?;
-        Ok(taken)
+        rest.extend_from_slice(all.get(before.len()..).unwrap_or_default());
+        self.replace(&rest)?;
+        Ok(sent)
     }
 
     /// Locks the file against others that read or change it.
@@ -117,10 +176,11 @@ impl Spool {
         disk::open_locked(&self.lock, true)?.ok_or_else(|| ErrorKind::WouldBlock.into())
     }
 
+    /// The lines of the file. It is locked.
     fn read(&self) -> io::Result<Vec<u8>> {
-        match fs::read(&self.file) {
+        match File::open(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            read => read,
+            file => whole_lines(&file?),
         }
     }
 
@@ -137,13 +197,32 @@ impl Spool {
     }
 }
 
-/// Whether the last line of a file has its end.
-fn has_whole_lines(mut file: &File) -> io::Result<bool> {
-    if file.metadata()?.len() == 0 {
-        return Ok(true);
+/// All lines of the file. One that a full disk or a crash has cut is no line, and settles nothing: its hold expires.
+fn whole_lines(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    // The last line that is added can end beyond the limit.
+    let most = MAX_SPOOL_BYTES.saturating_mul(2);
+    file.take(most).read_to_end(&mut all)?;
+    if u64::try_from(all.len()).unwrap_or(u64::MAX) >= most {
+        return Err(io::Error::other(format!("the spool has more than {most} bytes")));
     }
-    let mut last = [0];
+    let end = all.iter().rposition(|byte| *byte == b'\n');
+    all.truncate(end.map_or(0, |end| end.saturating_add(1)));
+    Ok(all)
+}
+
+/// Removes a line without an end, so that the next one does not become a part of it.
+fn drop_torn_line(mut file: &File) -> io::Result<()> {
+    if file.metadata()?.len() == 0 {
+        return Ok(());
+    }
+    let mut last = [0_u8];
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
+    if last == *b"\n" {
+        return Ok(());
+    }
+    let lines = whole_lines(file)?;
+    disk::set_len(file, u64::try_from(lines.len()).unwrap_or(u64::MAX))
 }

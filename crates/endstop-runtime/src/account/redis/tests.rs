@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use endstop_core::units::Money;
 
@@ -33,7 +32,7 @@ fn a_spool_keeps_what_was_not_taken() {
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
     let one = |id: &str| Settlement::new(id, &Amounts { tokens: 7, ..Amounts::ZERO });
     assert!(spool.is_empty());
-    assert_eq!(spool.send(|_| true).unwrap(), 0);
+    assert_eq!(spool.send(|_| true).unwrap().taken, 0);
     for id in ["a", "b", "c"] {
         spool.add(&one(id)).unwrap();
     }
@@ -44,14 +43,14 @@ fn a_spool_keeps_what_was_not_taken() {
         }
         settlement.id() != "b"
     });
-    assert_eq!(taken.unwrap(), 1);
+    assert_eq!(taken.unwrap().taken, 1);
     let sent = std::sync::Mutex::new(Vec::new());
     let take = |settlement: &Settlement| {
         assert_eq!(settlement.actual().tokens, 7);
         sent.lock().unwrap().push(settlement.id().to_owned());
         true
     };
-    assert_eq!(spool.send(take).unwrap(), 3);
+    assert_eq!(spool.send(take).unwrap().taken, 3);
     assert_eq!(sent.into_inner().unwrap(), ["b", "c", "d"]);
     assert!(spool.is_empty());
     std::fs::remove_dir_all(&directory).unwrap();
@@ -101,49 +100,76 @@ fn a_spool_keeps_what_was_added_whatever_call_fails() {
     }
 }
 
-/// The file of the only spool of a directory.
-fn file_of(directory: &Path) -> PathBuf {
-    let mut files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
-    files.find(|file| file.extension().is_some_and(|it| it == "jsonl")).unwrap()
+#[test]
+fn a_line_that_cannot_be_read_stays_in_the_spool_and_is_said() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let add = |id: &str| spool.add(&Settlement::new(id, &Amounts::ZERO)).unwrap();
+    let text = || std::fs::read_to_string(spool.path()).unwrap();
+    let append = |more: &str| std::fs::write(spool.path(), text() + more).unwrap();
+    add("a");
+    let later = "{\"version\":2,\"id\":\"b\",\"cents\":7}\n";
+    append(later);
+    add("c");
+    let older = "{\"id\":\"d\",\"steps\":1,\"tokens\":1,\"picos\":1}\n";
+    append(older);
+    let sent = spool.send(|_| true).unwrap();
+    let said = sent.unread.unwrap().to_string();
+    assert_eq!(sent.taken, 2);
+    let wanted =
+        "line 2 is no settlement and stays in the file: it has version 2, and this program knows 1";
+    assert!(said.starts_with(wanted), "{said}");
+    assert_eq!(text(), format!("{later}{older}"));
+    // Nothing is lost or sent again, and later ones pass.
+    add("e");
+    let sent = spool.send(|settlement| settlement.id() == "e").unwrap();
+    assert_eq!((sent.taken, sent.unread.is_some()), (1, true));
+    assert_eq!(text(), format!("{later}{older}"));
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn a_line_that_a_crash_cut_takes_no_other_with_it() {
+fn a_line_that_a_full_disk_has_cut_takes_no_other_with_it() {
     let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
-    spool.add(&Settlement::new("a", &Amounts::ZERO)).unwrap();
-    let file = file_of(&directory);
-    let mut text = std::fs::read_to_string(&file).unwrap();
-    text.push_str(r#"{"id":"cut","ste"#);
-    std::fs::write(&file, text).unwrap();
-    spool.add(&Settlement::new("b", &Amounts::ZERO)).unwrap();
-    let sent = RefCell::new(Vec::new());
-    let taken = spool.send(|settlement| {
-        sent.borrow_mut().push(settlement.id().to_owned());
-        true
-    });
-    assert_eq!(taken.unwrap(), 2);
-    assert_eq!(sent.into_inner(), ["a", "b"]);
+    let add = |id: &str| spool.add(&Settlement::new(id, &Amounts::ZERO)).unwrap();
+    add("a");
+    let text = std::fs::read_to_string(spool.path()).unwrap();
+    std::fs::write(spool.path(), text + "{\"version\":1,\"id\":\"cut").unwrap();
+    add("b");
+    let sent = spool.send(|_| true).unwrap();
+    assert_eq!((sent.taken, sent.unread.is_none()), (2, true));
+    assert!(spool.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_spool_that_is_too_large_is_not_read_to_its_end() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let file = std::fs::File::create(spool.path()).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let error = spool.send(|_| true).unwrap_err().to_string();
+    assert!(error.contains("the spool has more than"), "{error}");
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
 fn a_settlement_that_an_earlier_version_added_is_sent() {
     // The form of the first version: files of it can wait for weeks.
-    const LINE: &str = "{\"id\":\"a\",\"steps\":1,\"tokens\":7,\"picos\":30000000000}\n";
+    const LINE: &str =
+        "{\"version\":1,\"id\":\"a\",\"steps\":1,\"tokens\":7,\"picos\":30000000000}\n";
     let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
     let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
-    spool.add(&Settlement::new("first", &Amounts::ZERO)).unwrap();
-    let file = file_of(&directory);
-    std::fs::write(&file, LINE).unwrap();
+    std::fs::write(spool.path(), LINE).unwrap();
     let cost = Money::from_picos(30_000_000_000);
     let actual = Amounts { steps: 1, tokens: 7, cost, ..Amounts::ZERO };
     let taken = spool.send(|settlement| {
         assert_eq!((settlement.id(), settlement.actual()), ("a", actual));
         true
     });
-    assert_eq!(taken.unwrap(), 1);
+    assert_eq!(taken.unwrap().taken, 1);
     spool.add(&Settlement::new("a", &actual)).unwrap();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), LINE);
+    assert_eq!(std::fs::read_to_string(spool.path()).unwrap(), LINE);
     std::fs::remove_dir_all(&directory).unwrap();
 }
