@@ -277,7 +277,7 @@ impl OpenToolCall {
             Some(_) => None,
             None => self.node.accounts().map(|accounts| accounts.current()),
         };
-        let unheld = charged.as_ref().map(|all| all.names_of_call("", "")).unwrap_or_default();
+        let unheld = charged.as_ref().map(|all| all.counting_names("", "")).unwrap_or_default();
         self.node.tell_settled(&SettledCall {
             root: self.node.root_info(),
             wall: self.node.wall(),

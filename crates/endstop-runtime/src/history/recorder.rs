@@ -351,7 +351,7 @@ impl<'e> Act<'e> {
         let act = |what, who, detail, why| Some(Act { who, what, detail, why });
         match *kind {
             EventKind::PauseRequested { by, why } => act("paused", by, None, why),
-            EventKind::ResumeRequested { by } => act("resumed", by, None, ""),
+            EventKind::ResumeRequested { by, why } => act("resumed", by, None, why),
             EventKind::Approved { rule, limit, by, why } => {
                 let rules_of = run.program().policy();
                 let pauses = rules_of.rule(rule).is_some_and(|it| it.action == Action::Pause);
@@ -361,7 +361,7 @@ impl<'e> Act<'e> {
                 };
                 act(if pauses { "approved" } else { "raised" }, by, Some(detail), why)
             }
-            EventKind::Signal { name } => act("signal", "", Some(name.to_owned()), ""),
+            EventKind::Signal { name, by, why } => act("signal", by, Some(name.to_owned()), why),
             EventKind::ContinuationRequested { by } => act("overridden", by, None, ""),
             EventKind::Reopened { by } => act("reopened", by, None, ""),
             EventKind::Cancel { message } | EventKind::Kill { message } => {

@@ -88,8 +88,8 @@ impl DrawnAccounts {
         self.tables.set.of_call_without(&self.names(), (provider, model), is_left_out)
     }
 
-    /// The names of the accounts that a call draws on here.
-    pub(crate) fn names_of_call(&self, provider: &str, model: &str) -> Vec<String> {
+    /// The names of the accounts that a call is counted on here, and not by another process.
+    pub(crate) fn counting_names(&self, provider: &str, model: &str) -> Vec<String> {
         self.of_call(provider, model).into_iter().map(|it| it.name.clone()).collect()
     }
 
