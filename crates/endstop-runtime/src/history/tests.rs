@@ -282,10 +282,10 @@ fn acts_say_who_did_what_and_why() {
     let limit = Some(NewLimit { gauge: "steps", limit: 12 });
     let kinds = [
         EventKind::PauseRequested { by: "ann", why: "lunch" },
-        EventKind::ResumeRequested { by: "bob" },
+        EventKind::ResumeRequested { by: "bob", why: "" },
         EventKind::Approved { rule: "ask", limit: None, by: "ann", why: "go on" },
         EventKind::Approved { rule: "long", limit, by: "ann", why: "" },
-        EventKind::Signal { name: "reviewed" },
+        EventKind::Signal { name: "reviewed", by: "", why: "" },
         EventKind::Cancel { message: "wrong (cancelled by ann@host (endstop, process 7))" },
         EventKind::Kill { message: "maintenance" },
     ];
