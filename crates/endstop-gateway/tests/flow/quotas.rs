@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
@@ -180,7 +180,9 @@ async fn a_run_waits_for_a_person_if_nobody_reports_the_reset() {
 
 #[tokio::test]
 async fn codex_reports_its_windows_in_headers() {
-    let upstream = Fake::start(|_, number| {
+    // A reset in the past is none.
+    let reset = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3_600;
+    let upstream = Fake::start(move |_, number| {
         let used = ["41.5", "90"][number.min(1)];
         let body = json!({ "id": "resp_1", "object": "response", "status": "completed",
             "model": "gpt-4o-mini", "output": [],
@@ -189,7 +191,7 @@ async fn codex_reports_its_windows_in_headers() {
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
              x-codex-primary-used-percent: {used}\r\nx-codex-primary-window-minutes: 300\r\n\
-             x-codex-primary-reset-at: {RESET}\r\nx-codex-secondary-used-percent: 8\r\n\
+             x-codex-primary-reset-at: {reset}\r\nx-codex-secondary-used-percent: 8\r\n\
              x-codex-secondary-window-minutes: 10080\r\n\r\n",
             body.len()
         );
@@ -204,7 +206,7 @@ async fn codex_reports_its_windows_in_headers() {
     assert_eq!(gateway.quotas(&id()), [("5h".to_owned(), 4_150), ("7d".to_owned(), 800)]);
     let resets = gateway.quota_resets(&id());
     let resets: Vec<_> = resets.iter().map(|reset| (&*reset.window, reset.at)).collect();
-    assert_eq!(resets, [("5h", WallTime(RESET * 1_000))]);
+    assert_eq!(resets, [("5h", WallTime(reset * 1_000))]);
     post(&gateway, "/v1/responses", &body).await;
     let stopped = post(&gateway, "/v1/responses", &body).await.text();
     assert!(stopped.contains("is 90% (limit 90%)"), "{stopped}");

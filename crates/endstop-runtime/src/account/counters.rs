@@ -5,7 +5,7 @@ use std::time::Duration;
 use endstop_core::units::WallTime;
 use serde::{Deserialize, Serialize};
 
-use super::limit::AccountLimit;
+use super::limit::{AccountLimit, COUNTED};
 use super::refused::AccountRefused;
 use super::spec::Account;
 use super::store::{AccountState, Adjustment, BudgetStoreError, HoldTerms, LimitState};
@@ -14,10 +14,7 @@ use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
 use crate::limits::{MAX_CHARGE, MAX_HOLD_ID_BYTES};
 
-/// The counted dimensions, in the order of [`Counts`]. A set of accounts refuses limits on others.
-pub(super) const COUNTED: [Dimension; 3] = [Dimension::Steps, Dimension::Tokens, Dimension::Cost];
-
-/// Steps, tokens and pico-dollars.
+/// Steps, tokens and pico-dollars, as in [`COUNTED`].
 pub(super) type Counts = [i64; 3];
 
 /// The largest value of a counter: beyond every limit, and far from an overflow.

@@ -13,6 +13,9 @@ use thiserror::Error;
 use crate::ledger::Dimension;
 use crate::limits::{MAX_ACCOUNT_AMOUNT, MAX_ROLLING, MIN_ROLLING};
 
+/// The dimensions that accounts count, in the order of their counters. A set of accounts refuses limits on others.
+pub(super) const COUNTED: [Dimension; 3] = [Dimension::Steps, Dimension::Tokens, Dimension::Cost];
+
 /// The time that one limit of an account holds for.
 ///
 /// See the example of [`AccountLimit`].

@@ -6,8 +6,7 @@ use endstop_core::policy::BudgetTable;
 use jiff::tz::TimeZone;
 use thiserror::Error;
 
-use super::counters::COUNTED;
-use super::limit::{AccountLimit, LimitError};
+use super::limit::{AccountLimit, COUNTED, LimitError};
 use crate::ledger::Dimension;
 use crate::limits::{MAX_ACCOUNT_LIMITS, MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNTS};
 

@@ -1,4 +1,6 @@
 //! The names that a wrong name may have meant.
+//!
+//! A separate file because tool sets, schemas and the built-in tools share it.
 
 use std::collections::BTreeSet;
 
