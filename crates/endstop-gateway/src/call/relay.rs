@@ -128,7 +128,15 @@ pub(super) fn cut(
     parsed: &ParsedCall,
     call: Box<InFlightCall>,
 ) -> Response<Body> {
-    let settled = call.cut_after_part();
+    cut_off(context, parsed, &call.cut_after_part())
+}
+
+/// The response to a client whose call was aborted and is settled.
+pub(super) fn cut_off(
+    context: &CallContext,
+    parsed: &ParsedCall,
+    settled: &SettledCall,
+) -> Response<Body> {
     settled.run().checkpoint();
     let (dialect, request) = (parsed.dialect(), Some(parsed.request()));
     let stop_with = context.config().stop_with;

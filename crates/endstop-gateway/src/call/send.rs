@@ -14,13 +14,13 @@ use super::context::{CallContext, UpstreamStop};
 use super::drain::ClientPresence;
 use super::parse::ParsedCall;
 use super::relay::raw_body::{RawBody, error_response};
-use super::relay::{cut, relay};
+use super::relay::{cut, cut_off, relay};
 use super::respond;
 use super::secrets::Secrets;
 use super::settle::{InFlightCall, SettledCall};
 use super::upstream_response::{WholeBody, error_of, plain, read_error, read_whole, with_head};
 use crate::body::Body;
-use crate::limits::MAX_REFUSAL;
+use crate::limits::{ERROR_WITHIN, MAX_REFUSAL};
 use crate::upstream::{UpstreamBody, UpstreamError};
 
 /// The outcome of one attempt.
@@ -150,11 +150,15 @@ impl<'p> Sending<'p> {
         }
         if !parts.status.is_success() {
             let mut error = error_of(parts.status, &headers, &[]);
-            let depends_on_body = error.may_be_charged(false)
-                || context.may_charge_refused(parsed.route(), parts.status)
-                || (stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16()));
-            if depends_on_body {
-                return Respond(self.broke(call, parts.status, headers, body).await);
+            let may_cost = error.may_be_charged(false)
+                || context.may_charge_refused(parsed.route(), parts.status);
+            let is_vague = stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16());
+            if may_cost || is_vague {
+                let mut call = call;
+                if !may_cost {
+                    call.answered_free(error);
+                }
+                return Respond(self.broke(call, parts.status, headers, body, may_cost).await);
             }
             if stop == Some(UpstreamStop::Charged) {
                 error.billing = ErrorBilling::Charged;
@@ -180,10 +184,17 @@ impl<'p> Sending<'p> {
         status: StatusCode,
         headers: HeaderMap,
         mut body: UpstreamBody,
+        may_cost: bool,
     ) -> Response<Body> {
-        let reading = read_error(&mut body);
+        // A body that decides nothing of money is not worth a longer wait.
+        let reading = read_error(&mut body, (!may_cost).then_some(ERROR_WITHIN));
         let begun = match call.run().wait(&mut pin!(reading), CancelOn::Abort).await {
-            Waited::Aborted => return self.cut(call),
+            Waited::Aborted if may_cost => return self.cut(call),
+            Waited::Aborted => {
+                let error = error_of(status, &headers, &[]);
+                let settled = call.failed(&error, &CallResponse::default());
+                return cut_off(self.context, self.parsed, &settled);
+            }
             Waited::Done(begun) => begun,
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);

@@ -108,6 +108,8 @@ struct Reservation {
     /// Whether a closed connection ends the making of the response: of a stream.
     is_stream: bool,
     choices: u64,
+    /// The error that the upstream answered with, if it costs nothing whatever its body says.
+    free_error: Option<ModelError>,
 }
 
 impl Reservation {
@@ -136,7 +138,8 @@ impl Drop for Reservation {
         let Some(open) = self.open.take() else { return };
         self.run.counters().client_disconnect();
         self.run.counters().failed_call();
-        open.failed(&client_went_away(), &self.of(&unread(self.received)));
+        let error = self.free_error.take().unwrap_or_else(client_went_away);
+        open.failed(&error, &self.of(&unread(self.received)));
     }
 }
 
@@ -162,6 +165,7 @@ impl InFlightCall {
             received: 0,
             is_stream: parsed.request().is_stream || parsed.request().is_list,
             choices: parsed.request().choices,
+            free_error: None,
         };
         let request = SentRequest {
             identity: parsed.request().into(),
@@ -214,6 +218,11 @@ impl InFlightCall {
     /// The run, and the counter of the bytes received of a non-streaming response.
     pub(super) const fn reading(&mut self) -> (&RunHandle, &mut u64) {
         (&self.terms.run, &mut self.reservation.received)
+    }
+
+    /// Notes an error that costs nothing before its body is read: then neither an abort nor a lost client makes it cost something.
+    pub(super) fn answered_free(&mut self, error: ModelError) {
+        self.reservation.free_error = Some(error);
     }
 
     /// Notes that a part of the response has arrived.

@@ -1,12 +1,12 @@
 //! The response of an upstream: its head, and its body read as a whole.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use endstop_runtime::{ModelError, ModelErrorKind, retry_after};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::Body;
 use crate::decode::Decoder;
@@ -52,9 +52,14 @@ pub(super) async fn read_whole(
     Ok(WholeBody::TooLong(all.freeze()))
 }
 
-/// Reads the body of an error: all of it, if it is short and arrives in time, or else the part received so far.
-pub(super) async fn read_error(body: &mut UpstreamBody) -> Bytes {
-    let Some(Ok(first)) = body.data().await else { return Bytes::new() };
+/// Reads the body of an error: all of it, if it is short and arrives in time, or else the part received so far. The first part
+/// may take this long, or as long as it takes.
+pub(super) async fn read_error(body: &mut UpstreamBody, first_within: Option<Duration>) -> Bytes {
+    let first = match first_within {
+        Some(within) => timeout(within, body.data()).await.ok().flatten(),
+        None => body.data().await,
+    };
+    let Some(Ok(first)) = first else { return Bytes::new() };
     let mut all = BytesMut::from(first);
     let deadline = Instant::now() + ERROR_WITHIN;
     while all.len() <= MAX_REFUSAL {
