@@ -27,10 +27,8 @@ pub struct ProviderError<'v> {
 }
 
 /// Parts of the types and codes that providers give their errors. Sources: the API references of OpenAI,
-/// Anthropic, Gemini and OpenRouter. The first that is found counts.
-const WORDS: [(&str, ModelErrorKind); 19] = [
-    ("insufficient_quota", ModelErrorKind::Rejected),
-    ("billing", ModelErrorKind::Rejected),
+/// Anthropic, Gemini and OpenRouter. The first that is found counts, after [`UNPAID`].
+const WORDS: [(&str, ModelErrorKind); 17] = [
     ("overloaded", ModelErrorKind::Unavailable),
     ("rate_limit", ModelErrorKind::RateLimited),
     ("resource_exhausted", ModelErrorKind::RateLimited),
@@ -49,6 +47,9 @@ const WORDS: [(&str, ModelErrorKind); 19] = [
     ("unsupported", ModelErrorKind::Rejected),
     ("failed_precondition", ModelErrorKind::Rejected),
 ];
+
+/// The same for an account that is not paid, which no further attempt helps.
+const UNPAID: [&str; 2] = ["insufficient_quota", "billing"];
 
 impl<'v> ProviderError<'v> {
     /// Returns the error of a body: the body, its `error`, or that of the first element of a list, as in Gemini's streams.
@@ -70,23 +71,31 @@ impl<'v> ProviderError<'v> {
     /// Returns the kind of failure, of a response with a status or of an error inside a stream.
     #[must_use]
     pub fn kind(&self, status: Option<u16>) -> ModelErrorKind {
-        let said = self.kind_by_words();
+        let says_rejected = |status| match asks_to_try_again(status) {
+            // Some providers report an unpaid account as too many requests. Others name each refusal `invalid_request_error`.
+            true => UNPAID.iter().any(|word| self.says(word)),
+            false => self.kind_by_words() == Some(ModelErrorKind::Rejected),
+        };
         match status {
-            None => said.unwrap_or(ModelErrorKind::Unavailable),
-            // Some providers report an unpaid account as too many requests. A timeout can be charged, whatever it says.
-            Some(status) if is_open(status) && said == Some(ModelErrorKind::Rejected) => {
-                ModelErrorKind::Rejected
-            }
+            None => self.kind_by_words().unwrap_or(ModelErrorKind::Unavailable),
+            // A timeout can be charged, whatever it says.
+            Some(status) if is_open(status) && says_rejected(status) => ModelErrorKind::Rejected,
             Some(status) => ModelErrorKind::of_status(status),
         }
     }
 
     fn kind_by_words(&self) -> Option<ModelErrorKind> {
-        let words = ["code", "type", "status"].iter();
-        let words = words.filter_map(|key| self.object.get(key)?.as_str());
-        let said: Vec<String> = words.map(str::to_ascii_lowercase).collect();
-        let is_said = |word: &str| said.iter().any(|said| said.contains(word));
-        WORDS.iter().find(|(word, _)| is_said(word)).map(|(_, kind)| *kind)
+        if UNPAID.iter().any(|word| self.says(word)) {
+            return Some(ModelErrorKind::Rejected);
+        }
+        WORDS.iter().find(|(word, _)| self.says(word)).map(|(_, kind)| *kind)
+    }
+
+    /// Whether the type or the code of the error has a word.
+    fn says(&self, word: &str) -> bool {
+        let mut words =
+            ["code", "type", "status"].iter().filter_map(|key| self.object.get(key)?.as_str());
+        words.any(|said| said.to_ascii_lowercase().contains(word))
     }
 
     /// Returns the message, with the type of the error before it.
@@ -109,6 +118,11 @@ impl<'v> ProviderError<'v> {
 /// Whether the body of a response with this status can say that no further attempt helps.
 const fn is_open(status: u16) -> bool {
     status < 500 && status != 408
+}
+
+/// Whether a status says by itself that a later attempt can succeed.
+const fn asks_to_try_again(status: u16) -> bool {
+    matches!(status, 409 | 425 | 429)
 }
 
 impl ModelErrorKind {
