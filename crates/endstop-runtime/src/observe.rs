@@ -336,8 +336,9 @@ pub trait Observer: Send + Sync {
         let _ = (info, notice, run);
     }
 
-    /// Calls of a root run, or of its descendants, begin to wait for the reset of a budget over time, or wait for another one.
-    /// `None`: none of them waits any longer, because they were admitted, gave up or were stopped. Like
+    /// The first call of a root run and its descendants begins to wait for the reset of this budget over time. Others can wait
+    /// for other budgets. `None`: none of them waits for any budget now, because they were admitted, gave up, were stopped or wait
+    /// for something else. Like
     /// [`Observer::observe`], it must not block for long and must not call back into the run.
     fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
         let _ = (info, refused);

@@ -78,9 +78,8 @@ fn wait_of(run: &RunHandle) -> AccountWait {
     }
 }
 
-#[test]
-fn the_first_wait_and_the_end_of_the_last_are_told_for_the_whole_tree() {
-    let told = Arc::new(Told::default());
+/// A root run that draws on the full budget `me`, and a child of it.
+fn runs(told: &Arc<Told>) -> (RunHandle, RunHandle) {
     let me =
         Account { on_full: OnFull::Pause, ..Account::new("me", &["1 steps per month"]).unwrap() };
     let set = AccountSet::new([me]).unwrap();
@@ -91,7 +90,7 @@ fn the_first_wait_and_the_end_of_the_last_are_told_for_the_whole_tree() {
     let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
     let environment = RunEnvironment {
         accounts: Some(accounts),
-        observers: vec![Arc::clone(&told) as Arc<dyn Observer>],
+        observers: vec![Arc::clone(told) as Arc<dyn Observer>],
         ..RunEnvironment::default()
     };
     let run = RunHandle::root(info, program(), environment);
@@ -99,7 +98,13 @@ fn the_first_wait_and_the_end_of_the_last_are_told_for_the_whole_tree() {
     let child = run.child(RunId::new(), "helper", program());
     child.begin();
     call(&run);
+    (run, child)
+}
 
+#[test]
+fn the_first_wait_and_the_end_of_the_last_are_told_for_the_whole_tree() {
+    let told = Arc::new(Told::default());
+    let (run, child) = runs(&told);
     let (mut one, mut other) = (ShownAccountWait::default(), ShownAccountWait::default());
     let wait = wait_of(&child);
     assert!(matches!(&wait, AccountWait::Room { until: Some(_), .. }), "{wait:?}");
@@ -115,4 +120,41 @@ fn the_first_wait_and_the_end_of_the_last_are_told_for_the_whole_tree() {
     drop(other);
     let main = || "main".to_owned();
     assert_eq!(*told.0.lock().unwrap(), [(main(), Some("me".to_owned())), (main(), None)]);
+}
+
+#[test]
+fn calls_that_wait_for_different_budgets_are_told_once_each_however_often_they_look_again() {
+    let told = Arc::new(Told::default());
+    let (run, child) = runs(&told);
+    let AccountWait::Room { refused, until } = wait_of(&run) else { panic!("it waits for room") };
+    let of = |account: &str, until| {
+        let mut refused = refused.clone();
+        refused.account = account.to_owned();
+        AccountWait::Room { refused, until }
+    };
+    let awaited = || run.awaited_account().map(|refused| refused.account);
+    let (mut one, mut other) = (ShownAccountWait::default(), ShownAccountWait::default());
+    // Only calls in flight are in the way.
+    one.show(&run, &of("a", None));
+    assert_eq!(awaited(), None);
+    for _ in 0..3 {
+        one.show(&run, &of("a", until));
+        other.show(&child, &of("b", until));
+        one.show(&run, &of("a", None));
+    }
+    assert_eq!(awaited().as_deref(), Some("b"));
+    other.end();
+    assert_eq!(awaited().as_deref(), Some("a"), "one call waits for it");
+    other.show(&child, &of("a", until));
+    one.show(&run, &of("b", until));
+    one.end();
+    assert_eq!(awaited().as_deref(), Some("a"), "the other waits for it");
+    drop((one, other));
+    assert_eq!(awaited(), None);
+    let told: Vec<Option<String>> =
+        told.0.lock().unwrap().iter().map(|(_, account)| account.clone()).collect();
+    assert_eq!(
+        told,
+        ["a", "b", "b", ""].map(|name| Some(name.to_owned()).filter(|name| !name.is_empty()))
+    );
 }

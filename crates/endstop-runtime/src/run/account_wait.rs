@@ -7,12 +7,46 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::{RunHandle, RunNode};
 use crate::account::{AccountRefused, AccountWait};
 
-/// The waits of a tree. Observers get begin and end in this order, because they are called under its lock.
+/// The accounts that calls of a tree wait for, in the order in which the first call of each began. Observers get begin and end
+/// in this order, because they are called under its lock.
 #[derive(Debug, Default)]
-pub(super) struct TreeAccountWaits {
+pub(super) struct TreeAccountWaits(Vec<AwaitedAccount>);
+
+/// An account that calls wait for.
+#[derive(Debug)]
+struct AwaitedAccount {
     calls: usize,
     /// The latest reason why one of them waits.
-    current: Option<Box<AccountRefused>>,
+    refused: Box<AccountRefused>,
+}
+
+impl TreeAccountWaits {
+    /// Replaces the reason why calls wait for an account. `None` if no call waits for it.
+    fn renew(&mut self, refused: &AccountRefused) -> Option<&mut AwaitedAccount> {
+        let awaited = self.0.iter_mut().find(|one| one.refused.account == refused.account)?;
+        *awaited.refused = refused.clone();
+        Some(awaited)
+    }
+
+    /// Adds a call. Returns whether it is the first that waits for this account.
+    fn add(&mut self, refused: &AccountRefused) -> bool {
+        if let Some(awaited) = self.renew(refused) {
+            awaited.calls = awaited.calls.saturating_add(1);
+            return false;
+        }
+        self.0.push(AwaitedAccount { calls: 1, refused: Box::new(refused.clone()) });
+        true
+    }
+
+    /// Removes a call that was added.
+    fn remove(&mut self, account: &str) {
+        self.0.retain_mut(|one| {
+            if one.refused.account == account {
+                one.calls = one.calls.saturating_sub(1);
+            }
+            one.calls > 0
+        });
+    }
 }
 
 /// The wait of one call for the reset of a budget over time, which its run shows until this is dropped.
@@ -40,31 +74,46 @@ pub(super) struct TreeAccountWaits {
 /// ```
 #[derive(Default)]
 pub struct ShownAccountWait {
-    of: Option<Arc<RunNode>>,
+    /// The run, and the account that the call waits for.
+    of: Option<(Arc<RunNode>, String)>,
 }
 
 impl ShownAccountWait {
-    /// Shows why the call waits now. A wait for the store, or for other calls in flight, is not shown.
+    /// Shows why the call waits now. A wait for the store is not shown. While only calls in flight are in the way, what was
+    /// shown before stays.
     pub fn show(&mut self, run: &RunHandle, wait: &AccountWait) {
-        let AccountWait::Room { refused, until: Some(_) } = wait else {
+        let AccountWait::Room { refused, until } = wait else {
             self.end();
             return;
         };
-        let node = run.node();
-        let mut waits = node.account_waits();
-        if self.of.is_none() {
-            waits.calls = waits.calls.saturating_add(1);
-            self.of = Some(Arc::clone(node));
+        if until.is_none() {
+            return;
         }
-        node.set_account_wait(&mut waits, Some(refused.clone()));
+        let node = run.node();
+        if self.of.as_ref().is_some_and(|(of, _)| !Arc::ptr_eq(of, node)) {
+            self.end();
+        }
+        let mut waits = node.account_waits();
+        if self.of.as_ref().is_some_and(|(_, account)| *account == refused.account) {
+            waits.renew(refused);
+            return;
+        }
+        let is_first = waits.add(refused);
+        if let Some((_, account)) = self.of.replace((Arc::clone(node), refused.account.clone())) {
+            waits.remove(&account);
+        }
+        if is_first {
+            node.tell_account_wait(Some(refused));
+        }
     }
 
-    fn end(&mut self) {
-        let Some(node) = self.of.take() else { return };
+    /// Shows no wait of this call any longer, because it waits for something else now. It can be shown again.
+    pub fn end(&mut self) {
+        let Some((node, account)) = self.of.take() else { return };
         let mut waits = node.account_waits();
-        waits.calls = waits.calls.saturating_sub(1);
-        if waits.calls == 0 {
-            node.set_account_wait(&mut waits, None);
+        waits.remove(&account);
+        if waits.0.is_empty() {
+            node.tell_account_wait(None);
         }
     }
 }
@@ -82,10 +131,11 @@ impl fmt::Debug for ShownAccountWait {
 }
 
 impl RunHandle {
-    /// Returns the refusal of the budget over time whose reset calls of the tree wait for now.
+    /// Returns the refusal of the budget over time whose reset calls of the tree wait for now; of several, the one that they began
+    /// to wait for last.
     #[must_use]
     pub fn awaited_account(&self) -> Option<AccountRefused> {
-        self.node().account_waits().current.as_deref().cloned()
+        self.node().account_waits().0.last().map(|awaited| (*awaited.refused).clone())
     }
 }
 
@@ -94,14 +144,9 @@ impl RunNode {
         self.tree.account_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the budget that calls wait for, and reports it to observers if it is another one.
-    fn set_account_wait(&self, waits: &mut TreeAccountWaits, wait: Option<Box<AccountRefused>>) {
-        let name = |wait: Option<&AccountRefused>| wait.map(|wait| wait.account.clone());
-        let is_new = name(waits.current.as_deref()) != name(wait.as_deref());
-        waits.current = wait;
-        if !is_new {
-            return;
-        }
+    /// Tells the observers which budget calls of the tree begin to wait for, or that none of them waits any longer. The caller
+    /// holds the lock of the waits.
+    fn tell_account_wait(&self, refused: Option<&AccountRefused>) {
         let mut root = self;
         while let Some(parent) = &root.parent {
             root = parent;
@@ -109,7 +154,7 @@ impl RunNode {
         for observer in &self.tree.observers {
             // An observer that fails must not end what it watches.
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                observer.account_awaited(&root.info, waits.current.as_deref());
+                observer.account_awaited(&root.info, refused);
             }));
         }
     }
