@@ -3,6 +3,8 @@
 //! It gets a message when a run is paused or waits for a full budget, and when the spend of a budget has reached its threshold. No message has a prompt, a
 //! response or a key.
 
+mod budget_waits;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,7 @@ use crate::error::{CliError, causes};
 use crate::input::read_text;
 use crate::limits::{MAX_CONFIG_BYTES, MAX_SECRET_BYTES, WEBHOOK_PATIENCE};
 use crate::output;
+use budget_waits::BudgetWaits;
 
 /// The webhook, if there is one. It has to be ended, or messages are lost.
 #[derive(Debug, Default)]
@@ -49,6 +52,7 @@ struct Pauses {
     webhook: Webhook,
     /// The runs whose pause was sent.
     paused: Mutex<BTreeSet<RunId>>,
+    waits: Mutex<BudgetWaits>,
 }
 
 impl WebhookTable {
@@ -120,7 +124,8 @@ impl Hook {
 
     /// The observer that sends pauses of runs.
     pub(crate) fn observer(&self) -> Option<Arc<dyn Observer>> {
-        let pauses = |webhook| Pauses { webhook, paused: Mutex::default() };
+        let pauses =
+            |webhook| Pauses { webhook, paused: Mutex::default(), waits: Mutex::default() };
         self.webhook.clone().map(|webhook| Arc::new(pauses(webhook)) as Arc<dyn Observer>)
     }
 
@@ -150,8 +155,8 @@ fn send(webhook: &Webhook, event: &str, more: Value) {
     if let (Some(message), Value::Object(more)) = (message.as_object_mut(), more) {
         message.extend(more);
     }
-    if !webhook.send(&message) {
-        output::warn(&format!("a message to the webhook is lost: too many wait ({event})"));
+    if let Err(why) = webhook.send(&message) {
+        output::warn(&format!("a message to the webhook is lost: {why} ({event})"));
     }
 }
 
@@ -192,6 +197,14 @@ impl Pauses {
         self.pause(id, json!({ "run": id.as_str(), "rules": rules }));
     }
 
+    fn resumed(&self, run: &RunId) {
+        send(&self.webhook, "run_resumed", json!({ "run": run.as_str() }));
+    }
+
+    fn waits(&self) -> MutexGuard<'_, BudgetWaits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +217,16 @@ impl Observer for Pauses {
             return;
         }
         let id = info.id.as_str();
+        if matches!(run.status(), Status::Stopped | Status::Failed) {
+            // Its calls wait no longer, and it does not continue.
+            self.waits().forget(&info.id);
+        }
         match observation.event.kind {
+            EventKind::AttemptBegin { .. } | EventKind::ToolReserve { .. } => {
+                if self.waits().call_begins(&info.id) {
+                    self.resumed(&info.id);
+                }
+            }
             EventKind::PauseRequested { by, why } => {
                 self.pause(&info.id, json!({ "run": id, "by": by, "why": why }));
             }
@@ -214,7 +236,7 @@ impl Observer for Pauses {
             EventKind::Resumed | EventKind::ResumeRequested { .. }
                 if self.set().remove(&info.id) =>
             {
-                send(&self.webhook, "run_resumed", json!({ "run": id }));
+                self.resumed(&info.id);
             }
             _ => {}
         }
@@ -223,9 +245,17 @@ impl Observer for Pauses {
     fn account_awaited(&self, info: &RunInfo, refused: Option<&AccountRefused>) {
         let run = info.id.as_str();
         let Some(refused) = refused else {
-            send(&self.webhook, "run_resumed", json!({ "run": run }));
+            if self.set().contains(&info.id) {
+                // The end of its pause is sent.
+                self.waits().forget(&info.id);
+            } else if self.waits().end(&info.id) {
+                self.resumed(&info.id);
+            }
             return;
         };
+        if !self.waits().begin(&info.id, &refused.account) {
+            return;
+        }
         let millis = refused.resets_at.and_then(|at| i64::try_from(at.0).ok());
         let resets = millis.and_then(|at| Timestamp::from_millisecond(at).ok());
         let more = json!({
@@ -243,5 +273,6 @@ impl Observer for Pauses {
             self.pause_by_rules(&info.id, run);
         }
         self.set().remove(&info.id);
+        self.waits().forget(&info.id);
     }
 }

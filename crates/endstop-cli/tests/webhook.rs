@@ -318,7 +318,7 @@ fn waits_for_a_full_budget_reach_the_webhook_from_a_gateway_and_an_agent_which_p
     assert!(paused["text"].as_str().unwrap().starts_with("budget me has used 1 of 1 step"));
     limit(9_999);
     assert_eq!(next(&taken, "run_resumed")["run"], "nightly");
-    line_with(&mut lines, "\"resumed\"");
+    line_with(&mut lines, "\"wait_ended\"");
     client.kill().unwrap();
     client.wait().unwrap();
     serve.kill().unwrap();
@@ -338,4 +338,40 @@ fn waits_for_a_full_budget_reach_the_webhook_from_a_gateway_and_an_agent_which_p
     agent.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("waits for budget me until "), "{said}");
     assert_eq!(agent.wait().unwrap().code(), Some(124), "{said}");
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_for_a_budget_resumes_nothing_and_another_try_is_no_news() {
+    let (url, taken, _failed) = receiver(0);
+    let home = Home::new("left", &url);
+    let config = format!(
+        "[webhook]\nurl = \"{url}\"\nsecret_file = \"secret\"\n[budget.me]\nlimit = \"1 steps per month\"\n\
+         on_full = \"pause\"\n"
+    );
+    home.file("config.toml", &config);
+    let options = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--json"];
+    let mut serve = home.command(&[&options[..], &["--steps", "100"]].concat()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let listening: Value = serde_json::from_str(&line).unwrap();
+    let base = format!("{}/r/nightly", listening["address"].as_str().unwrap());
+    for _ in 0..2 {
+        let mut client = home.command(&["demo-agent", "--iterations", "9"]);
+        client.env("ANTHROPIC_BASE_URL", &base).stdout(Stdio::null());
+        let mut client = client.spawn().unwrap();
+        line_with(&mut lines, "\"paused\"");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        let ended = line_with(&mut lines, "\"wait_ended\"");
+        assert!(ended.contains("waits for no budget any longer"), "{ended}");
+    }
+    home.succeeds(&["pause", "nightly", "--why", "lunch"]);
+    let messages: Vec<Value> =
+        (0..2).map(|_| checked(&taken.recv_timeout(PATIENCE).unwrap())).collect();
+    let [waits, paused] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!((&waits["event"], &waits["budget"]), (&"run_paused".into(), &"me".into()));
+    assert_eq!((&paused["event"], &paused["why"]), (&"run_paused".into(), &"lunch".into()));
+    serve.kill().unwrap();
+    serve.wait().unwrap();
 }

@@ -79,4 +79,4 @@ pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::{Counts, RunGroup, RunKiller};
 pub use tunnel::{DirectConnections, TunnelReport, model_hosts, model_provider};
-pub use webhook::{WEBHOOK_SIGNATURE, Webhook, WebhookError, WebhookTask};
+pub use webhook::{NotQueued, WEBHOOK_SIGNATURE, Webhook, WebhookError, WebhookTask};

@@ -10,6 +10,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -35,6 +36,18 @@ pub enum WebhookError {
     Certificates(String),
 }
 
+/// Why a message to a webhook is lost at once.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotQueued {
+    /// Too many messages wait.
+    #[error("too many wait")]
+    Full,
+    /// The task of the webhook has ended.
+    #[error("nothing is sent any longer")]
+    Closed,
+}
+
 /// A webhook: an address that gets JSON messages. Clones send to the same one.
 ///
 /// A message is sent again, after longer and longer pauses, until the receiver answers with a success or six attempts have
@@ -48,7 +61,7 @@ pub enum WebhookError {
 /// let (webhook, sending) = Webhook::start("https://example.com/hook", Key::new("secret"), |problem| {
 ///     eprintln!("{problem}");
 /// })?;
-/// webhook.send(&json!({ "event": "run_paused", "run": "nightly" }));
+/// webhook.send(&json!({ "event": "run_paused", "run": "nightly" }))?;
 /// sending.end(std::time::Duration::from_secs(5)).await;
 /// # Ok(())
 /// # }
@@ -106,12 +119,18 @@ impl Webhook {
         Ok((Self { queue, pending: sender }, WebhookTask { sending, pending }))
     }
 
-    /// Sends a message later; never waits. Returns `false` if too many wait.
-    pub fn send(&self, message: &Value) -> bool {
-        let Ok(place) = self.queue.try_reserve() else { return false };
+    /// Sends a message later; never waits.
+    ///
+    /// # Errors
+    /// Returns an error if too many messages wait, or the task that sends them has ended.
+    pub fn send(&self, message: &Value) -> Result<(), NotQueued> {
+        let place = self.queue.try_reserve().map_err(|error| match error {
+            TrySendError::Full(()) => NotQueued::Full,
+            TrySendError::Closed(()) => NotQueued::Closed,
+        })?;
         self.pending.send_modify(|pending| *pending = pending.saturating_add(1));
         place.send(Bytes::from(message.to_string()));
-        true
+        Ok(())
     }
 }
 

@@ -38,3 +38,18 @@ async fn an_address_that_is_none_is_refused() {
         assert!(matches!(started, Err(WebhookError::Address(_))), "{url}");
     }
 }
+
+#[tokio::test]
+async fn a_lost_message_says_whether_too_many_wait_or_nothing_is_sent_any_longer() {
+    // The task does not run while this does not wait.
+    let (webhook, sending) = Webhook::start("http://127.0.0.1:9/", Key::new("s"), |_| {}).unwrap();
+    let message = serde_json::json!({ "event": "run_paused" });
+    for _ in 0..MAX_WEBHOOK_QUEUE {
+        assert_eq!(webhook.send(&message), Ok(()));
+    }
+    assert_eq!(webhook.send(&message), Err(NotQueued::Full));
+    drop(sending);
+    while webhook.send(&message) != Err(NotQueued::Closed) {
+        tokio::task::yield_now().await;
+    }
+}

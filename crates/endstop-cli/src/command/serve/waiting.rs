@@ -30,6 +30,7 @@ impl Waiting {
         }
         let run = clean(run.as_str());
         match event {
+            "wait_ended" => output::note(&format!("run {run} {text}")),
             "warning" => output::warn(&format!("run {run}: {text}")),
             _ => output::note(&format!("run {run}: {event}: {text}")),
         }
@@ -86,7 +87,8 @@ impl Observer for Waiting {
                 let text = format!("waits for {}", clean(&refused.awaited()));
                 self.tell("paused", &info.id, &text);
             }
-            None => self.tell("resumed", &info.id, "waits for no budget any longer"),
+            // It may have given up, and its run does not continue by that.
+            None => self.tell("wait_ended", &info.id, "waits for no budget any longer"),
         }
     }
 
