@@ -60,6 +60,9 @@ const HEALTH_PATH: &str = "/endstop/health";
 /// The path of the kill switch of this gateway.
 const KILL_PATH: &str = "/endstop/v1/kill";
 
+/// The path of the runs.
+const RUNS_PATH: &str = "/endstop/v1/runs";
+
 /// The path of the total of all runs.
 const TOTAL_PATH: &str = "/endstop/v1/total";
 
@@ -196,7 +199,7 @@ impl ControlService {
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {
-            return refuse(&foreign);
+            return reply(StatusCode::FORBIDDEN, &problem(foreign.to_string()));
         }
         answer(self, request).await
     }
@@ -238,7 +241,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     }
     let is_total = path == TOTAL_PATH;
     let is_kill = path == KILL_PATH;
-    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
+    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix(RUNS_PATH) };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
@@ -305,7 +308,7 @@ fn not_found_here(why: &NoRun) -> Response<Body> {
     reply(status, &problem(error))
 }
 
-/// Refuses a request that no program of this machine has sent.
+/// Refuses a request to the listener of clients that no program of this machine has sent, in the form of their APIs.
 pub(crate) fn refuse(why: &ForeignRequest) -> Response<Body> {
     reply(StatusCode::FORBIDDEN, &json!({ "error": { "message": why.to_string() } }))
 }

@@ -13,9 +13,10 @@ use super::{Command, TotalCommand, WrittenAmount};
 pub(super) const OPENAPI_PATH: &str = "/endstop/v1/openapi.json";
 
 /// The errors that a request can be answered with.
-const PROBLEMS: [(u16, &str); 7] = [
+const PROBLEMS: [(u16, &str); 8] = [
     (400, "The body cannot be read or used."),
     (401, "The token is missing or wrong."),
+    (403, "A web page of another site has sent it, or it is for another host."),
     (404, "There is no such run, or no such total."),
     (405, "The path has other methods."),
     (409, "The run is in a state in which this is not possible, or another gateway serves it."),
@@ -127,7 +128,12 @@ impl Operation {
         responses.insert("200".to_owned(), content("The answer.", &answer));
         let is_open = self.path == OPENAPI_PATH || !self.path.starts_with("/endstop/v1/");
         let problem = schema(of::<Problem>, generator);
-        for (status, what) in PROBLEMS.iter().filter(|_| !is_open) {
+        // An open path has no run, and the health of a listener is the answer to every method.
+        let has = |status: u16| match self.path {
+            OPENAPI_PATH => matches!(status, 403 | 405),
+            _ => !is_open || status == 403,
+        };
+        for (status, what) in PROBLEMS.iter().filter(|(status, _)| has(*status)) {
             responses.insert(status.to_string(), content(what, &problem));
         }
         let mut described = Map::new();

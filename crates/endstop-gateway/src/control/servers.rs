@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
-use super::{ControlError, ControlService, problem, reply};
+use super::{ControlError, ControlService, KILL_PATH, RUNS_PATH, problem, reply};
 use crate::body::Body;
 use crate::config::{Bounds, Control, Key};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
@@ -88,6 +88,13 @@ impl Drop for ControlServers {
     fn drop(&mut self) {
         self.abort();
     }
+}
+
+/// Whether a command stops or holds runs, whatever other commands come before or after it.
+pub(super) fn tightens(path: &str) -> bool {
+    let of_run =
+        path.strip_prefix(RUNS_PATH).and_then(|rest| rest.trim_matches('/').split_once('/'));
+    path == KILL_PATH || matches!(of_run, Some((_, "kill" | "cancel" | "pause")))
 }
 
 /// The answer to a command that ended without one.
@@ -171,10 +178,11 @@ impl ControlServers {
         let service = Arc::new(service);
         let handler = move |request: Request<Incoming>, _: PeerInfo| {
             let service = Arc::clone(&service);
-            let is_command = request.method() == Method::POST;
+            let is_obeyed = request.method() == Method::POST && tightens(request.uri().path());
             let answer = async move { service.answer(request).await };
-            // A command that has arrived is obeyed, even if its client has left: this process may have been suspended.
-            let (command, question) = match is_command {
+            // A command that tightens is obeyed once it has arrived, even if its client has left: this process may have been
+            // suspended. Another command may be sent again by a client without an answer, and must not count twice.
+            let (command, question) = match is_obeyed {
                 true => (Some(tokio::spawn(answer)), None),
                 false => (None, Some(answer)),
             };

@@ -1,5 +1,6 @@
-//! Amounts in the bodies of commands.
+//! Amounts in the bodies of commands, and which commands do not need their client.
 
+use super::servers::tightens;
 use super::*;
 
 #[test]
@@ -32,4 +33,29 @@ fn limits_are_raised_by_numbers_and_by_texts() {
     assert!(error.starts_with("`tokens` is not a whole number: "), "{error}");
     let error = raises(r#"{"usd": "much"}"#).unwrap_err().to_string();
     assert!(error.starts_with("`usd` is not an amount: "), "{error}");
+}
+
+#[test]
+fn only_commands_that_stop_or_hold_runs_are_obeyed_without_their_client() {
+    for path in [
+        KILL_PATH,
+        "/endstop/v1/runs/a/kill",
+        "/endstop/v1/runs/a/cancel",
+        "/endstop/v1/runs/a/pause",
+        "/endstop/v1/runs/a/pause/",
+    ] {
+        assert!(tightens(path), "{path}");
+    }
+    for path in [
+        TOTAL_PATH,
+        "/endstop/v1/runs",
+        "/endstop/v1/runs/kill",
+        "/endstop/v1/runs/a/resume",
+        "/endstop/v1/runs/a/approve",
+        "/endstop/v1/runs/a/signal",
+        "/endstop/v1/runs/a/x/kill",
+        "/v1/kill",
+    ] {
+        assert!(!tightens(path), "{path}");
+    }
 }

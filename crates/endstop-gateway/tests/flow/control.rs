@@ -115,6 +115,20 @@ async fn a_command_whose_client_has_left_is_obeyed() {
     tokio::time::timeout(Duration::from_secs(60), stopped).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_web_page_of_another_site_is_refused_like_other_requests() {
+    let upstream = answering().await;
+    let mut config = config(POLICY, upstream.addr);
+    config.control = controlled();
+    let gateway = Gateway::start(config).await.unwrap();
+    for path in [RUNS, "/endstop/health", "/endstop/v1/openapi.json"] {
+        let headers = format!("{TOKEN}origin: https://site.example\r\n");
+        let got = ask(&gateway, "GET", path, &headers, "").await;
+        assert_eq!(got.status, 403, "{path}: {got:?}");
+        assert!(got.json()["error"].is_string(), "{path}: {got:?}");
+    }
+}
+
 #[cfg(unix)]
 mod socket {
     use std::fs;

@@ -89,3 +89,15 @@ fn every_reference_of_the_document_has_a_place_in_it() {
         assert!(document.pointer(pointer).is_some_and(Value::is_object), "{place}");
     }
 }
+
+#[test]
+fn open_paths_have_the_errors_that_they_can_be_answered_with() {
+    let document = control_openapi();
+    let errors = |path: &str| -> Vec<String> {
+        let responses = document["paths"][path]["get"]["responses"].as_object().unwrap();
+        responses.keys().filter(|status| *status != "200").cloned().collect()
+    };
+    assert_eq!(errors("/endstop/health"), ["403"]);
+    assert_eq!(errors(OPENAPI_PATH), ["403", "405"]);
+    assert_eq!(errors("/endstop/v1/runs").len(), PROBLEMS.len());
+}
