@@ -41,6 +41,7 @@ mod refusals;
 mod runs;
 mod secrets;
 mod shares;
+mod stalls;
 mod stored_runs;
 mod streams;
 mod tenants;

@@ -15,7 +15,7 @@ use crate::body::{Body, BodyError, BodyPart, BodySource};
 use crate::call::respond;
 use crate::call::secrets::{Redactor, Secrets};
 use crate::call::upstream_response::{plain, read_error, with_head};
-use crate::limits::MAX_REFUSAL;
+use crate::limits::{ERROR_WITHIN, MAX_REFUSAL};
 use crate::upstream::UpstreamBody;
 
 /// A response that is forwarded unparsed.
@@ -130,7 +130,8 @@ pub(in crate::call) async fn error_response(
     let mut begun = begun;
     // A short one keeps its length. An encoded one cannot be redacted in pieces.
     if is_encoded || upstream.remaining().is_some_and(|left| left > 0 && left <= max) {
-        let reading = read_error(&mut upstream);
+        // The call is settled: a client learns the status of an upstream that stalls.
+        let reading = read_error(&mut upstream, Some(ERROR_WITHIN));
         let rest = match run {
             Some(run) => match run.wait(&mut pin!(reading), CancelOn::Abort).await {
                 Waited::Done(rest) => rest,
