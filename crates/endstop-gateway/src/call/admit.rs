@@ -168,6 +168,7 @@ pub(super) async fn admit(
                 if waiting.stuck_for() >= MAX_DEADLOCK_WAIT.min(config.pause.0) {
                     return Err(Box::new(respond::deadlocked(run, dialect)).into());
                 }
+                account_wait.interrupt();
                 // If the run is aborted in the meantime, the next try reports it.
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
@@ -187,9 +188,11 @@ pub(super) async fn admit(
                 refuse_unreported(context, run, parsed)?;
             }
             AdmissionBlocked::Uncounted => {
+                account_wait.interrupt();
                 admission.counted = Some(count::input_tokens(context, run, parsed).await);
             }
             AdmissionBlocked::Paused => {
+                account_wait.interrupt();
                 run.wait_while_paused(config.pause.0).await;
                 if run.is_paused() {
                     return Err(stopped(&respond::paused(run)));

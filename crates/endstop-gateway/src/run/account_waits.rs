@@ -41,6 +41,11 @@ impl AccountWaits {
 }
 
 impl CallAccountWait {
+    /// The call waits for something else now. The time that it has waited for budgets counts on.
+    pub(crate) fn interrupt(&mut self) {
+        self.shown.end();
+    }
+
     /// Takes the reason why the call waits now. Returns whether it has waited for too long.
     pub(crate) fn go_on(&mut self, run: &RunEntry, wait: &AccountWait, limit: Duration) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);

@@ -100,7 +100,7 @@ pub(crate) async fn receive(mut stream: TcpStream) -> Got {
     parse(&all, is_clean)
 }
 
-fn parse(all: &[u8], is_clean: bool) -> Got {
+pub(crate) fn parse(all: &[u8], is_clean: bool) -> Got {
     let end = all.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4);
     let head = String::from_utf8_lossy(&all[..end]).into_owned();
     let status = head.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());

@@ -59,6 +59,7 @@ impl AgentRun {
                 Err(NotBegun::OthersHold) => {
                     // Other runs need not wait until this one has tried whether the model answers again.
                     drop(trial);
+                    account_wait.end();
                     if self.look_at_others(&mut wait).await != Flow::On {
                         return None;
                     }

@@ -89,6 +89,7 @@ impl AgentRun {
                 Ok(open) => return Ok(open),
                 Err(ToolNotBegun::Refused(directive)) => return Err(self.refusal(call, directive)),
                 Err(ToolNotBegun::OthersHold) => {
+                    account_wait.end();
                     self.run().wait_for_others(pending(), CancelOn::Any).await;
                 }
                 Err(ToolNotBegun::AwaitsAccount(wait)) if wait.is_over() => {
