@@ -221,3 +221,33 @@ fn a_busy_process_has_the_time_that_it_needs() {
         "{error}"
     );
 }
+
+#[test]
+fn a_whole_name_in_the_history_is_shown_before_a_live_run_whose_name_begins_so() {
+    let user = User::new("past");
+    let mut over = user.serve(&[]);
+    user.call(&over, "nightly-1");
+    over.signal("-TERM");
+    over.child.wait().unwrap();
+    let live = user.serve(&[]);
+    user.call(&live, "nightly-17");
+    let show = |name: &str| {
+        let (code, out, error) = user.run(&["show", name]);
+        assert_eq!(code, Some(0), "{error}");
+        (serde_json::from_str::<Value>(&out).unwrap(), error)
+    };
+    let (past, error) = show("nightly-1");
+    assert_eq!((&past["run"], &past["source"]), (&"nightly-1".into(), &"history".into()), "{past}");
+    assert!(past["is_uncertain"].is_null() && error.is_empty(), "{past} {error}");
+    assert!(show("nightly-17").0["report"].is_object());
+    live.signal("-STOP");
+    let (past, error) = show("nightly-1");
+    assert_eq!(
+        (&past["run"], &past["is_uncertain"]),
+        (&"nightly-1".into(), &true.into()),
+        "{past}"
+    );
+    assert!(error.contains("a run `nightly-1` may be live there"), "{error}");
+    let (code, _, error) = user.run(&["show", "nightly-"]);
+    assert!(code != Some(0) && error.contains("no answer from 1 process"), "{error}");
+}

@@ -16,7 +16,7 @@ use super::limits::usd;
 use crate::error::CliError;
 use crate::live::LiveProcess;
 use crate::output;
-use fleet::{LiveRun, Where};
+use fleet::{Fleet, LiveRun, Where};
 pub use kill::{KillArgs, kill};
 
 const PS_HELP: &str = "\
@@ -274,17 +274,33 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let fleet = args.at.fleet()?;
-    if args.at.server.is_none() && !fleet.has(&args.run) {
-        // A process that does not answer may have another run whose name begins so.
-        if let Some(past) = past::find(&args.run, fleet.no_answer.is_empty())? {
-            writeln!(out, "{past:#}")?;
-            return Ok(ExitCode::SUCCESS);
+    if args.at.server.is_none()
+        && let Some(mut past) = past_run(&fleet, &args.run)?
+    {
+        if let (Some(silent), Some(fields)) = (fleet.silent(), past.as_object_mut()) {
+            fields.insert("is_uncertain".to_owned(), json!(true));
+            output::warn(&format!("{silent}: a run `{}` may be live there", args.run));
         }
+        writeln!(out, "{past:#}")?;
+        return Ok(ExitCode::SUCCESS);
     }
     let (gateway, run) = fleet.find(&args.run)?;
     let detail = gateway.one(&run.id)?;
     writeln!(out, "{detail:#}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The run of the history that a name means, if it means no live run. Whole names count before beginnings, there and here.
+fn past_run(fleet: &Fleet, name: &str) -> Result<Option<Value>, CliError> {
+    if fleet.has(name) {
+        return Ok(None);
+    }
+    match past::find(name)? {
+        Some(past) => Ok(Some(past)),
+        // A process that does not answer may have another run whose name begins so.
+        None if fleet.has_beginning(name) || fleet.silent().is_some() => Ok(None),
+        None => past::find_beginning(name),
+    }
 }
 
 /// Sends a command to one run, and prints its new status.

@@ -115,11 +115,14 @@ impl Fleet {
         }
     }
 
-    /// Whether a live run has this name, or one that begins so.
+    /// Whether a live run has exactly this name.
     pub(super) fn has(&self, name: &str) -> bool {
-        let is_beginning = name.len() >= MIN_RUN_PREFIX && self.no_answer.is_empty();
-        let is_meant = |run: &LiveRun| run.id == name || is_beginning && run.id.starts_with(name);
-        self.runs.iter().any(is_meant)
+        self.runs.iter().any(|run| run.id == name)
+    }
+
+    /// Whether the beginning of a name is that of a live run.
+    pub(super) fn has_beginning(&self, name: &str) -> bool {
+        name.len() >= MIN_RUN_PREFIX && self.runs.iter().any(|run| run.id.starts_with(name))
     }
 
     /// The gateways of the processes that have not listed their runs.

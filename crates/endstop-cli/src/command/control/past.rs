@@ -49,19 +49,26 @@ impl CallTotals {
     }
 }
 
-/// The last run of this name in the history, or the only one whose name begins so. `None` if it has none.
+/// The last run of exactly this name in the history. `None` if it has none.
 ///
 /// # Errors
-/// If several names begin so, or the history cannot be read. `takes_beginnings` says whether beginnings of names count.
-pub(super) fn find(name: &str, takes_beginnings: bool) -> Result<Option<Value>, CliError> {
+/// If the history cannot be read.
+pub(super) fn find(name: &str) -> Result<Option<Value>, CliError> {
     let Some(history) = history::read()? else { return Ok(None) };
-    let failed = |error| history_error(&error);
-    if let Some(run) = history.run(name).map_err(failed)? {
-        return shown(&history, &run).map(Some);
-    }
-    if !takes_beginnings || name.len() < MIN_RUN_PREFIX {
+    let run = history.run(name).map_err(|error| history_error(&error))?;
+    run.map(|run| shown(&history, &run)).transpose()
+}
+
+/// The last run of the only name in the history that begins so. `None` if none does.
+///
+/// # Errors
+/// If several names begin so, or the history cannot be read.
+pub(super) fn find_beginning(name: &str) -> Result<Option<Value>, CliError> {
+    if name.len() < MIN_RUN_PREFIX {
         return Ok(None);
     }
+    let Some(history) = history::read()? else { return Ok(None) };
+    let failed = |error| history_error(&error);
     let mut names = history.names_beginning_with(name).map_err(failed)?;
     match names.as_slice() {
         [] => Ok(None),
