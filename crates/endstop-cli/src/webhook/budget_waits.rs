@@ -18,7 +18,7 @@ struct SentWaits {
 }
 
 impl BudgetWaits {
-    /// A call begins to wait. Returns whether this is to be sent: a client that tries again waits for the same budget again.
+    /// A call begins to wait. Returns whether this must be sent: a client that tries again waits for the same budget again.
     pub(super) fn begin(&mut self, run: &RunId, budget: &str) -> bool {
         let waits = self.0.entry(run.clone()).or_default();
         waits.is_over = false;

@@ -120,7 +120,7 @@ const fn is_open(status: u16) -> bool {
     status < 500 && status != 408
 }
 
-/// Whether a status says by itself that a later attempt can succeed.
+/// Whether a status alone says that a later attempt can succeed.
 const fn asks_to_try_again(status: u16) -> bool {
     matches!(status, 409 | 425 | 429)
 }

@@ -79,8 +79,8 @@ pub struct ShownAccountWait {
 }
 
 impl ShownAccountWait {
-    /// Shows why the call waits now. A wait for the store is not shown. While only calls in flight are in the way, what was
-    /// shown before stays.
+    /// Shows why the call waits now. A wait for the store is not shown. While only calls in flight are in the way, the last
+    /// account stays.
     pub fn show(&mut self, run: &RunHandle, wait: &AccountWait) {
         let AccountWait::Room { refused, until } = wait else {
             self.end();
@@ -103,7 +103,7 @@ impl ShownAccountWait {
             waits.remove(&account);
         }
         if is_first {
-            node.tell_account_wait(Some(refused));
+            node.report_account_wait(Some(refused));
         }
     }
 
@@ -113,7 +113,7 @@ impl ShownAccountWait {
         let mut waits = node.account_waits();
         waits.remove(&account);
         if waits.0.is_empty() {
-            node.tell_account_wait(None);
+            node.report_account_wait(None);
         }
     }
 }
@@ -144,9 +144,9 @@ impl RunNode {
         self.tree.account_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the observers which budget calls of the tree begin to wait for, or that none of them waits any longer. The caller
+    /// Reports to the observers which budget calls of the tree begin to wait for, or that none of them waits any longer. The caller
     /// holds the lock of the waits.
-    fn tell_account_wait(&self, refused: Option<&AccountRefused>) {
+    fn report_account_wait(&self, refused: Option<&AccountRefused>) {
         let mut root = self;
         while let Some(parent) = &root.parent {
             root = parent;

@@ -9,7 +9,7 @@ fn a_run_continues_once_no_call_waits_and_one_has_begun_in_either_order() {
     assert!(waits.begin(&run, "me"));
     assert!(!waits.call_begins(&run), "its wait ends after this");
     assert!(waits.end(&run));
-    assert!(waits.begin(&run, "me"), "it waits anew");
+    assert!(waits.begin(&run, "me"), "it waits again");
     assert!(!waits.end(&run), "the call may have given up");
     assert!(waits.call_begins(&run) && !waits.call_begins(&run));
 }
