@@ -92,7 +92,7 @@ pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 pub(crate) const MIN_SECRET: usize = 8;
 /// Bytes of the name of a parameter in a URL that is checked: no name of a key is longer.
 pub(crate) const MAX_PARAMETER_NAME: usize = 40;
-/// How long the gateway waits for the rest of an error's body before it passes it on. Providers send such bodies
+/// How long the gateway waits for the body of an error that decides nothing, and for the rest of one that has begun. Providers send such bodies
 /// immediately, in one or two pieces; one that takes longer counts as an error of unknown shape.
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
 /// Windows of subscriptions that a run remembers: providers report two to four.
