@@ -22,7 +22,8 @@ const ROUNDS: u32 = 3;
 /// The bytes of the results of tools, in turn: most are short, and files and logs are long.
 const RESULTS: [usize; 5] = [200, 900, 2_400, 6_000, 14_000];
 /// The text of results, again and again.
-const LINE: &str = "    Checking endstop-core v0.1.0 (/home/me/endstop): \"3 warnings\" in 1.25s\n";
+const LINE: &str =
+    "    Checking endstop-core v0.1.0 (/projects/endstop): \"3 warnings\" in 1.25s\n";
 
 /// The options of the command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -180,7 +181,7 @@ fn call_lines(session: &str, call: u64) -> String {
     let before = call.wrapping_sub(1);
     let user = json!({
         "type": "user", "uuid": format!("u{call}"), "parentUuid": format!("a{before}"), "sessionId": session,
-        "timestamp": time(call, 0), "version": "2.0.0", "cwd": "/home/me/shop", "gitBranch": "main",
+        "timestamp": time(call, 0), "version": "2.0.0", "cwd": "/projects/shop", "gitBranch": "main",
         "message": { "role": "user", "content": [
             { "type": "tool_result", "tool_use_id": format!("toolu_{before}"), "content": result }
         ] },
@@ -188,7 +189,7 @@ fn call_lines(session: &str, call: u64) -> String {
     let assistant = json!({
         "type": "assistant", "uuid": format!("a{call}"), "parentUuid": format!("u{call}"), "sessionId": session,
         "requestId": format!("req_{call}"), "timestamp": time(call, 500), "version": "2.0.0",
-        "cwd": "/home/me/shop", "gitBranch": "main",
+        "cwd": "/projects/shop", "gitBranch": "main",
         "message": {
             "id": format!("msg_{call}"), "type": "message", "role": "assistant",
             "model": "claude-sonnet-4-5", "stop_reason": "tool_use",

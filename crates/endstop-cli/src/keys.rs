@@ -20,12 +20,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::budgets::{Budgets, OpenBudgets, state_directory};
-#[cfg(unix)]
-use crate::command::control::who;
 use crate::error::CliError;
 use crate::input::{WatchedFile, read_text};
 use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
 use crate::output;
+use crate::who::who;
 
 /// The name of the file in the state directory.
 const NAME: &str = "keys.jsonl";
@@ -349,11 +348,6 @@ pub(crate) fn change_for<T>(
     file.note(&before, &KeyAct { at: Timestamp::now(), by: who(), why });
     replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
-}
-
-#[cfg(not(unix))]
-fn who() -> String {
-    format!("process {}", std::process::id())
 }
 
 /// Whether the group of a file, or everybody, can read or replace what is in it.

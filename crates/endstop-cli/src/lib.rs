@@ -48,6 +48,7 @@ pub mod output;
 pub mod policy_source;
 mod usage;
 mod webhook;
+mod who;
 
 use std::ffi::OsString;
 use std::io::Write as _;

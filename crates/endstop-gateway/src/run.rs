@@ -5,6 +5,7 @@
 
 mod account_waits;
 mod budget_notes;
+mod call_account_wait;
 mod conversation;
 mod conversation_match;
 mod conversation_memory;
@@ -21,8 +22,8 @@ mod response_history;
 mod run_log;
 mod unknown_fields;
 
-pub(crate) use account_waits::CallAccountWait;
 pub(crate) use budget_notes::BudgetNote;
+pub(crate) use call_account_wait::CallAccountWait;
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
 pub(crate) use conversation_memory::{MessageDigests, RequestBound, RequestIdentity};
 pub use counters::Counts;

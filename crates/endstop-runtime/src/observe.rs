@@ -37,7 +37,7 @@ pub(crate) use cost_uncertainty::Unconfirmed;
 pub use cost_uncertainty::{CostUncertainty, UnconfirmedCause};
 pub use refused_call::{Lack, LimitOwner, LimitRule, RefusedCall, Shortage};
 pub use remedy::Remedy;
-pub(crate) use remedy::{ALL_RUNS, OWNER_KEY, RESET_KEY};
+pub(crate) use remedy::{ALL_RUNS, OWNER_KEY};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::{clean, clean_lines};
 

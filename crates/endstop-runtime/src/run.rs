@@ -6,6 +6,7 @@
 
 mod account_wait;
 mod approval;
+mod awaited_accounts;
 mod budget_use;
 mod chain;
 mod ends;

@@ -16,13 +16,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-#[cfg(unix)]
-use super::control::who;
 use crate::budgets::{Budgets, StoreArgs, store_error, unknown};
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_LISTED_ADJUSTMENTS;
 use crate::output;
 use crate::policy_source::load_file;
+use crate::who::who;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -167,12 +166,6 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         tell_of_the_rest(&before, &amounts);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Who corrects.
-#[cfg(not(unix))]
-fn who() -> String {
-    std::env::var("USERNAME").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// Reads an amount with its sign; whether it is taken from the spend.

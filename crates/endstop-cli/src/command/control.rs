@@ -16,6 +16,7 @@ use super::limits::usd;
 use crate::error::CliError;
 use crate::live::LiveProcess;
 use crate::output;
+use crate::who::who;
 use fleet::{Fleet, LiveRun, Where};
 pub use kill::{KillArgs, kill};
 
@@ -151,15 +152,6 @@ pub struct SignalArgs {
 /// A text of a JSON value; empty if it is missing.
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Who acts: the user's name, this machine and this process.
-pub(crate) fn who() -> String {
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::current()).ok().flatten();
-    let name = user.map_or_else(|| nix::unistd::Uid::current().to_string(), |user| user.name);
-    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
-    let host = host.unwrap_or_else(|| "localhost".to_owned());
-    format!("{name}@{host} (endstop, process {})", std::process::id())
 }
 
 /// The body of an act: who, and why.

@@ -11,7 +11,9 @@ use jiff::tz::TimeZone;
 use super::limit::AccountLimit;
 use super::spec::OnFull;
 use crate::ledger::Refused;
-use crate::observe::RESET_KEY;
+
+/// The key of the time at which a full budget resets, in milliseconds since 1970.
+pub(crate) const RESET_KEY: &str = "resets_at";
 
 /// A reservation that an account refused: which account, which window, the remaining amount, and when it resets.
 ///

@@ -80,7 +80,7 @@ impl RunHandle {
         model: &str,
     ) -> Result<(), NotAdmitted> {
         let names = accounts.names_of_call(provider, model);
-        self.node().draw_on(&names).map_err(NotAdmitted::Killed)
+        self.node().draw_on(&names).map_or(Ok(()), |why| Err(NotAdmitted::Killed(why)))
     }
 
     /// Aborts the tree for a budget that was killed.

@@ -4,12 +4,12 @@ use std::fmt;
 
 use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
 
+use crate::account::RESET_KEY;
+
 /// The key in the context of a budget's signal that says whose limit it is.
 pub(crate) const OWNER_KEY: &str = "owner";
 /// Its value for the budget that all runs share.
 pub(crate) const ALL_RUNS: &str = "all_runs";
-/// The key of the time at which a full budget resets, in milliseconds since 1970.
-pub(crate) const RESET_KEY: &str = "resets_at";
 
 /// What to do to continue after a run was stopped. As text it ends the sentence "To continue, …".
 ///

@@ -1,4 +1,4 @@
-//! Calls of a tree that wait for the reset of a budget over time.
+//! A call that waits for the reset of a budget over time, as its run shows it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,48 +6,6 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{RunHandle, RunNode};
 use crate::account::{AccountRefused, AccountWait};
-
-/// The accounts that calls of a tree wait for, in the order in which the first call of each began. Observers get begin and end
-/// in this order, because they are called under its lock.
-#[derive(Debug, Default)]
-pub(super) struct TreeAccountWaits(Vec<AwaitedAccount>);
-
-/// An account that calls wait for.
-#[derive(Debug)]
-struct AwaitedAccount {
-    calls: usize,
-    /// The latest reason why one of them waits.
-    refused: Box<AccountRefused>,
-}
-
-impl TreeAccountWaits {
-    /// Replaces the reason why calls wait for an account. `None` if no call waits for it.
-    fn renew(&mut self, refused: &AccountRefused) -> Option<&mut AwaitedAccount> {
-        let awaited = self.0.iter_mut().find(|one| one.refused.account == refused.account)?;
-        *awaited.refused = refused.clone();
-        Some(awaited)
-    }
-
-    /// Adds a call. Returns whether it is the first that waits for this account.
-    fn add(&mut self, refused: &AccountRefused) -> bool {
-        if let Some(awaited) = self.renew(refused) {
-            awaited.calls = awaited.calls.saturating_add(1);
-            return false;
-        }
-        self.0.push(AwaitedAccount { calls: 1, refused: Box::new(refused.clone()) });
-        true
-    }
-
-    /// Removes a call that was added.
-    fn remove(&mut self, account: &str) {
-        self.0.retain_mut(|one| {
-            if one.refused.account == account {
-                one.calls = one.calls.saturating_sub(1);
-            }
-            one.calls > 0
-        });
-    }
-}
 
 /// The wait of one call for the reset of a budget over time, which its run shows until this is dropped.
 ///
@@ -112,7 +70,7 @@ impl ShownAccountWait {
         let Some((node, account)) = self.of.take() else { return };
         let mut waits = node.account_waits();
         waits.remove(&account);
-        if waits.0.is_empty() {
+        if waits.is_empty() {
             node.report_account_wait(None);
         }
     }
@@ -135,7 +93,7 @@ impl RunHandle {
     /// to wait for last.
     #[must_use]
     pub fn awaited_account(&self) -> Option<AccountRefused> {
-        self.node().account_waits().0.last().map(|awaited| (*awaited.refused).clone())
+        self.node().account_waits().last().cloned()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::account_wait::TreeAccountWaits;
+use super::awaited_accounts::AwaitedAccounts;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
@@ -38,7 +38,7 @@ pub(crate) struct Tree {
     /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
     pub(super) accounts: Mutex<Option<RunAccounts>>,
     pub(super) draws: Mutex<TreeDraws>,
-    pub(super) account_waits: Mutex<TreeAccountWaits>,
+    pub(super) account_waits: Mutex<AwaitedAccounts>,
     /// Notified when a run of the tree is paused from outside, or no longer.
     pub(super) pause_changed: Notify,
     /// How often that was.
@@ -206,20 +206,15 @@ impl RunNode {
     }
 
     /// Notes the accounts of a call before anything is reserved for it.
-    ///
-    /// # Errors
-    /// Returns the reason if one of them was killed.
-    pub(crate) fn draw_on(&self, names: &[&str]) -> Result<(), String> {
+    /// Returns why one of them was killed, if one was.
+    pub(crate) fn draw_on(&self, names: &[&str]) -> Option<String> {
         let mut draws = self.draws();
         for name in names {
             if !draws.drawn.contains(*name) {
                 draws.drawn.insert((*name).to_owned());
             }
         }
-        match names.iter().find_map(|name| draws.killed.get(*name)) {
-            Some(why) => Err(why.clone()),
-            None => Ok(()),
-        }
+        names.iter().find_map(|name| draws.killed.get(*name)).cloned()
     }
 
     /// Whether a call of the tree has asked for the account of this name.

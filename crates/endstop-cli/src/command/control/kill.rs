@@ -8,11 +8,12 @@ use endstop::store::RunId;
 use serde_json::{Value, json};
 
 use super::fleet::{Fleet, Where, in_parallel};
-use super::{signed, status, who};
+use super::{signed, status};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
+use crate::who::who;
 
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
