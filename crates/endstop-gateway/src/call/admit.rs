@@ -335,6 +335,8 @@ impl Admission<'_> {
         if renewed.is_err() {
             return Err(blocked());
         }
+        // The call may have waited since its run was taken, and the first budget of its model may have been defined meanwhile.
+        run.refresh_accounts();
         if !std::mem::replace(&mut self.is_recorded, true) {
             record_request(&mut state, parsed);
         }
