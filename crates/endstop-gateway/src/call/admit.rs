@@ -335,13 +335,13 @@ impl Admission<'_> {
         if renewed.is_err() {
             return Err(blocked());
         }
-        // The call may have waited since its run was taken, and the first budget of its model may have been defined meanwhile.
-        run.refresh_accounts();
         if !std::mem::replace(&mut self.is_recorded, true) {
             record_request(&mut state, parsed);
         }
         run.checkpoint();
         drop(state);
+        // The call may have waited since its run was taken, and the first budget of its model may have been defined meanwhile.
+        run.refresh_accounts();
         permit.conversation().pass_on_stop();
         let mut state = permit.conversation().state();
         if entry.is_paused() || stop_of(&run).is_some() || entry.stop().is_some() {
