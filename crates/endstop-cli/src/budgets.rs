@@ -334,7 +334,7 @@ impl BudgetSources {
         let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
         // The state of the file is noted before it is read: a change in between is seen later.
         file.has_changed();
-        if !file.was_there() {
+        if file.was_missing() {
             return Ok(BTreeMap::new());
         }
         let text = read_text(file.path(), "configuration file", MAX_CONFIG_BYTES)?;
