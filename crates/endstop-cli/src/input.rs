@@ -93,7 +93,7 @@ pub(crate) struct WatchedFile {
     seen: Option<FileState>,
     /// The next call counts it as changed.
     is_unsure: bool,
-    /// Since when it is to be read once more.
+    /// When a reader asked for one more look, if that is not over.
     unread: Option<Instant>,
 }
 

@@ -465,7 +465,7 @@ impl FileKeys {
 }
 
 impl SeenKeys {
-    /// Gives the warnings that were not given for the file as it was before.
+    /// Prints the warnings that the file did not have when it was last read.
     fn warn(&mut self, warnings: Vec<String>) {
         for warning in warnings.iter().filter(|it| !self.warned.contains(it)) {
             output::warn(warning);

@@ -356,7 +356,7 @@ fn a_correction_counts_in_the_budgets_above_in_dollars_tokens_and_steps() {
     let shown = adjust("-7 steps");
     let rest = "budget org, 100 steps: only 4 was spent, so 3 of 7 were not taken back";
     assert!(shown.contains(rest), "{shown}");
-    // What another budget has spent below the same parent stays.
+    // The spend of another budget below the same parent stays.
     let other = ["budget", "adjust", "org", "+4", "--why", "a test"];
     assert!(home.command(&other).output().unwrap().status.success());
     let all = ["budget", "adjust", "team-a", "-5", "--why", "a test"];

@@ -135,7 +135,7 @@ impl LiveTables {
     }
 
     /// Reads the file again, and tells what has changed. A file that cannot be used changes nothing, and is read once more later:
-    /// it may be whole by then, without another state.
+    /// it may be readable or complete by then, without another state.
     fn read(&self, state: &mut LiveState) {
         let Some(file) = state.file.clone() else { return };
         let read = self.read_file(&file, state.has_tables).and_then(|tables| {

@@ -42,7 +42,7 @@ fn a_file_has_changed_after_each_change() {
 fn a_file_that_was_written_just_now_counts_as_changed_once_more() {
     let mut file = WatchedFile::new(place("fresh"));
     file.has_changed();
-    // As after a look at a file whose state was fresh.
+    // As after a call that found a fresh state.
     file.is_unsure = true;
     assert!(file.has_changed());
     assert!(!file.has_changed());

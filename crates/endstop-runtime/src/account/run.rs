@@ -58,7 +58,7 @@ pub struct RunAccounts {
 type Unsettled = (String, Amounts);
 /// The accounts of a cost, and the cost.
 type Uncharged = (Vec<Account>, Amounts);
-/// What a store did not take.
+/// Settlements and costs that a store did not take.
 type NotTaken = (Vec<Unsettled>, Vec<Uncharged>);
 
 struct Shared {
@@ -93,7 +93,7 @@ struct Open {
     unsettled: Vec<Unsettled>,
     /// Costs that nothing was held for and that the store did not take, with their accounts: repeated until it does.
     uncharged: Vec<Uncharged>,
-    /// How many threads repeat what is in neither list meanwhile.
+    /// How many threads repeat entries, which are in neither list until then.
     repeating: usize,
     has_heartbeat: bool,
     /// Limits of which a warning was given, by account and text, until no further one is given. `None` if never again.
@@ -314,7 +314,7 @@ impl RunAccounts {
         self.look(self.shared.changes());
     }
 
-    /// Like [`RunAccounts::refresh`], but if another thread is looking, goes on with the definitions as they are: a source can be
+    /// Like [`RunAccounts::refresh`], but if another thread is looking, uses the definitions as they are: a source can be
     /// slow, and calls do not wait for it one after the other.
     pub(crate) fn refresh_if_free(&self) {
         match self.shared.changes.try_lock() {
@@ -471,7 +471,7 @@ impl Shared {
             if open.unsettled.is_empty() && open.uncharged.is_empty() {
                 return;
             }
-            // The heartbeat goes on meanwhile, in case they come back.
+            // The heartbeat continues, because they can come back.
             open.repeating = open.repeating.saturating_add(1);
             (std::mem::take(&mut open.unsettled), std::mem::take(&mut open.uncharged))
         };
@@ -482,7 +482,7 @@ impl Shared {
         open.repeating = open.repeating.saturating_sub(1);
     }
 
-    /// Settles and charges. Returns what the store did not take, and what was not tried after it.
+    /// Settles and charges. Returns the entries that the store did not take, with those behind them, which are not tried.
     fn repeat(&self, unsettled: Vec<Unsettled>, uncharged: Vec<Uncharged>) -> NotTaken {
         let mut unsettled = unsettled.into_iter();
         while let Some((id, actual)) = unsettled.next() {

@@ -100,7 +100,7 @@ fn a_file_that_can_be_read_again_without_another_state_is_read() {
     let live = config.live(&[], None);
     config.write("[budget.me]\nlimit = \"$50 per day\"\n");
     {
-        // As if the system had refused once to read what is there now.
+        // As if the system had refused once to read these bytes.
         let mut state = live.state();
         let file = state.file.as_mut().unwrap();
         file.has_changed();
@@ -108,7 +108,7 @@ fn a_file_that_can_be_read_again_without_another_state_is_read() {
         file.expire();
     }
     assert_eq!(limits(&live.look().unwrap(), "me"), ["$50.00 per day"]);
-    // The same problem is told once, and the file read until it is gone.
+    // The same problem stays until a file can be read.
     std::fs::remove_file(config.file()).unwrap();
     std::fs::create_dir(config.file()).unwrap();
     for _ in 0..2 {
@@ -159,7 +159,7 @@ fn budgets_of_models_end_when_a_second_look_still_misses_them() {
     config.write("[budget.opus]\nlimit = \"$7\"\nmodels = [\"*opus*\"]\n");
     assert_eq!(limits(&live.look().unwrap(), "opus"), ["$7.00"]);
     assert_eq!(live.state().doubt, None);
-    // It is gone for good.
+    // It is removed permanently.
     config.write("# none\n");
     assert_eq!(live.look(), None);
     wait(&live);

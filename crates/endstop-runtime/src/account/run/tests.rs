@@ -155,7 +155,7 @@ fn names_of_handles_that_are_gone_keep_no_account() {
     assert_eq!(accounts.read().unwrap().len(), 1);
 }
 
-/// A source that does not answer until it is let go.
+/// A source that answers when the test lets it.
 #[derive(Debug)]
 struct Slow {
     entered: std::sync::mpsc::SyncSender<()>,
