@@ -106,28 +106,40 @@ impl StoreArgs {
         self.budget_store.is_some()
     }
 
-    /// The store, if one is named.
+    /// The store, if one is named. Settlements that wait for it on this machine are sent.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub(crate) fn open(&self) -> Result<Option<Arc<RedisBudgetStore>>, CliError> {
-        let Some(address) = self.budget_store.as_deref() else { return Ok(None) };
-        let failed = |error: BudgetStoreError| {
-            let (name, removal) = self.origin();
-            let hint = match &error {
-                BudgetStoreError::Away { .. } => format!("start the server, or {removal}"),
-                _ => "docs/guide/many-gateways.md describes the address and the rights of its user"
-                    .to_owned(),
-            };
-            let text = format!("{name}: {error}");
-            CliError::new(text).with_hint(hint).with_exit(ExitMeaning::Usage)
-        };
-        let store = RedisBudgetStore::open(address).map_err(failed)?;
+        let Some(store) = self.connect()? else { return Ok(None) };
         let store = match state_directory() {
-            Some(directory) => store.with_spool(directory).map_err(failed)?,
+            Some(directory) => store.with_spool(directory).map_err(|error| self.failed(&error))?,
             None => store,
         };
+        if let Some(unread) = store.unread() {
+            output::warn(&format!("{unread}. Its call stays charged at its worst case"));
+        }
         Ok(Some(Arc::new(store)))
+    }
+
+    /// The store without what waits for it, if one is named: a kill settles nothing, and no file of this machine stops it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn connect(&self) -> Result<Option<RedisBudgetStore>, CliError> {
+        let Some(address) = self.budget_store.as_deref() else { return Ok(None) };
+        RedisBudgetStore::open(address).map(Some).map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &BudgetStoreError) -> CliError {
+        let (name, removal) = self.origin();
+        let hint = match error {
+            BudgetStoreError::Away { .. } => format!("start the server, or {removal}"),
+            _ => "docs/guide/many-gateways.md describes the address and the rights of its user"
+                .to_owned(),
+        };
+        let text = format!("{name}: {error}");
+        CliError::new(text).with_hint(hint).with_exit(ExitMeaning::Usage)
     }
 
     /// The name of what has the address, and how to do without it.
@@ -322,7 +334,7 @@ impl BudgetSources {
         let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
         // The state of the file is noted before it is read: a change in between is seen later.
         file.has_changed();
-        if !file.was_there() {
+        if file.was_missing() {
             return Ok(BTreeMap::new());
         }
         let text = read_text(file.path(), "configuration file", MAX_CONFIG_BYTES)?;

@@ -104,7 +104,9 @@ impl Defaults {
         let file = file_of(&variable);
         let mut defaults = Self { file, ..Self::default() };
         let mut tables = Vec::new();
-        if let Some(path) = defaults.file.as_ref().filter(|path| path.exists()) {
+        // One that the system does not show is not missing: its limits would be.
+        let is_there = |path: &&PathBuf| path.try_exists().unwrap_or(true);
+        if let Some(path) = defaults.file.as_ref().filter(is_there) {
             defaults.has_file = true;
             let text = read_text(path, "configuration file", MAX_CONFIG_BYTES)?;
             let shown = path.display().to_string();

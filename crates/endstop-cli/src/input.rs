@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::CliError;
+use crate::limits::{FILE_RECHECK, FRESH_FILE};
 
 /// Reads a text file of at most `limit` bytes; `kind` is what it should be, such as `policy file`.
 ///
@@ -60,11 +61,25 @@ impl FileStamp {
         let (inode, changed) = (0, (0, 0));
         Ok(Some(Self { modified: data.modified()?, length: data.len(), inode, changed }))
     }
+
+    /// Whether the file was written just now: another write within the same tick of its clock can leave it the same state.
+    fn is_fresh(&self) -> bool {
+        let (seconds, nanos) = self.changed;
+        let since_epoch = match (u64::try_from(seconds), u32::try_from(nanos)) {
+            (Ok(seconds), Ok(nanos)) => Duration::new(seconds, nanos),
+            _ => Duration::ZERO,
+        };
+        let changed = SystemTime::UNIX_EPOCH.checked_add(since_epoch);
+        let now = SystemTime::now();
+        let is_fresh =
+            |time: SystemTime| now.duration_since(time).is_ok_and(|age| age < FRESH_FILE);
+        is_fresh(self.modified) || changed.is_some_and(is_fresh)
+    }
 }
 
 /// The state of a file, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileState {
+pub(crate) enum FileState {
     There(FileStamp),
     Missing,
     /// The system does not say.
@@ -76,31 +91,58 @@ enum FileState {
 pub(crate) struct WatchedFile {
     path: PathBuf,
     seen: Option<FileState>,
+    /// The next call counts it as changed.
+    is_unsure: bool,
+    /// When a reader asked for one more look, if that is not over.
+    unread: Option<Instant>,
 }
 
 impl WatchedFile {
     pub(crate) const fn new(path: PathBuf) -> Self {
-        Self { path, seen: None }
+        Self { path, seen: None, is_unsure: false, unread: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the file differs from how it was at the last call; at the first one it does. Called before the file is read, a
-    /// change in between is seen the next time.
+    /// Whether the file may differ from how it was at the last call; at the first one it does. Called before the file is read, a
+    /// change in between is seen the next time. One that was written just before a call counts as changed at the next one too.
     pub(crate) fn has_changed(&mut self) -> bool {
         let now = match FileStamp::of(&self.path) {
             Ok(Some(stamp)) => FileState::There(stamp),
             Ok(None) => FileState::Missing,
             Err(_) => FileState::Unknown,
         };
-        self.seen.replace(now) != Some(now)
+        let is_due = self.unread.is_some_and(|since| since.elapsed() >= FILE_RECHECK);
+        let is_fresh = matches!(&now, FileState::There(stamp) if stamp.is_fresh());
+        let was_unsure = std::mem::replace(&mut self.is_unsure, is_fresh);
+        let has_changed = self.seen.replace(now) != Some(now) || was_unsure || is_due;
+        if has_changed {
+            self.unread = None;
+        }
+        has_changed
     }
 
-    /// Whether there was a file at the last call.
-    pub(crate) const fn was_there(&self) -> bool {
-        matches!(self.seen, Some(FileState::There(_)))
+    /// Counts the file as changed after a while, whether it is or not: it could not be read, or not be relied on.
+    pub(crate) fn read_again(&mut self) {
+        self.unread = Some(Instant::now());
+    }
+
+    /// Lets the time of [`WatchedFile::read_again`] be over.
+    #[cfg(test)]
+    pub(crate) fn expire(&mut self) {
+        self.unread = self.unread.and_then(|since| since.checked_sub(FILE_RECHECK));
+    }
+
+    /// Its state at the last call.
+    pub(crate) const fn seen(&self) -> Option<FileState> {
+        self.seen
+    }
+
+    /// Whether there was no file at the last call. One that the system does not show is not missing.
+    pub(crate) const fn was_missing(&self) -> bool {
+        matches!(self.seen, Some(FileState::Missing))
     }
 }
 

@@ -374,6 +374,8 @@ struct SeenKeys {
     file: WatchedFile,
     /// When the budgets of a key could not be counted: they are tried again some time later.
     uncounted: Option<Instant>,
+    /// The warnings about the file as it was last read.
+    warned: Vec<String>,
 }
 
 impl FileKeys {
@@ -388,7 +390,10 @@ impl FileKeys {
             output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
         }
         let file = WatchedFile::new(path.to_owned());
-        Ok(Self { budgets, seen: Mutex::new(SeenKeys { file, uncounted: None }) })
+        Ok(Self {
+            budgets,
+            seen: Mutex::new(SeenKeys { file, uncounted: None, warned: Vec::new() }),
+        })
     }
 
     fn read(&self, path: &Path) -> Result<Vec<IssuedKey>, CliError> {
@@ -453,32 +458,41 @@ impl FileKeys {
     }
 }
 
+impl SeenKeys {
+    /// Prints the warnings that the file did not have when it was last read.
+    fn warn(&mut self, warnings: Vec<String>) {
+        for warning in warnings.iter().filter(|it| !self.warned.contains(it)) {
+            output::warn(warning);
+        }
+        self.warned = warnings;
+    }
+}
+
 impl KeySource for FileKeys {
     fn look(&self) -> KeyChange {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_changed = seen.file.has_changed();
         let is_due = seen.uncounted.is_some_and(|since| since.elapsed() >= UNCOUNTED_RECHECK);
-        if !has_changed && !is_due {
+        if !seen.file.has_changed() && !is_due {
             return KeyChange::Same;
         }
         seen.uncounted = None;
         match self.read(seen.file.path()) {
             Ok(keys) => {
                 let uncounted = keys.iter().filter_map(|key| Some((key, key.uncounted.as_ref()?)));
-                for (key, why) in uncounted {
-                    if has_changed {
-                        let name = &key.name;
-                        output::warn(&format!("calls with the key `{name}` are refused: {why}"));
-                    }
-                    seen.uncounted = Some(Instant::now());
-                }
+                let warnings: Vec<String> = uncounted
+                    .map(|(key, why)| {
+                        format!("calls with the key `{}` are refused: {why}", key.name)
+                    })
+                    .collect();
+                seen.uncounted = (!warnings.is_empty()).then(Instant::now);
+                seen.warn(warnings);
                 KeyChange::Keys(keys)
             }
             Err(error) => {
-                output::warn(&format!(
-                    "no call is taken until the keys can be read: {}",
-                    error.message
-                ));
+                // It may be readable later, without another state.
+                seen.file.read_again();
+                let message = &error.message;
+                seen.warn(vec![format!("no call is taken until the keys can be read: {message}")]);
                 KeyChange::Unreadable
             }
         }

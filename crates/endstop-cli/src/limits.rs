@@ -12,6 +12,12 @@ pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 /// The largest file of keys that is read, in bytes: about ten thousand keys.
 pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 
+/// The time after which a file is read again that could not be read, or not be relied on, although it has not changed.
+pub(crate) const FILE_RECHECK: Duration = Duration::from_secs(1);
+
+/// How old the state of a file is at least when it is known not to change without a trace: some ticks of the clocks of file systems.
+pub(crate) const FRESH_FILE: Duration = Duration::from_millis(50);
+
 /// How often the budgets of keys are tried again that could not be counted.
 pub(crate) const UNCOUNTED_RECHECK: Duration = Duration::from_secs(1);
 

@@ -356,6 +356,13 @@ fn a_correction_counts_in_the_budgets_above_in_dollars_tokens_and_steps() {
     let shown = adjust("-7 steps");
     let rest = "budget org, 100 steps: only 4 was spent, so 3 of 7 were not taken back";
     assert!(shown.contains(rest), "{shown}");
+    // The spend of another budget below the same parent stays.
+    let other = ["budget", "adjust", "org", "+4", "--why", "a test"];
+    assert!(home.command(&other).output().unwrap().status.success());
+    let all = ["budget", "adjust", "team-a", "-5", "--why", "a test"];
+    let output = home.command(&all).output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("take back at most $1.50"));
+    assert_eq!((spent("team-a").0, spent("org").0), ("1.5".into(), "5.5".into()));
     // A unit without a limit is no mistake, and no surprise.
     let org = ["budget", "adjust", "org", "+5 tokens", "--why", "a test"];
     let shown = text(&home.command(&org).output().unwrap());
@@ -397,8 +404,15 @@ fn a_correction_is_added_and_taken_back() {
     let shown = text(&home.command(&["budget"]).output().unwrap());
     assert!(!shown.contains("number 8"), "{shown}");
     let more = ["budget", "adjust", "me", "-9", "--why", "a test"];
-    let more = text(&home.command(&more).output().unwrap());
-    assert!(more.contains("only $3.25 was spent, so $5.75 of $9.00 were not taken back"), "{more}");
+    let more = home.command(&more).output().unwrap();
+    let refused = "$9.00 cannot be taken back: budget me has spent $3.25 in its current windows";
+    assert_eq!(more.status.code(), Some(2));
+    // Lines are wrapped.
+    let said = text(&more).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(refused) && said.contains("take back at most $3.25"), "{said}");
+    assert_eq!(home.budget("me")["spent"], "3.25");
+    let all = ["budget", "adjust", "me", "-3.25", "--why", "a test"];
+    assert!(home.command(&all).output().unwrap().status.success());
     assert_eq!(home.budget("me")["spent"], "0");
     for wrong in [
         &["budget", "adjust", "me", "much", "--why", "x"][..],

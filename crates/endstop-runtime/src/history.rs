@@ -15,6 +15,9 @@
 //! its response. From then on `kill -9` loses nothing of it. A loss of power can take the last second back: waiting for
 //! the disk at every call would cost more than the call. A call that is in flight when the process dies has no row, unless its
 //! run is stored: then it is charged, and gets its row, when the run continues.
+//!
+//! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
+//! that was in flight when it continues: it then has two rows, one as it was and one at its worst case.
 
 mod entry;
 mod reader;

@@ -170,6 +170,8 @@ pub(crate) const MAX_PAST_ADJUSTMENTS: usize = 100;
 pub(crate) const CLOCK_JUMP: Duration = Duration::from_secs(60);
 /// How long a hold lasts without a sign of its owner: a process that was killed pins its holds for no longer.
 pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
+/// Costs that nothing was held for, such as those of tools without a declared price, that wait for a store that is away.
+pub(crate) const MAX_UNCHARGED: usize = 10_000;
 /// How often an owner shows that it lives: three signs within [`HOLD_TTL`].
 pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);
 

@@ -432,12 +432,38 @@ fn a_cost_that_no_store_counts_is_told_in_words() {
         .with_warnings(move |warning| telling.lock().unwrap().push(warning.to_string()));
     let run = run(&accounts);
     let call = run.begin_tool_call_at_most("search", None, Detail::None).unwrap();
-    flaky.fail(Some(away));
+    let damaged =
+        || BudgetStoreError::Damaged { path: "test".into(), why: "on purpose".to_owned() };
+    flaky.fail(Some(damaged));
     call.succeeded(Some("0.05".parse().unwrap()));
     let told = told.lock().unwrap();
-    let expected =
-        "a cost is not counted in the budgets: the store of budgets `test` is away (on purpose)";
-    assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+    let is_said = told.iter().all(|text| {
+        text.starts_with("a cost is not counted in the budgets: ") && text.contains("on purpose")
+    });
+    assert!(told.len() == 1 && is_said, "{told:?}");
+}
+
+#[test]
+fn a_cost_that_nothing_was_held_for_is_counted_once_the_store_is_back() {
+    let flaky = FlakyStore::default();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let accounts = accounts(flaky.clone(), me(&["$1"]))
+        .with_warnings(move |warning| telling.lock().unwrap().push(warning.to_string()));
+    let run = run(&accounts);
+    let spent = || accounts.read().unwrap().remove(0).limits.remove(0).settled;
+    let call = run.begin_tool_call_at_most("search", None, Detail::None).unwrap();
+    flaky.fail(Some(away));
+    call.succeeded(Some("0.05".parse().unwrap()));
+    flaky.fail(None);
+    assert_eq!(spent(), 0);
+    reply(begin(&run).unwrap());
+    let once = spent();
+    // With the cost of the model call, which is less.
+    assert!((50_000_000_000..100_000_000_000).contains(&once), "{once}");
+    reply(begin(&run).unwrap());
+    assert!(spent() < 100_000_000_000, "{}", spent());
+    assert!(told.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! leaves no file behind, and budgets can be defined while it runs.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use endstop::account::{
@@ -18,21 +18,29 @@ use super::{LOCAL_STORE, state_directory};
 pub(super) struct LazyStore {
     /// `None` without a state directory.
     file: Option<PathBuf>,
-    opened: Mutex<Option<Arc<dyn BudgetStore>>>,
+    opened: OnceLock<Arc<dyn BudgetStore>>,
+    /// Locked while it is opened, which can wait for other processes.
+    opening: Mutex<()>,
 }
 
 impl LazyStore {
     /// The store of the user, or the remote one.
     pub(super) fn new(remote: Option<&Arc<RedisBudgetStore>>) -> Self {
         let file = state_directory().map(|directory| directory.join(LOCAL_STORE));
-        let opened = remote.map(|remote| Arc::clone(remote) as Arc<dyn BudgetStore>);
-        Self { file, opened: Mutex::new(opened) }
+        let opened = OnceLock::new();
+        if let Some(remote) = remote {
+            opened.get_or_init(|| Arc::clone(remote) as Arc<dyn BudgetStore>);
+        }
+        Self { file, opened, opening: Mutex::new(()) }
     }
 
     /// The open store. If it cannot be opened, the next call tries again.
     pub(super) fn open(&self) -> Result<Arc<dyn BudgetStore>, BudgetStoreError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = &*opened {
+        if let Some(store) = self.opened.get() {
+            return Ok(Arc::clone(store));
+        }
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = self.opened.get() {
             return Ok(Arc::clone(store));
         }
         let file = self.file.as_ref().ok_or_else(|| BudgetStoreError::Failed {
@@ -41,7 +49,7 @@ impl LazyStore {
             why: "neither XDG_STATE_HOME nor HOME is set".to_owned(),
         })?;
         let store: Arc<dyn BudgetStore> = Arc::new(SqliteBudgetStore::open(file)?);
-        Ok(Arc::clone(opened.insert(store)))
+        Ok(Arc::clone(self.opened.get_or_init(|| store)))
     }
 }
 
@@ -85,9 +93,22 @@ impl BudgetStore for LazyStore {
         self.open()?.adjustments(account, most)
     }
 
-    /// A call that draws on no budget needs no file.
+    /// A call that draws on no budget needs no file, and does not wait until another one has opened it.
     fn admit(&self) -> Result<(), BudgetStoreError> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        opened.map_or(Ok(()), |store| store.admit())
+        self.opened.get().map_or(Ok(()), |store| store.admit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of `lazy_store`.
+
+    use super::*;
+
+    #[test]
+    fn a_call_on_no_budget_does_not_wait_until_the_store_is_open() {
+        let store = LazyStore { file: None, opened: OnceLock::new(), opening: Mutex::new(()) };
+        let _opening = store.opening.lock().unwrap();
+        assert!(store.admit().is_ok());
     }
 }

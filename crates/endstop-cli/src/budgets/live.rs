@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use endstop::account::{
     Account, AccountProblem, AccountSet, AccountSource, AccountTables, DEFAULT_ACCOUNT, RunAccounts,
@@ -11,8 +12,8 @@ use endstop::core::policy::BudgetTable;
 use super::lazy_store::LazyStore;
 use super::{BudgetSources, DefinedBudgets, in_words, store_error, tables_of};
 use crate::error::CliError;
-use crate::input::{WatchedFile, read_text};
-use crate::limits::{MAX_CONFIG_BYTES, MAX_TOLD_CHANGES};
+use crate::input::{FileState, WatchedFile, read_text};
+use crate::limits::{FILE_RECHECK, MAX_CONFIG_BYTES, MAX_TOLD_CHANGES};
 use crate::output;
 
 /// The budgets that the calls of this process draw on, with their store. Clones are the same budgets.
@@ -83,8 +84,10 @@ struct LiveState {
     file: Option<WatchedFile>,
     /// Whether the file had tables when it was last good.
     has_tables: bool,
-    /// Whether the file cannot be used as it is now.
-    is_wrong: bool,
+    /// Why the file cannot be used as it is now.
+    wrong: Option<CliError>,
+    /// The file as it was when budgets of models were first missing in it, and when that was.
+    doubt: Option<(FileState, Instant)>,
     defined: DefinedBudgets,
     of_keys: Vec<Account>,
     /// All definitions, those for keys included.
@@ -104,7 +107,8 @@ impl LiveTables {
         let mut state = LiveState {
             file: sources.file.clone(),
             has_tables: sources.has_tables,
-            is_wrong: false,
+            wrong: None,
+            doubt: None,
             whole: defined.set.clone(),
             of_keys: Vec::new(),
             is_new: false,
@@ -130,23 +134,27 @@ impl LiveTables {
         Ok(())
     }
 
-    /// Reads the file again, and tells what has changed. A file that cannot be used changes nothing.
+    /// Reads the file again, and tells what has changed. A file that cannot be used changes nothing, and is read once more later:
+    /// it may be readable or complete by then, without another state.
     fn read(&self, state: &mut LiveState) {
         let Some(file) = state.file.clone() else { return };
         let read = self.read_file(&file, state.has_tables).and_then(|tables| {
-            let defined = self.sources.define(&tables)?;
+            let defined = state.without_doubt(self.sources.define(&tables)?)?;
             let whole = with_keys(&defined.set, &state.of_keys)?;
             Ok((!tables.is_empty(), defined, whole))
         });
         let (has_tables, defined, whole) = match read {
             Ok(read) => read,
             Err(error) => {
-                state.is_wrong = true;
-                error.print_as_warning("the budgets stay as they were");
+                state.file.iter_mut().for_each(WatchedFile::read_again);
+                if state.wrong.as_ref() != Some(&error) {
+                    error.print_as_warning("the budgets stay as they were");
+                    state.wrong = Some(error);
+                }
                 return;
             }
         };
-        let was_wrong = std::mem::replace(&mut state.is_wrong, false);
+        let was_wrong = state.wrong.take().is_some();
         let changes = changes(&state.defined.set, &defined.set);
         if was_wrong {
             let path = file.path().display();
@@ -162,8 +170,10 @@ impl LiveTables {
                 ));
             }
         }
-        let before = state.defined.set.iter().map(|account| account.name.clone());
-        state.removed = before.filter(|name| defined.set.get(name).is_none()).collect();
+        if state.defined.set != defined.set {
+            let before = state.defined.set.iter().map(|account| account.name.clone());
+            state.removed = before.filter(|name| defined.set.get(name).is_none()).collect();
+        }
         state.is_new |= state.defined != defined || state.whole != whole;
         (state.has_tables, state.defined, state.whole) = (has_tables, defined, whole);
     }
@@ -174,7 +184,7 @@ impl LiveTables {
         file: &WatchedFile,
         has_tables: bool,
     ) -> Result<BTreeMap<String, BudgetTable>, CliError> {
-        if !file.was_there() && !has_tables {
+        if file.was_missing() && !has_tables {
             return Ok(BTreeMap::new());
         }
         let text = read_text(file.path(), "configuration file", MAX_CONFIG_BYTES)?;
@@ -184,6 +194,52 @@ impl LiveTables {
                 .with_hint("to remove all budgets, leave a comment in it"));
         }
         tables_of(&text, file.path())
+    }
+}
+
+impl LiveState {
+    /// The same definitions, with the budgets of models that they lack for the first time: they end with their table, and a file
+    /// that is being written lacks tables for a moment. The file is read once more, and they end if it is still the same.
+    fn without_doubt(&mut self, mut defined: DefinedBudgets) -> Result<DefinedBudgets, CliError> {
+        let by_model =
+            |set: &AccountSet, name: &str| set.get(name).is_some_and(Account::is_by_model);
+        let before = self.defined.set.iter().filter(|it| it.is_by_model());
+        let missing: Vec<Account> =
+            before.filter(|it| !by_model(&defined.set, &it.name)).cloned().collect();
+        let seen = self.file.as_ref().and_then(WatchedFile::seen);
+        let Some(seen) = seen.filter(|_| !missing.is_empty()) else {
+            self.doubt = None;
+            return Ok(defined);
+        };
+        let since = self.doubt.filter(|(of, _)| *of == seen).map(|(_, since)| since);
+        if since.is_some_and(|since| since.elapsed() >= FILE_RECHECK) {
+            self.doubt = None;
+            return Ok(defined);
+        }
+        self.doubt = Some((seen, since.unwrap_or_else(Instant::now)));
+        self.file.iter_mut().for_each(WatchedFile::read_again);
+        let mut all = missing;
+        // Their parents too, if those are missing as well.
+        let mut at = 0;
+        while let Some(account) = all.get(at) {
+            let parent = account.parent.as_ref().and_then(|name| self.defined.set.get(name));
+            let is_new = |it: &&Account| {
+                defined.set.get(&it.name).is_none() && all.iter().all(|other| other.name != it.name)
+            };
+            let parent = parent.filter(is_new).cloned();
+            all.extend(parent);
+            at += 1;
+        }
+        let is_kept = |name: &str| all.iter().any(|it| it.name == name);
+        defined.names.retain(|name| !is_kept(name) || self.defined.names.contains(name));
+        defined.of_file.extend(
+            all.iter().map(|it| &it.name).filter(|it| self.defined.of_file.contains(*it)).cloned(),
+        );
+        let others: Vec<Account> =
+            defined.set.iter().filter(|it| !is_kept(&it.name)).cloned().collect();
+        let set = AccountSet::new(others.into_iter().chain(all));
+        defined.set = set.map_err(|error| CliError::new(error.to_string()))?;
+        Ok(defined)
     }
 }
 

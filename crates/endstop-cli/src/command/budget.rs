@@ -154,6 +154,9 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     let parents = budgets.set.parents(account);
     let all: Vec<&Account> = [account].into_iter().chain(parents.iter().copied()).collect();
     let before = store.read(&all).map_err(failed)?;
+    if is_return && let Some(own) = before.first() {
+        check_return(own, &amounts)?;
+    }
     let id = RunId::new().to_string();
     let (parents, why) = (parents.as_slice(), args.why.as_str());
     let adjustment = Adjustment { id: &id, account, parents, spent, returned, who: &who, why };
@@ -166,6 +169,25 @@ fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         tell_of_the_rest(&before, &amounts);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to take back more than a budget has spent in any of its windows: the rest would be taken from the spend of others in
+/// the budgets above it. A unit that it does not limit is not known.
+fn check_return(own: &AccountState, amounts: &Amounts) -> Result<(), CliError> {
+    for dimension in units_of(amounts) {
+        let limits = own.limits.iter().filter(|it| it.limit.dimension == dimension);
+        let Some(most) = limits.map(|it| it.settled).max() else { continue };
+        let amount = amounts.get(dimension);
+        if amount > most {
+            let (name, most) = (&own.account, shown(dimension, most));
+            return Err(CliError::new(format!(
+                "{} cannot be taken back: budget {name} has spent {most} in its current windows",
+                shown(dimension, amount)
+            ))
+            .with_hint(format!("take back at most {most}")));
+        }
+    }
+    Ok(())
 }
 
 /// Reads an amount with its sign; whether it is taken from the spend.

@@ -153,3 +153,19 @@ fn the_file_is_in_the_configuration_directory() {
     assert_eq!(of(&[("ENDSTOP_CONFIG", ""), ("HOME", "/h")]), None);
     assert_eq!(of(&[("XDG_CONFIG_HOME", "relative")]), None);
 }
+
+#[test]
+fn a_place_that_cannot_be_read_is_an_error_and_not_a_missing_file() {
+    let file = std::env::temp_dir().join(format!("endstop-{}", endstop::store::RunId::new()));
+    std::fs::write(&file, "").unwrap();
+    // Below a file, nothing can be looked for.
+    let path = file.join("config.toml");
+    let load = || {
+        let variable = |name: &str| (name == FILE_VARIABLE).then(|| path.clone().into());
+        Defaults::load(&crate::command(), variable)
+    };
+    let error = load().unwrap_err();
+    assert!(error.message.starts_with("cannot read the configuration file"), "{error:?}");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(load().unwrap().file(), Some((path.as_path(), false)));
+}

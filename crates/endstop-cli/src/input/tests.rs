@@ -10,19 +10,67 @@ fn a_stream_is_read_up_to_its_limit_and_no_further() {
     assert!(read_at_most(&b"\xff"[..], 3).is_err());
 }
 
+/// A path of one test, with nothing there.
+fn place(test: &str) -> PathBuf {
+    let name = format!("endstop-watched-{test}-{}", std::process::id());
+    std::env::temp_dir().join(name)
+}
+
+/// Whether it has changed, as if its last look had been long after the write before it.
+fn looks(file: &mut WatchedFile) -> bool {
+    file.is_unsure = false;
+    file.has_changed()
+}
+
 #[test]
-fn a_file_has_changed_once_for_each_change() {
-    let name = format!("endstop-watched-{}", std::process::id());
-    let path = std::env::temp_dir().join(name);
+fn a_file_has_changed_after_each_change() {
+    let path = place("changes");
     let mut file = WatchedFile::new(path.clone());
-    assert!(file.has_changed() && !file.was_there(), "the first call");
+    assert!(file.has_changed() && file.was_missing(), "the first call");
     assert!(!file.has_changed());
     for text in ["a", "ab", "abc"] {
         std::fs::write(&path, text).unwrap();
-        assert!(file.has_changed() && file.was_there());
-        assert!(!file.has_changed());
+        assert!(file.has_changed() && !file.was_missing());
+        assert!(!looks(&mut file));
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(file.has_changed() && !file.was_there());
+    assert!(file.has_changed() && file.was_missing());
     assert!(!file.has_changed());
+}
+
+#[test]
+fn a_file_that_was_written_just_now_counts_as_changed_once_more() {
+    let mut file = WatchedFile::new(place("fresh"));
+    file.has_changed();
+    // As after a call that found a fresh state.
+    file.is_unsure = true;
+    assert!(file.has_changed());
+    assert!(!file.has_changed());
+    let stamp = |modified: SystemTime| FileStamp { modified, length: 1, inode: 1, changed: (0, 0) };
+    let (now, hour) = (SystemTime::now(), Duration::from_secs(3_600));
+    assert!(!stamp(now - hour).is_fresh());
+    assert!(!stamp(now + hour).is_fresh(), "a clock that is ahead does not read it for an hour");
+    let changed = now.duration_since(SystemTime::UNIX_EPOCH).unwrap() + hour;
+    let changed = (i64::try_from(changed.as_secs()).unwrap(), 0);
+    assert!(!FileStamp { changed, ..stamp(now - hour) }.is_fresh());
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_read_again_after_a_while() {
+    let mut file = WatchedFile::new(place("again"));
+    file.has_changed();
+    file.read_again();
+    file.unread = Instant::now().checked_sub(FILE_RECHECK);
+    assert!(file.has_changed());
+    assert!(!file.has_changed());
+}
+
+#[test]
+fn a_file_whose_place_cannot_be_read_is_not_missing() {
+    let path = place("below");
+    std::fs::write(&path, "").unwrap();
+    let mut file = WatchedFile::new(path.join("config.toml"));
+    assert!(file.has_changed() && !file.was_missing());
+    std::fs::remove_file(&path).unwrap();
+    assert!(file.has_changed() && file.was_missing());
 }

@@ -82,6 +82,8 @@ pub(crate) struct RedisServer {
     kills: Kills,
     listeners: Listeners,
     spool: OnceLock<Spool>,
+    /// See [`RedisBudgetStore::unread`].
+    unread: OnceLock<BudgetStoreError>,
 }
 
 impl RedisBudgetStore {
@@ -117,6 +119,7 @@ impl RedisBudgetStore {
             kills: Kills::new(),
             listeners: Listeners::default(),
             spool: OnceLock::new(),
+            unread: OnceLock::new(),
         });
         let hello = shared.call("hello", Request::default(), true)?;
         shared.set_time(hello.number(0)?);
@@ -129,8 +132,8 @@ impl RedisBudgetStore {
     /// is back, those of earlier processes too.
     ///
     /// # Errors
-    /// Returns an error if the directory cannot be created, or the file has a line that is no settlement. The others are sent
-    /// before.
+    /// Returns an error if the directory cannot be created. A line that is no settlement is none: see
+    /// [`RedisBudgetStore::unread`].
     pub fn with_spool(self, directory: impl AsRef<Path>) -> Result<Self, BudgetStoreError> {
         let directory = directory.as_ref();
         let spool = Spool::open(directory, &self.shared.server);
@@ -141,10 +144,17 @@ impl RedisBudgetStore {
         })?;
         // A second directory changes nothing: the first has what waits.
         let _ = self.shared.spool.set(spool);
-        match self.shared.send_spooled() {
-            None => Ok(self),
-            Some(error) => Err(error),
+        if let Some(error) = self.shared.send_spooled() {
+            let _ = self.shared.unread.set(error);
         }
+        Ok(self)
+    }
+
+    /// Returns the first line of the spool that was no settlement when it was opened, as an error with the file. The line stays
+    /// there, and the others are sent. Its call is charged its worst case once its hold has expired, so no budget is exceeded.
+    #[must_use]
+    pub fn unread(&self) -> Option<&BudgetStoreError> {
+        self.shared.unread.get()
     }
 
     /// The server and the connections to it.
@@ -321,7 +331,7 @@ impl RedisServer {
         sent.ok()?.unread.map(|line| BudgetStoreError::Failed {
             doing: "send the settlements that wait",
             path: spool.path().to_owned(),
-            why: format!("{line}; move the file away to go on without it"),
+            why: format!("{line}; until the file is moved away, each start says this"),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ use tokio::time::Instant;
 use super::limit::Window;
 use super::refused::AccountRefused;
 use super::spec::{Account, AccountError, AccountSet};
-use super::store::{AccountState, BudgetStore, BudgetStoreError, LimitState};
+use super::store::{AccountState, BudgetStore, BudgetStoreError, HoldTerms, LimitState};
 use super::tables::{AccountSource, AccountTables};
 use super::warning::{AccountThreshold, AccountWarning};
 use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
-use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, STORE_PATIENCE};
+use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_UNCHARGED, STORE_PATIENCE};
+use crate::store::RunId;
 
 mod drawn;
 
@@ -53,6 +54,13 @@ pub struct RunAccounts {
     counted_elsewhere: Arc<[String]>,
 }
 
+/// The id of a hold, and what its call has spent.
+type Unsettled = (String, Amounts);
+/// The accounts of a cost, and the cost.
+type Uncharged = (Vec<Account>, Amounts);
+/// Settlements and costs that a store did not take.
+type NotTaken = (Vec<Unsettled>, Vec<Uncharged>);
+
 struct Shared {
     store: Arc<dyn BudgetStore>,
     owner: String,
@@ -82,7 +90,11 @@ struct Changes {
 struct Open {
     holds: BTreeSet<String>,
     /// Settlements that the store did not take: repeated until it does.
-    unsettled: Vec<(String, Amounts)>,
+    unsettled: Vec<Unsettled>,
+    /// Costs that nothing was held for and that the store did not take, with their accounts: repeated until it does.
+    uncharged: Vec<Uncharged>,
+    /// How many threads repeat entries, which are in neither list until then.
+    repeating: usize,
     has_heartbeat: bool,
     /// Limits of which a warning was given, by account and text, until no further one is given. `None` if never again.
     warned: HashMap<(String, String), Option<WallTime>>,
@@ -90,6 +102,14 @@ struct Open {
     has_warned_of_clock: bool,
     /// While the store fails.
     outage: Option<Outage>,
+}
+
+impl Open {
+    /// Whether the owner has to show that it lives, or something is repeated.
+    fn has_more(&self) -> bool {
+        let waits = !self.unsettled.is_empty() || !self.uncharged.is_empty();
+        !self.holds.is_empty() || waits || self.repeating > 0
+    }
 }
 
 /// The time in which a store fails: of its first and of its last failure.
@@ -289,21 +309,34 @@ impl RunAccounts {
     }
 
     /// Looks for new definitions in the source. Reservations do so themselves; a driver that decides before one whether a call
-    /// has to be bounded calls it first.
+    /// has to be bounded calls it first. If another thread is looking, waits until its definitions are in use.
     pub fn refresh(&self) {
+        self.look(self.shared.changes());
+    }
+
+    /// Like [`RunAccounts::refresh`], but if another thread is looking, uses the definitions as they are: a source can be
+    /// slow, and calls do not wait for it one after the other.
+    pub(crate) fn refresh_if_free(&self) {
+        match self.shared.changes.try_lock() {
+            Ok(changes) => self.look(changes),
+            Err(TryLockError::Poisoned(poisoned)) => self.look(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn look(&self, mut changes: MutexGuard<'_, Changes>) {
         let Some(source) = &self.shared.source else { return };
-        let mut changes = self.shared.changes();
-        if let Some(tables) = source.look() {
-            let kept = self.shared.replace(&mut changes, tables);
-            if !kept.is_empty() {
-                source.kept(&kept);
-            }
+        let Some(tables) = source.look() else { return };
+        let kept = self.shared.replace(&mut changes, tables);
+        drop(changes);
+        if !kept.is_empty() {
+            source.kept(&kept);
         }
     }
 
     /// The accounts by the definitions as they are now.
     pub(crate) fn now(&self) -> DrawnAccounts {
-        self.refresh();
+        self.refresh_if_free();
         self.current()
     }
 
@@ -392,18 +425,33 @@ impl Shared {
         let mut open = this.open();
         open.outage = None;
         open.holds.insert(id.clone());
-        if !open.has_heartbeat {
-            let (of, interval) = (Arc::downgrade(this), this.heartbeat);
-            let beat = thread::Builder::new().name("endstop-holds".to_owned());
-            // Without it holds expire sooner: they are charged in full until they are settled.
-            open.has_heartbeat = beat.spawn(move || heartbeat(&of, interval)).is_ok();
-        }
+        Self::begin_heartbeat(this, &mut open);
         drop(open);
         let names = accounts.iter().map(|account| account.name.clone()).collect();
         let mut limits = accounts.iter().flat_map(|account| &account.limits);
         let is_metered = limits.any(|limit| limit.dimension != Dimension::Steps);
         let shared = Arc::clone(this);
         AccountHold { shared, id, names, amounts, is_metered, by_others: Vec::new() }
+    }
+
+    fn begin_heartbeat(this: &Arc<Self>, open: &mut Open) {
+        if !open.has_heartbeat {
+            let (of, interval) = (Arc::downgrade(this), this.heartbeat);
+            let beat = thread::Builder::new().name("endstop-holds".to_owned());
+            // Without it holds expire sooner: they are charged in full until they are settled.
+            open.has_heartbeat = beat.spawn(move || heartbeat(&of, interval)).is_ok();
+        }
+    }
+
+    /// Keeps a cost that the store does not take now. Returns whether there is room for it.
+    fn charge_later(this: &Arc<Self>, accounts: &[&Account], actual: Amounts) -> bool {
+        let mut open = this.open();
+        let has_room = open.uncharged.len() < MAX_UNCHARGED;
+        if has_room {
+            open.uncharged.push((accounts.iter().copied().cloned().collect(), actual));
+            Self::begin_heartbeat(this, &mut open);
+        }
+        has_room
     }
 
     /// Settles; a settlement that the store does not take is kept. An unknown hold has nothing to settle.
@@ -418,13 +466,44 @@ impl Shared {
 
     /// Repeats what the store did not take, up to the first that it does not take again: each may wait for it.
     fn settle_again(&self) {
-        let mut unsettled = std::mem::take(&mut self.open().unsettled).into_iter();
-        while let Some((id, actual)) = unsettled.next() {
-            if !is_taken(&self.store.settle(&id, actual)) {
-                self.open().unsettled.extend(unsettled.chain([(id, actual)]));
+        let (unsettled, uncharged) = {
+            let mut open = self.open();
+            if open.unsettled.is_empty() && open.uncharged.is_empty() {
                 return;
             }
+            // The heartbeat continues, because they can come back.
+            open.repeating = open.repeating.saturating_add(1);
+            (std::mem::take(&mut open.unsettled), std::mem::take(&mut open.uncharged))
+        };
+        let (unsettled, uncharged) = self.repeat(unsettled, uncharged);
+        let mut open = self.open();
+        open.unsettled.extend(unsettled);
+        open.uncharged.extend(uncharged);
+        open.repeating = open.repeating.saturating_sub(1);
+    }
+
+    /// Settles and charges. Returns the entries that the store did not take, with those behind them, which are not tried.
+    fn repeat(&self, unsettled: Vec<Unsettled>, uncharged: Vec<Uncharged>) -> NotTaken {
+        let mut unsettled = unsettled.into_iter();
+        while let Some((id, actual)) = unsettled.next() {
+            if !is_taken(&self.store.settle(&id, actual)) {
+                return (unsettled.chain([(id, actual)]).collect(), uncharged);
+            }
         }
+        let mut uncharged = uncharged.into_iter();
+        while let Some((accounts, actual)) = uncharged.next() {
+            let id = RunId::new().to_string();
+            let terms = HoldTerms { id: &id, owner: &self.owner, ttl: HOLD_TTL };
+            let all: Vec<&Account> = accounts.iter().collect();
+            // Nothing is asked, so no limit refuses it.
+            if self.store.reserve(&all, Amounts::ZERO, &terms).is_err() {
+                return (Vec::new(), uncharged.chain([(accounts, actual)]).collect());
+            }
+            if !is_taken(&self.store.settle(&id, actual)) {
+                return (vec![(id, actual)], uncharged.collect());
+            }
+        }
+        NotTaken::default()
     }
 
     /// Warns once, if the clock was set back or had been ahead when the store was used.
@@ -507,7 +586,7 @@ fn heartbeat(of: &Weak<Shared>, interval: Duration) {
         shared.settle_again();
         let held: Vec<String> = {
             let mut open = shared.open();
-            if open.holds.is_empty() && open.unsettled.is_empty() {
+            if !open.has_more() {
                 open.has_heartbeat = false;
                 return;
             }

@@ -178,8 +178,12 @@ pub enum BudgetStoreError {
 /// not happened, and it can be repeated; after a crash of the caller it has or has not happened, and repeating it
 /// with the same id is safe in both cases, as long as the store remembers the id: for the last 65,536 ended holds in memory, for
 /// seven days in a file, and for ten minutes on a server. The limits of the accounts are on steps, tokens or money, which
-/// [`AccountSet::new`](super::AccountSet::new) checks; a store panics at others. Operations block: about ten microseconds for
-/// a local file, and longer while other processes write.
+/// [`AccountSet::new`](super::AccountSet::new) checks. Operations block: about ten microseconds for a local file, and longer
+/// while other processes write.
+///
+/// # Panics
+/// The operations of the stores of this crate panic at an account with a limit in another unit, which only one that was built by
+/// its fields can have. Check such an account with [`AccountSet::new`](super::AccountSet::new) first.
 pub trait BudgetStore: Debug + Send + Sync {
     /// Holds amounts on all accounts, in the current window of each of their limits, or on none.
     ///

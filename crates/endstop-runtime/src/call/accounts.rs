@@ -53,7 +53,7 @@ impl RunHandle {
     /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first.
     pub fn refresh_accounts(&self) {
         if let Some(accounts) = self.node().accounts() {
-            accounts.refresh();
+            accounts.refresh_if_free();
         }
     }
 

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::rows::{self, Which};
 use super::{HistoryError, Pruned, RecordedCall, RecordedRun};
+use crate::limits::HISTORY_OPENING;
 
 /// The history in a file. Processes may write it at the same time.
 ///
@@ -38,7 +39,7 @@ impl History {
         if !is_there {
             return Ok(None);
         }
-        let connection = rows::open(&path)?;
+        let connection = rows::open(&path, HISTORY_OPENING)?;
         Ok(Some(Self { path, connection }))
     }
 

@@ -18,7 +18,7 @@ use super::rows;
 use super::{HistoryError, HistoryOrigin};
 use crate::json::json_of;
 use crate::ledger::Budget;
-use crate::limits::{HISTORY_BUSY, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
+use crate::limits::{HISTORY_BUSY, HISTORY_OPENING, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
 use crate::store::{RunId, disk};
 
@@ -197,12 +197,15 @@ impl Writing {
 
     fn try_write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
         let failed = |error: &rusqlite::Error| HistoryError::of("write the history", path, error);
+        // Calls do not wait again and again for a file that stays busy.
+        let (opening, patience) = match self.is_failing {
+            true => (Duration::ZERO, Duration::ZERO),
+            false => (HISTORY_OPENING, HISTORY_BUSY),
+        };
         if self.connection.is_none() {
-            self.connection = Some(create(path)?);
+            self.connection = Some(create(path, opening)?);
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        // Calls do not wait again and again for a file that stays busy.
-        let patience = if self.is_failing { Duration::ZERO } else { HISTORY_BUSY };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
         rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
     }
@@ -221,7 +224,7 @@ impl Writing {
 }
 
 /// Opens the file, which only the user may read, and its directory.
-fn create(path: &Path) -> Result<Connection, HistoryError> {
+fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
     let failed = |error: std::io::Error| HistoryError::Failed {
         doing: "create the history",
         path: path.to_owned(),
@@ -232,7 +235,7 @@ fn create(path: &Path) -> Result<Connection, HistoryError> {
     }
     // SQLite gives the files that it creates next to this one the same permissions.
     disk::create_file(path).map_err(failed)?;
-    rows::open(path)
+    rows::open(path, patience)
 }
 
 impl Observer for HistoryRecorder {

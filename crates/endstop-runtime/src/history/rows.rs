@@ -1,13 +1,14 @@
 //! Tables and statements of the history.
 
 use std::path::Path;
+use std::time::Duration;
 
 use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
-use crate::limits::{HISTORY_BUSY, HISTORY_OPENING};
+use crate::limits::HISTORY_BUSY;
 use crate::sqlite_file::{self, FileKind, signed, unsigned};
 
 const KIND: FileKind = FileKind {
@@ -88,9 +89,9 @@ pub(super) enum Which<'r> {
     Of(&'r RecordedRun),
 }
 
-/// Opens the file with its tables.
-pub(super) fn open(path: &Path) -> Result<Connection, HistoryError> {
-    let connection = sqlite_file::open(path, &KIND, HISTORY_OPENING)
+/// Opens the file with its tables. Waits for others that write it at most `patience`.
+pub(super) fn open(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
+    let connection = sqlite_file::open(path, &KIND, patience)
         .map_err(|error| HistoryError::of_opening(path, error))?;
     let set = connection.busy_timeout(HISTORY_BUSY);
     set.map_err(|error| HistoryError::of("open the history", path, &error))?;

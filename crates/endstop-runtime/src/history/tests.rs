@@ -222,6 +222,26 @@ fn a_busy_file_is_waited_for_a_bounded_time_and_loses_nothing() {
 }
 
 #[test]
+fn calls_wait_once_for_a_file_that_cannot_be_opened() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    std::fs::create_dir_all(file.0.parent().unwrap()).unwrap();
+    let other = Connection::open(&file.0).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let begun = std::time::Instant::now();
+    for after in 0..60 {
+        settle(&recorder, &info("run"), after);
+    }
+    // A wait for each would take two minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(recorder.writer().waiting.len(), 60);
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    settle(&recorder, &info("run"), 60);
+    assert_eq!((file.calls().len(), recorder.finish()), (61, 0));
+}
+
+#[test]
 fn two_runs_of_one_name_in_two_processes_are_two() {
     let file = TestFile::new();
     let (first, second) = (file.recorder(), file.recorder());

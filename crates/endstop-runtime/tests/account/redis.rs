@@ -116,6 +116,33 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 }
 
 #[test]
+fn a_line_of_the_spool_that_is_no_settlement_stops_no_start() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let spool = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let store = open(&server).with_spool(&spool).unwrap();
+    assert!(store.unread().is_none());
+    let me = account("me", &["$1 per day"]);
+    store.reserve(&[&me], cents(20), &terms("a")).unwrap();
+    server.kill();
+    until("away", || is_away(&store.reserve(&[&me], cents(1), &terms("b"))));
+    store.settle("a", cents(5)).unwrap();
+    drop(store);
+    let files = std::fs::read_dir(&spool).unwrap().map(|file| file.unwrap().path());
+    let waiting: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|it| it == "jsonl")).collect();
+    let line = std::fs::read_to_string(&waiting[0]).unwrap();
+    std::fs::write(&waiting[0], format!("damaged\n{line}")).unwrap();
+    server.restart();
+    let later = open(&server).with_spool(&spool).unwrap();
+    let said = later.unread().unwrap().to_string();
+    assert!(said.contains("line 1 ") && said.contains(".jsonl"), "{said}");
+    assert_eq!(committed(&later, &me), (5, 0), "the others are sent");
+    assert_eq!(std::fs::read_to_string(&waiting[0]).unwrap(), "damaged\n");
+    drop(later);
+    std::fs::remove_dir_all(&spool).unwrap();
+}
+
+#[test]
 fn a_store_that_is_away_admits_nothing_and_gets_its_settlements_later() {
     let Some(mut server) = RedisServer::start() else { return };
     let spool = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));

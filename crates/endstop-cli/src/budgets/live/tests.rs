@@ -64,14 +64,14 @@ fn a_change_is_seen_once_and_a_file_that_is_wrong_changes_nothing() {
     ] {
         config.write(wrong);
         assert_eq!(live.look(), None, "{wrong}");
-        assert!(live.state().is_wrong, "{wrong}");
+        assert!(live.state().wrong.is_some(), "{wrong}");
     }
     std::fs::remove_file(config.file()).unwrap();
     assert_eq!(live.look(), None);
-    assert!(live.state().is_wrong);
+    assert!(live.state().wrong.is_some());
     config.write("[budget.me]\nlimit = \"$500 per day\"\n");
     assert_eq!(limits(&live.look().unwrap(), "me"), ["$500.00 per day"]);
-    assert!(!live.state().is_wrong);
+    assert_eq!(live.state().wrong, None);
     // Other tables are read elsewhere.
     config.write("[run]\nsteps = 9\n[budget.me]\nlimit = \"$500 per day\"\n");
     assert_eq!(live.look(), None);
@@ -81,7 +81,88 @@ fn a_change_is_seen_once_and_a_file_that_is_wrong_changes_nothing() {
     assert!(tables.set.is_empty() && tables.names.is_empty());
     assert!(live.state().removed.contains("me"));
     std::fs::remove_file(config.file()).unwrap();
-    assert_eq!((live.look(), live.state().is_wrong), (None, false));
+    assert_eq!(live.look(), None);
+    assert_eq!(live.state().wrong, None);
+}
+
+/// The second look is due, as after a second.
+fn wait(live: &LiveTables) {
+    let mut state = live.state();
+    let ago = |since: Instant| since.checked_sub(FILE_RECHECK).unwrap();
+    state.doubt = state.doubt.map(|(of, since)| (of, ago(since)));
+    let file = state.file.as_mut().unwrap();
+    file.expire();
+}
+
+#[test]
+fn a_file_that_can_be_read_again_without_another_state_is_read() {
+    let config = Config::new("again", "[budget.me]\nlimit = \"$5 per day\"\n");
+    let live = config.live(&[], None);
+    config.write("[budget.me]\nlimit = \"$50 per day\"\n");
+    {
+        // As if the system had refused once to read these bytes.
+        let mut state = live.state();
+        let file = state.file.as_mut().unwrap();
+        file.has_changed();
+        file.read_again();
+        file.expire();
+    }
+    assert_eq!(limits(&live.look().unwrap(), "me"), ["$50.00 per day"]);
+    // The same problem stays until a file can be read.
+    std::fs::remove_file(config.file()).unwrap();
+    std::fs::create_dir(config.file()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(live.look(), None);
+        assert!(live.state().wrong.is_some());
+        wait(&live);
+    }
+    std::fs::remove_dir(config.file()).unwrap();
+    config.write("[budget.me]\nlimit = \"$9 per day\"\n");
+    assert_eq!(limits(&live.look().unwrap(), "me"), ["$9.00 per day"]);
+}
+
+#[test]
+fn a_place_that_cannot_be_read_is_not_one_without_a_file() {
+    let config = Config::new("below", "");
+    let (file, policy) = (config.file().join("config.toml"), BTreeMap::new());
+    let file = Some(WatchedFile::new(file));
+    let mut sources = BudgetSources { file, has_tables: false, policy, flags: Vec::new() };
+    let error = sources.read_file().unwrap_err();
+    assert!(error.message.contains("cannot read the configuration file"), "{error:?}");
+    std::fs::remove_file(config.file()).unwrap();
+    assert!(sources.read_file().unwrap().is_empty());
+    let live = config.live(&[], None);
+    std::fs::create_dir(config.file()).unwrap();
+    assert_eq!(live.look(), None);
+    assert!(live.state().wrong.is_some());
+}
+
+#[test]
+fn budgets_of_models_end_when_a_second_look_still_misses_them() {
+    let org = "[budget.org]\nlimit = \"$90\"\n";
+    let opus = "[budget.opus]\nlimit = \"$5\"\nparent = \"org\"\nmodels = [\"*opus*\"]\n";
+    let config = Config::new("doubt", &format!("{org}{opus}"));
+    let live = config.live(&[], None);
+    // Half of a new file: the rest comes in a moment.
+    config.write("[budget.me]\nlimit = \"$1\"\n");
+    let tables = live.look().unwrap();
+    assert_eq!(limits(&tables, "opus"), ["$5.00"]);
+    assert_eq!(
+        (limits(&tables, "org"), limits(&tables, "me")),
+        (vec!["$90.00".to_owned()], vec!["$1.00".to_owned()])
+    );
+    // Cut before its models, it would be a budget of no call.
+    config.write("[budget.opus]\nlimit = \"$5\"\n");
+    assert!(live.look().unwrap().set.get("opus").unwrap().is_by_model());
+    wait(&live);
+    config.write("[budget.opus]\nlimit = \"$7\"\nmodels = [\"*opus*\"]\n");
+    assert_eq!(limits(&live.look().unwrap(), "opus"), ["$7.00"]);
+    assert_eq!(live.state().doubt, None);
+    // It is removed permanently.
+    config.write("# none\n");
+    assert_eq!(live.look(), None);
+    wait(&live);
+    assert!(live.look().unwrap().set.is_empty());
 }
 
 #[test]
@@ -112,7 +193,7 @@ fn the_own_limits_of_keys_stand_beside_the_tables() {
     assert_eq!(limits(&live.look().unwrap(), "key-ci"), ["$2.00 per day", "$1.00"]);
     config.write("[budget.key-ci]\nlimit = \"$2\"\nmodels = [\"x\"]\n");
     assert_eq!(live.look(), None, "one name cannot be of a key and of a model");
-    assert!(live.state().is_wrong);
+    assert!(live.state().wrong.is_some());
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
     if args.at.server.is_some() && args.store.is_named() {
         return Err(CliError::new("--server and --budget-store name different things to kill by"));
     }
-    let store = args.store.open().map_err(|error| {
+    let store = args.store.connect().map_err(|error| {
         error
             .with_hint("without --budget-store, `endstop kill` stops the processes of this machine")
     })?;

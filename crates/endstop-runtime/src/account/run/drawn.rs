@@ -258,15 +258,18 @@ impl DrawnAccounts {
         Err(shared.failed_for("the budget changes too fast"))
     }
 
-    /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. A
-    /// store that fails is warned of.
+    /// Charges the named accounts for a cost that nothing was held for, such as that of a tool that did not declare one. If the
+    /// store is away or fails, it is charged later, as long as this process lives. A cost that is lost is warned of.
     pub(crate) fn charge(&self, actual: Amounts) {
-        if self.of_call("", "").is_empty() {
+        let accounts = self.of_call("", "");
+        if accounts.is_empty() {
             return;
         }
         // Nothing is asked, so no limit refuses it.
         match self.reserve("", "", Amounts::ZERO, Amounts::ZERO) {
             Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),
+            Err(AccountBlock::Wait(_))
+                if Shared::charge_later(self.shared(), &accounts, actual) => {}
             Err(block) => {
                 if let Some(warn) = &self.shared().warn {
                     warn(&AccountWarning::Uncounted { why: block.why() });

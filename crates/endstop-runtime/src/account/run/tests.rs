@@ -155,6 +155,51 @@ fn names_of_handles_that_are_gone_keep_no_account() {
     assert_eq!(accounts.read().unwrap().len(), 1);
 }
 
+/// A source that answers when the test lets it.
+#[derive(Debug)]
+struct Slow {
+    entered: std::sync::mpsc::SyncSender<()>,
+    let_go: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl AccountSource for Slow {
+    fn look(&self) -> Option<AccountTables> {
+        self.entered.send(()).unwrap();
+        // Without an end the test would fail by its silence.
+        let _ = self.let_go.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        None
+    }
+}
+
+#[test]
+fn a_call_does_not_wait_for_another_that_looks_for_new_definitions() {
+    let (entered, has_entered) = std::sync::mpsc::sync_channel(9);
+    let (let_go, gate) = std::sync::mpsc::channel();
+    let source = Arc::new(Slow { entered, let_go: Mutex::new(gate) });
+    let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
+    let store = Arc::new(MemoryBudgetStore::new());
+    let accounts = RunAccounts::new(store, set, &["me"], "test").unwrap().with_source(source);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| accounts.now().drawn_names());
+        has_entered.recv().unwrap();
+        assert_eq!(accounts.now().drawn_names(), ["me"]);
+        assert!(!looking.is_finished());
+        let_go.send(()).unwrap();
+        assert_eq!(looking.join().unwrap(), ["me"]);
+    });
+}
+
+#[test]
+fn the_heartbeat_goes_on_while_a_settlement_is_repeated() {
+    let mut open = Open::default();
+    assert!(!open.has_more());
+    open.repeating = 1;
+    assert!(open.has_more(), "what is repeated is in no list, and can come back");
+    open.repeating = 0;
+    open.unsettled.push(("a".to_owned(), Amounts::ZERO));
+    assert!(open.has_more());
+}
+
 /// Accounts on a store whose clock the test sets, of an owner that shows that it lives in some interval.
 fn beating(store: &Arc<Counting>, interval: Duration) -> RunAccounts {
     let set = AccountSet::new([Account::new("me", &["9 steps"]).unwrap()]).unwrap();
