@@ -282,7 +282,7 @@ impl Guard {
         let other_way = if self.mode == Tunnels::Intercepted { "" } else { LIMITS_FIXED };
         format!(
             "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
-             says how the command can be limited{other_way}, --allow-direct lets it pass"
+             says how the command can be limited{other_way}, --allow-direct=HOST lets it pass"
         )
     }
 

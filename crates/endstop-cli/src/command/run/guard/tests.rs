@@ -116,6 +116,7 @@ fn a_command_is_ended_once_and_the_reason_is_said() {
     guard.patience = WAIT.saturating_mul(LONG_WAITS);
     assert!(guard.end().contains("no call came through the gateway for 30s"));
     assert!(end.contains("--intercept limits fixed addresses too"), "{end}");
+    assert!(end.contains("--allow-direct=HOST lets it pass"), "{end}");
     guard.mode = Tunnels::Intercepted;
     assert!(!guard.end().contains("--intercept"));
     assert_eq!(guard.due(begun, &RunSnapshot::default(), 0, false), None);
