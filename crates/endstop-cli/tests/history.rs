@@ -294,6 +294,14 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
         "{said}"
     );
     assert_eq!(picos(&home.spend("run")["total"]["cost_usd"]), all);
+    // A directory that is named has no part in it.
+    let runs = home.0.join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    let (code, _, said) =
+        home.output(&["prune", "--older-than", "1ms", "--store", runs.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("removed 0 runs") && !said.contains("history"), "{said}");
+    assert_eq!(picos(&home.spend("run")["total"]["cost_usd"]), all);
     home.output(&["prune", "--older-than", "1ms"]);
     let (code, _, said) = home.output(&["spend"]);
     assert_eq!(code, Some(2));
