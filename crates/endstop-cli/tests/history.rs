@@ -287,6 +287,11 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
     let (code, _, said) = home.output(&["show", "no-such-run"]);
     assert_eq!(code, Some(2), "{said}");
 
+    // What was counted stays so.
+    let (code, _, said) = home.output(&["spend", "--prices", "prices.json"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("--prices needs --transcripts"), "{said}");
+
     // Old parts are removed.
     let (_, _, said) = home.output(&["prune", "--older-than", "1ms", "--dry-run"]);
     assert!(
