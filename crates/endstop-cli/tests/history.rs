@@ -287,7 +287,7 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
     let (code, _, said) = home.output(&["show", "no-such-run"]);
     assert_eq!(code, Some(2), "{said}");
 
-    // What was counted stays so.
+    // Prices change no recorded cost.
     let (code, _, said) = home.output(&["spend", "--prices", "prices.json"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("--prices needs --transcripts"), "{said}");

@@ -303,7 +303,7 @@ impl Observer for HistoryRecorder {
             Status::Paused => self.times().get(&info.id).copied(),
             _ => self.times().remove(&info.id),
         };
-        // What was stopped is looked for, also if it came to no call. Descendants end with their outermost run.
+        // A user looks for a stopped run also if it made no call. Descendants end with their outermost run.
         let is_told = status == Status::Stopped && info.parent.is_none();
         let row = times.filter(|_| is_told).map(|times| facts_of(info, times.began));
         if row.is_none() {

@@ -137,7 +137,7 @@ fn a_run_that_is_stopped_before_a_call_was_settled_is_in_the_history() {
     let mut play = Play::new(&recorder, "early", Policy::from(max_steps(1)));
     let mut child = play.child("early-1", "helper", Policy::from(max_steps(1)));
     stop(&mut child);
-    assert!(!file.0.exists(), "its outermost run goes on");
+    assert!(!file.0.exists(), "its outermost run continues");
     stop(&mut play);
     let history = History::open(&file.0).unwrap().unwrap();
     let run = history.run("early").unwrap().unwrap();

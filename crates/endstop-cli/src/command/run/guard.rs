@@ -120,7 +120,7 @@ pub(super) struct Guard {
     latest: Option<Instant>,
     /// The begins of the last attempts that count: of refusals within [`ATTEMPT_SPAN`], the first.
     attempts: VecDeque<Instant>,
-    /// How long the command has to go on so before it is ended.
+    /// How long the command has from the first refusal before it is ended.
     patience: Duration,
     /// When the command was last excused: it was paused, suspended or drew the screen, or a request reached the gateway.
     excused: Option<Instant>,
