@@ -207,9 +207,9 @@ impl Guard {
     /// reached the gateway, and `is_excused` whether the command may not be ended now.
     ///
     /// Only refusals after the last call count, and after the last moment in which the command was excused. One or two
-    /// attempts end nothing: they can be telemetry of a program that waits for its user, each with quick retries. A fourth
-    /// may come later, because clients also try in bursts. A command that has made calls is ended only
-    /// while it still tries: a burst of refusals that is over can be that of one tool.
+    /// attempts end nothing: they can be telemetry of a program that waits for its user, each with quick retries. Four have
+    /// more time than three, because clients also try in bursts. A command that has made calls is ended only while it still
+    /// tries: a burst of refusals that is over can be that of one tool.
     pub(super) fn due(
         &mut self,
         now: Instant,
