@@ -103,6 +103,8 @@ fn a_command_that_waits_for_its_user_is_not_ended_for_telemetry() {
     assert_eq!(end_without_calls(WAIT, &[0, 100, 60_000, 60_100, 3_600_000]), None);
     let timer: Vec<u64> = (0..50).map(|n| n * 10_010).collect();
     assert_eq!(end_without_calls(WAIT, &timer), None);
+    let retried: Vec<u64> = timer.iter().flat_map(|at| [*at, at + 100]).collect();
+    assert_eq!(end_without_calls(WAIT, &retried), None);
 }
 
 #[test]
