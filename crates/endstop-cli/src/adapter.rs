@@ -332,8 +332,18 @@ pub(crate) struct Elsewhere {
     pub(crate) what: String,
     /// What to do so that they can be limited.
     pub(crate) hint: String,
-    /// Whether they go to a server of this machine, which `--intercept` does not see.
-    pub(crate) is_local: bool,
+    pub(crate) intercepted: InterceptEffect,
+}
+
+/// The effect of `--intercept` on calls that do not come to the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InterceptEffect {
+    /// It limits them: they go to a host of the list, in the form of a known API.
+    Limits,
+    /// It does not see them, or cannot read them and refuses them.
+    Nothing,
+    /// The user's own configuration decides where they go.
+    Unknown,
 }
 
 /// A variable that an adapter sets.
@@ -380,13 +390,19 @@ impl Adaptation {
         situation.directory.join(name).to_string_lossy().into_owned()
     }
 
-    fn goes_elsewhere(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into(), is_local: false });
+    fn goes_elsewhere(
+        &mut self,
+        intercepted: InterceptEffect,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.elsewhere = Some(Elsewhere { what: what.into(), hint: hint.into(), intercepted });
     }
 
-    /// The same without additions, and without notes about them: with `--intercept` there are none.
+    /// The same without additions, and without notes about them: with `--intercept` there are none. Calls that it limits no
+    /// longer go elsewhere.
     pub(crate) fn without_additions(self) -> Self {
-        let elsewhere = self.elsewhere.filter(|elsewhere| elsewhere.is_local);
+        let elsewhere = self.elsewhere.filter(|it| it.intercepted != InterceptEffect::Limits);
         let Self { account, plan, model, .. } = self;
         Self { account, plan, model, elsewhere, ..Self::default() }
     }

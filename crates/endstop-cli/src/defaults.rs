@@ -35,6 +35,9 @@ const RESERVED: [&str; 5] =
     ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, DRAWN_FILE_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
 const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
+/// Options of `endstop key set` that only name files. Each other one changes a key, so a default that is meant for
+/// `endstop key new` must not reach it.
+const FILES_OF_KEY_SET: [&str; 2] = ["keys", "policy"];
 /// Tables of the file that are no defaults of options.
 const OTHER_TABLES: [&str; 2] = ["budget", "webhook"];
 
@@ -251,7 +254,11 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
         path: &[String],
         option: &str,
     ) -> Result<Option<(Vec<String>, String, Rank)>, CliError> {
-        let widest = usize::from(path.first().is_some_and(|it| ACTING.contains(&it.as_str())));
+        let widest = match path {
+            [key, set] if key == "key" && set == "set" && !FILES_OF_KEY_SET.contains(&option) => 2,
+            [first, ..] => usize::from(ACTING.contains(&first.as_str())),
+            [] => 0,
+        };
         let prefixes = (widest..=path.len()).rev().filter_map(|length| path.get(..length));
         for prefix in prefixes.clone() {
             let name = variable_of(prefix, option);

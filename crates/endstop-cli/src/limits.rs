@@ -90,13 +90,19 @@ pub(crate) const MAX_PARENTS: usize = 64;
 #[cfg(unix)]
 pub(crate) const DEFAULT_GUARD_WAIT: &str = "10s";
 
-/// The fewest refused connections that end a command without calls. Programs that wait for their user have one or two for
+/// The fewest refused attempts that end a command without calls. Programs that wait for their user have one or two for
 /// telemetry, and clients retry a failed call more often.
 #[cfg(unix)]
-pub(crate) const MIN_REFUSALS: usize = 3;
+pub(crate) const MIN_ATTEMPTS: usize = 3;
 
-/// The least time within which so many refusals are attempts of one call; with a longer `--guard-wait` it is twice that.
-/// Clients wait 5 s and then 10 s before they try again, and telemetry every ten seconds takes longer.
+/// Refused connections within this time are one attempt: senders of telemetry repeat a failed request at once, and clients
+/// of models wait longer from the second retry on.
+#[cfg(unix)]
+pub(crate) const ATTEMPT_SPAN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The least time within which so many attempts belong to one call; with a longer `--guard-wait` it is twice that. One more
+/// attempt has half of it more. Clients wait 5 s and then 10 s before they try again, and telemetry every ten seconds takes
+/// longer.
 #[cfg(unix)]
 pub(crate) const MIN_FEW_SPAN: std::time::Duration = std::time::Duration::from_secs(20);
 

@@ -234,7 +234,7 @@ type DoctorCase<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], i32);
 fn doctor_says_whether_a_command_is_limited_and_how() {
     let marks = "echo started > \"$HOME/started\"";
     let home = Home::new("doctor").program("codex", marks).program("claude", marks);
-    let home = home.program("gemini", marks).program("my-agent", marks);
+    let home = home.program("gemini", marks).program("my-agent", marks).program("cn", marks);
     // The second part of the token has the plan.
     let token =
         "e30.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9wbGFuX3R5cGUiOiJwbHVzIn19.sk-x";
@@ -246,18 +246,22 @@ fn doctor_says_whether_a_command_is_limited_and_how() {
     let [of_codex, of_claude] =
         ["codex", "claude"].map(|name| logins.join(name).to_str().unwrap().to_owned());
     let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
-    let cases: [DoctorCase<'_>; 7] = [
+    let cases: [DoctorCase<'_>; 9] = [
         ("codex", &[("OPENAI_API_KEY", "sk-x")], &["codex", "exec", "-m", "gpt-4o", "go"], 0),
         ("claude", &[("ANTHROPIC_API_KEY", "sk-x")], &["claude", "-p", "go"], 0),
         ("bedrock", &bedrock, &["claude", "-p", "go"], 1),
         ("chatgpt", &[("CODEX_HOME", of_codex.as_str())], &["codex", "exec", "go"], 0),
         ("subscription", &[("CLAUDE_CONFIG_DIR", of_claude.as_str())], &["claude", "-p", "go"], 0),
+        ("--intercept bedrock", &bedrock, &["claude", "-p", "go"], 1),
+        ("--intercept own", &[], &["cn", "--config", "x.yaml", "-p", "go"], 1),
         ("unknown", &[], &["my-agent"], 1),
         ("missing", &[], &["npx", "@google/gemini-cli"], 127),
     ];
     let mut all = String::new();
     for (name, variables, command, expected) in cases {
-        let (code, said) = home.doctor(variables, &[&["--"], command].concat());
+        let flags =
+            if name.starts_with("--intercept") { &["--intercept", "--"][..] } else { &["--"] };
+        let (code, said) = home.doctor(variables, &[flags, command].concat());
         // There may be an `npx` on the machine.
         let said = said.lines().filter(|line| name != "missing" || !line.starts_with("found"));
         let said: String = said.map(|line| format!("{line}\n")).collect();
@@ -314,5 +318,8 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
         );
     }
     assert_eq!(way(&["--intercept", "--", "codex", "--oss"]).0, "none");
+    assert_eq!(way(&["--intercept", "--", "cline", "-P", "cline", "go"]).0, "intercept");
+    let (own, hint) = way(&["--intercept", "--", "cline", "-P", "ollama", "go"]);
+    assert_eq!((own.as_str(), hint.as_str()), ("unknown", "null"));
     assert_eq!(way(&["--intercept", "--", "my-agent"]).0, "unknown");
 }

@@ -287,12 +287,25 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
     let (code, _, said) = home.output(&["show", "no-such-run"]);
     assert_eq!(code, Some(2), "{said}");
 
+    // Prices change no recorded cost.
+    let (code, _, said) = home.output(&["spend", "--prices", "prices.json"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("--prices needs --transcripts"), "{said}");
+
     // Old parts are removed.
     let (_, _, said) = home.output(&["prune", "--older-than", "1ms", "--dry-run"]);
     assert!(
         said.contains("of the history") && said.contains("and 2 runs of the history"),
         "{said}"
     );
+    assert_eq!(picos(&home.spend("run")["total"]["cost_usd"]), all);
+    // A directory that is named has no part in it.
+    let runs = home.0.join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    let (code, _, said) =
+        home.output(&["prune", "--older-than", "1ms", "--store", runs.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("removed 0 runs") && !said.contains("history"), "{said}");
     assert_eq!(picos(&home.spend("run")["total"]["cost_usd"]), all);
     home.output(&["prune", "--older-than", "1ms"]);
     let (code, _, said) = home.output(&["spend"]);

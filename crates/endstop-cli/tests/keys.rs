@@ -274,6 +274,12 @@ fn a_changed_key_has_its_new_limits_budgets_models_and_expiry_at_the_next_call()
     assert_eq!(reason("ci-4"), admitted);
     assert_eq!(user.spent("team-a"), spent);
 
+    // Dollars without a window are one limit, by whichever option.
+    set(&["--usd", "5", "--budget", "$1 per day"]);
+    assert_eq!(set(&["--budget", "$2 per day"]), "ci: valid, runs ci-*, budget $2 per day, $5\n");
+    assert_eq!(set(&["--budget", "$7"]), "ci: valid, runs ci-*, budget $7\n");
+    assert_eq!(set(&["--budget", "none"]), "ci: valid, runs ci-*\n");
+
     set(&["--expires", "1ms"]);
     std::thread::sleep(Duration::from_millis(2));
     assert_eq!(reason("ci-4").0, 401);

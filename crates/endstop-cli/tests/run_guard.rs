@@ -102,7 +102,8 @@ fn a_command_whose_calls_bypass_the_gateway_is_refused_at_once_told_and_ended_wi
     for quiet in [&["-q"][..], &[]] {
         let (proxy, heads) = proxy();
         let flags = [quiet, &["--guard-wait", "300ms"]].concat();
-        let script = "for n in 1 2 3; do connect api.openai.com:443; done; exec sleep 600";
+        let script =
+            "for n in 1 2 3; do connect api.openai.com:443; sleep 1.1; done; exec sleep 600";
         let run = run("ended", &flags, script, Some(&proxy));
         let stderr = run.stderr();
         assert_eq!(run.code(), Some(125), "{stderr}");
@@ -139,7 +140,7 @@ fn a_command_with_one_refused_connection_and_no_call_is_not_ended() {
 
 #[test]
 fn a_command_that_ignores_the_signal_is_killed() {
-    let script = "trap '' TERM; for n in 1 2 3; do connect API.Anthropic.com.:443; done; while :; do sleep 0.1; done";
+    let script = "trap '' TERM; for n in 1 2 3; do connect API.Anthropic.com.:443; sleep 1.1; done; while :; do sleep 0.1; done";
     let run = run("killed", &["--guard-wait", "0s"], script, None);
     assert_eq!((run.code(), &run.told["command_exit_code"]), (Some(125), &137.into()));
     assert!(run.stderr().contains("sent SIGTERM; SIGKILL follows in 5s"), "{}", run.stderr());

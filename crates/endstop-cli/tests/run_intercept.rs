@@ -61,7 +61,8 @@ fn a_program_with_its_providers_own_addresses_is_stopped_and_that_is_said() {
 
 #[test]
 fn a_program_that_does_not_trust_the_certificate_is_said_and_ended() {
-    let script = "SSL_CERT_FILE=/dev/null client 2; exec sleep 600";
+    let script =
+        "for n in 1 2 3; do SSL_CERT_FILE=/dev/null client 1; sleep 1.1; done; exec sleep 600";
     let (run, _) = run("distrust", &["--guard-wait", "1s", "-q"], script);
     let stderr = run.stderr();
     assert_eq!(run.code(), Some(125), "{stderr}");

@@ -56,7 +56,7 @@ enum TunnelError {
     #[error(
         "Endstop refused this connection to {host} ({provider}): model calls have to go through the gateway at its base \
          URL, and otherwise no limit applies to them; `endstop doctor` says how, --intercept limits fixed addresses too, \
-         --allow-direct lets them pass"
+         --allow-direct=HOST lets them pass"
     )]
     ModelHost { host: String, provider: &'static str },
     #[error("no certificate for {host}: {why}")]

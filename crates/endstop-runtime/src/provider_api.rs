@@ -105,8 +105,9 @@ impl ProviderApi {
 }
 
 /// The providers that are known. Hosts that serve much besides are left out: `api.cloudflare.com`, workspaces of
-/// Databricks, apps on Modal, and `*.azure-api.net`, behind which companies publish any API of theirs. The services of
-/// agent programs have the hosts of their model calls, and not those of their web pages and logins.
+/// Databricks, apps on Modal, and `*.azure-api.net`, behind which companies publish any API of theirs. So are hosts of agent
+/// programs that their web pages or logins need too: `opencode.ai` and `api2.cursor.sh`. `api.cline.bot` is listed although
+/// it is Cline's login, because its model calls have no other host.
 pub static MODEL_PROVIDERS: &[ModelProvider] = &[
     at("OpenAI", &["api.openai.com", "*.api.openai.com", "chatgpt.com"]).with(own("openai", &["api.openai.com"]).served_at("https://api.openai.com/v1/").makes(2_000)),
     at("Azure OpenAI", &["*.openai.azure.com"]).with(ProviderApi {
@@ -140,7 +141,7 @@ pub static MODEL_PROVIDERS: &[ModelProvider] = &[
     at("Cerebras", &["api.cerebras.ai"]).with(own("cerebras", &["cerebras.ai"]).makes(6_000)),
     at("Cline", &["api.cline.bot"]),
     at("Cohere", &["api.cohere.ai", "api.cohere.com"]),
-    at("Cursor", &["api.cursor.com", "api2.cursor.sh", "api5.cursor.sh", "*.api5.cursor.sh"]),
+    at("Cursor", &["api.cursor.com", "api5.cursor.sh", "*.api5.cursor.sh"]),
     at("DeepSeek", &["api.deepseek.com"]).with(own("deepseek", &["deepseek.com"]).served_at("https://api.deepseek.com/v1/")),
     at("Doubleword", &["api.doubleword.ai"]),
     at("Fireworks", &["api.fireworks.ai"]).with(own("fireworks", &["fireworks.ai"])),
@@ -152,7 +153,6 @@ pub static MODEL_PROVIDERS: &[ModelProvider] = &[
     at("Mistral", &["api.mistral.ai", "codestral.mistral.ai"]).with(own("mistral", &["mistral.ai"]).served_at("https://api.mistral.ai/v1/")),
     at("Moonshot", &["api.moonshot.ai", "api.moonshot.cn"]).with(own("moonshotai", &["moonshot.cn", "moonshot.ai"]).served_at("https://api.moonshot.cn/v1/")),
     at("Novita", &["api.novita.ai"]),
-    at("OpenCode", &["opencode.ai"]),
     at("OVHcloud", &["oai.endpoints.kepler.ai.cloud.ovh.net"]),
     at("Perplexity", &["api.perplexity.ai"]),
     at("QuickSilver Pro", &["api.quicksilverpro.io"]),

@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Account, Adaptation, Situation, plan};
+use super::{Account, Adaptation, InterceptEffect, Situation, plan};
 
 const BASE: &str = "ANTHROPIC_BASE_URL";
 /// Switches to platforms with their own paths and signatures.
-const PLATFORMS: [(&str, &str); 3] = [
-    ("CLAUDE_CODE_USE_BEDROCK", "Amazon Bedrock"),
-    ("CLAUDE_CODE_USE_VERTEX", "Vertex AI"),
-    ("CLAUDE_CODE_USE_FOUNDRY", "Microsoft Foundry"),
+const PLATFORMS: [(&str, &str, InterceptEffect); 3] = [
+    // Calls in the forms of these two are refused by name.
+    ("CLAUDE_CODE_USE_BEDROCK", "Amazon Bedrock", InterceptEffect::Nothing),
+    ("CLAUDE_CODE_USE_VERTEX", "Vertex AI", InterceptEffect::Nothing),
+    ("CLAUDE_CODE_USE_FOUNDRY", "Microsoft Foundry", InterceptEffect::Unknown),
 ];
 
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
@@ -24,9 +25,11 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         Some(value) => !["0", "false", "no", "off"].contains(&value.as_str()),
         None => situation.is_on(name),
     };
-    if let Some((name, title)) = PLATFORMS.into_iter().find(|(name, _)| is_on(name)) {
+    if let Some((name, title, intercepted)) = PLATFORMS.into_iter().find(|(name, _, _)| is_on(name))
+    {
         adaptation.account = Account::Login(title);
         adaptation.goes_elsewhere(
+            intercepted,
             format!("claude uses {title} ({name}), whose calls bypass the gateway"),
             format!("unset {name} and set ANTHROPIC_API_KEY"),
         );
@@ -37,6 +40,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if let Some(base) = of_settings(BASE) {
         if situation.has_option(&["--settings"]) {
             adaptation.goes_elsewhere(
+                InterceptEffect::Unknown,
                 format!("claude's settings.json sets {BASE}, and it is called with --settings"),
                 format!("remove {BASE} from settings.json and set it in the environment"),
             );

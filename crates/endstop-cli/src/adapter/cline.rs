@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation};
 
 const FILE: &str = "CLINE_PROVIDER_SETTINGS_PATH";
 /// The providers whose API is read: what Cline calls them, their key, their model for the scripted upstream, the version path of
@@ -32,8 +32,14 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     };
     let Some((provider, key, scripted_model, version, variable)) = chosen.copied() else {
         let id = wanted.as_deref().unwrap_or("cline");
+        // The others can be at any address.
+        let intercepted = match id {
+            "cline" => InterceptEffect::Limits,
+            _ => InterceptEffect::Unknown,
+        };
         adaptation.account = Account::Login("provider of Cline");
         adaptation.goes_elsewhere(
+            intercepted,
             format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
             "choose anthropic or openai-native with `cline auth`, start it with `endstop run --intercept`, or pass \
              --no-adapter to run it as it is",

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Account, Adaptation, Elsewhere, OPENAI_BASE, Situation, plan};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation, plan};
 
 /// The id of the provider that is added, and its name.
 const PROVIDER: &str = "endstop";
@@ -17,11 +17,11 @@ const OPTIONS_OF_VALUES: [&str; 2] = ["-c", "--config"];
 
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if situation.has_option(&["--oss"]) {
-        adaptation.elsewhere = Some(Elsewhere {
-            what: "codex --oss uses a model server on this machine".to_owned(),
-            hint: "drop --oss, or pass --no-adapter to run it as it is".to_owned(),
-            is_local: true,
-        });
+        adaptation.goes_elsewhere(
+            InterceptEffect::Nothing,
+            "codex --oss uses a model server on this machine",
+            "drop --oss, or pass --no-adapter to run it as it is",
+        );
         return;
     }
     let home = situation.user_directory("CODEX_HOME", ".codex");
@@ -89,6 +89,7 @@ fn point_provider(
     let has_plain_id = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     let Some(base) = base.filter(|_| has_plain_id) else {
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             format!(
                 "codex uses the model provider `{id}`, whose address is not in its config.toml"
             ),

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::{Adaptation, Situation};
+use super::{Adaptation, InterceptEffect, Situation};
 
 /// Providers whose API is read: what Continue calls them, their key, a model, and the version path of their base URLs.
 const PROVIDERS: [(&str, &str, &str, &str); 2] = [
@@ -19,6 +19,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let has_own = own.is_some_and(|own| situation.read(&own).is_some());
     if has_own || situation.has_option(&["--config", "--agent", "--model"]) {
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             "cn uses its own configuration, whose calls bypass the gateway",
             "give its models the `apiBase` of `endstop serve`, start it with `endstop run --intercept`, or pass \
              --no-adapter to run it as it is",
@@ -30,6 +31,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let row = row.or_else(|| PROVIDERS.first().filter(|_| situation.is_sim));
     let Some((provider, variable, model, version)) = row else {
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             "cn uses a login of Continue, whose calls bypass the gateway",
             "set ANTHROPIC_API_KEY or OPENAI_API_KEY",
         );

@@ -2,7 +2,7 @@
 //!
 //! A separate file because each program has one: it changes with that program.
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation};
 
 const BASE: &str = "COPILOT_PROVIDER_BASE_URL";
 const MODEL: &str = "COPILOT_MODEL";
@@ -17,6 +17,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if own.is_none() && !situation.is_sim {
         adaptation.account = Account::Login("GitHub");
         adaptation.goes_elsewhere(
+            InterceptEffect::Limits,
             "copilot calls the models of GitHub, whose calls bypass the gateway",
             format!(
                 "set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use your own provider and key, or start it \
@@ -31,6 +32,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         "anthropic" => ("ANTHROPIC_BASE_URL", base.to_owned()),
         _ => {
             adaptation.goes_elsewhere(
+                InterceptEffect::Unknown,
                 format!("copilot's provider is of the type `{kind}`, which cannot be limited"),
                 format!("set {TYPE} to openai or anthropic"),
             );

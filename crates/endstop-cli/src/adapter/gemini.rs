@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Account, Adaptation, Situation};
+use super::{Account, Adaptation, InterceptEffect, Situation};
 
 const DEFAULTS: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
 const KEY_LOGIN: &str = "gemini-api-key";
@@ -18,6 +18,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if is_vertex {
         adaptation.account = Account::Login("Vertex AI");
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             "gemini uses Vertex AI (GOOGLE_GENAI_USE_VERTEXAI, or its settings), whose calls bypass the gateway",
             "unset GOOGLE_GENAI_USE_VERTEXAI, set GEMINI_API_KEY, and choose `Use Gemini API Key` by /auth",
         );
@@ -26,6 +27,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if (!chosen.is_empty() && chosen != KEY_LOGIN) || situation.is_on("GOOGLE_GENAI_USE_GCA") {
         adaptation.account = Account::Login("Google");
         adaptation.goes_elsewhere(
+            InterceptEffect::Nothing,
             "gemini uses a Google login, whose calls bypass the gateway",
             "set GEMINI_API_KEY, and choose `Use Gemini API Key` by /auth",
         );

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation};
 
 const BASE: &str = "GROK_BASE_URL";
 const KEY: &str = "GROK_API_KEY";
@@ -14,6 +14,7 @@ const XAI: &str = "https://api.x.ai/v1";
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if situation.has_option(&["-u", "--base-url"]) {
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             "grok is given a base URL, whose calls bypass the gateway",
             format!("set {BASE} in place of the flag"),
         );

@@ -2,7 +2,7 @@
 //!
 //! A separate file because each program has one: it changes with that program.
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation};
 
 const BASE: &str = "KIMI_MODEL_BASE_URL";
 const MODEL: &str = "KIMI_MODEL_NAME";
@@ -20,6 +20,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if chooses || (model.is_none() && !situation.is_sim) {
         adaptation.account = Account::Login("Kimi");
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             "kimi uses its login or its configuration, whose calls bypass the gateway",
             format!("set {MODEL} and {KEY} to use a model by its key, without `--model`"),
         );
@@ -28,6 +29,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let kind = situation.variable(TYPE).unwrap_or_else(|| "kimi".to_owned());
     let Some((_, usual)) = PROVIDERS.iter().find(|(known, _)| *known == kind) else {
         adaptation.goes_elsewhere(
+            InterceptEffect::Unknown,
             format!("kimi's provider is of the type `{kind}`, which cannot be limited"),
             format!("set {TYPE} to kimi or openai"),
         );

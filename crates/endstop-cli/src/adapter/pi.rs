@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Adaptation, Situation};
+use super::{Adaptation, InterceptEffect, Situation};
 
 const DIRECTORY: &str = "PI_CODING_AGENT_DIR";
 const MODELS: &str = "models.json";
@@ -25,6 +25,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         Some(Ok(config)) if config.is_object() => config,
         Some(_) => {
             adaptation.goes_elsewhere(
+                InterceptEffect::Unknown,
                 format!("pi's `{}` cannot be read as JSON", models.display()),
                 "remove the comments from it, or pass --no-adapter to run it as it is",
             );

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{Account, Adaptation, OPENAI_BASE, Situation};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation};
 
 const LOGIN: &str = "openai";
 
@@ -23,6 +23,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         Some("qwen-oauth") => {
             adaptation.account = Account::Login("Qwen");
             adaptation.goes_elsewhere(
+                InterceptEffect::Limits,
                 "qwen uses a Qwen login, whose calls bypass the gateway",
                 "pass `--auth-type openai` to qwen and set OPENAI_API_KEY",
             );

@@ -402,7 +402,10 @@ fn what_goes_elsewhere_is_pointed_to_interception() {
     ] {
         let elsewhere = host.real(line).elsewhere.unwrap();
         assert!(elsewhere.hint.contains("`endstop run --intercept`"), "{elsewhere:?}");
-        assert_eq!(host.real(line).without_additions().elsewhere, None, "{line}");
+        let left = host.real(line).without_additions().elsewhere;
+        let effect = left.map(|elsewhere| elsewhere.intercepted);
+        let expected = line.starts_with("cn").then_some(InterceptEffect::Unknown);
+        assert_eq!(effect, expected, "{line}");
     }
     let local = FakeHost::default().real("codex --oss go").without_additions();
     assert!(local.elsewhere.is_some_and(|elsewhere| !elsewhere.hint.contains("--intercept")));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::gateway;
 use super::run::{bundle, environment};
-use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
+use crate::adapter::{Account, Adaptation, InterceptEffect, Invocation, ThisHost, Way, executable};
 use crate::error::{CliError, ExitMeaning};
 
 const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ enum Verdict {
     By(Way),
     /// The calls go elsewhere.
     Not,
-    /// Nothing is known of the program.
+    /// Nothing is known of the program, or of its configuration.
     Unknown,
 }
 
@@ -145,7 +145,10 @@ impl<'a> Diagnosis<'a> {
         if intercepts {
             adaptation = adaptation.without_additions();
         }
-        let verdict = match adaptation.elsewhere {
+        let verdict = match &adaptation.elsewhere {
+            Some(it) if intercepts && it.intercepted == InterceptEffect::Unknown => {
+                Verdict::Unknown
+            }
             Some(_) => Verdict::Not,
             None if intercepts => Verdict::By(Way::Intercept),
             None => Verdict::By(adaptation.way()),
@@ -225,6 +228,12 @@ impl<'a> Diagnosis<'a> {
         Some((rate("input_tokens")?, rate("output_tokens")?))
     }
 
+    /// What to do instead, if the calls go elsewhere.
+    fn hint(&self) -> Option<&str> {
+        let elsewhere = self.adaptation.elsewhere.as_ref();
+        elsewhere.filter(|_| self.verdict == Verdict::Not).map(|it| it.hint.as_str())
+    }
+
     fn account(&self) -> (&'static str, Option<&'static str>) {
         match self.adaptation.account {
             Account::Key(name) => ("key", Some(name)),
@@ -283,8 +292,13 @@ impl<'a> Diagnosis<'a> {
             }
             (Verdict::Not, elsewhere) => {
                 let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
-                format!("no: {what}")
+                let either = if self.intercepts { "; --intercept does not help" } else { "" };
+                format!("no: {what}{either}")
             }
+            (Verdict::Unknown, Some(elsewhere)) => format!(
+                "unknown: {}; --intercept limits only those to addresses of model providers",
+                elsewhere.what
+            ),
             (Verdict::Unknown, _) if self.intercepts => {
                 "unknown; only if the program uses HTTPS_PROXY and trusts the certificate of the run"
                     .to_owned()
@@ -296,8 +310,8 @@ impl<'a> Diagnosis<'a> {
             }
         };
         row("limited", &limited);
-        if let Some(elsewhere) = &self.adaptation.elsewhere {
-            row("instead", &elsewhere.hint);
+        if let Some(hint) = self.hint() {
+            row("instead", hint);
         }
         row("guard", self.guard().0);
         if self.program.is_some() {
@@ -344,7 +358,7 @@ impl<'a> Diagnosis<'a> {
             "is_limited": matches!(self.verdict, Verdict::By(_)),
             "way": self.verdict.way(),
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
-            "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
+            "hint": self.hint(),
             "account": { "kind": kind, "name": name },
             "guard": self.guard().1,
             "keys": keys,

@@ -110,12 +110,13 @@ struct SetArgs {
     name: String,
     /// Draw on this budget or limit instead, or on `none`
     ///
-    /// It replaces all budgets of the key and all its limits but that of --usd. It can be repeated.
+    /// It replaces all budgets and limits of the key. The limit of --usd stays unless this is `none` or dollars without a
+    /// window; `--usd none` takes it away. It can be repeated.
     #[arg(long, value_name = "NAME|LIMIT")]
     budget: Vec<String>,
     /// Stop at this many US dollars in all, or `none`
     ///
-    /// Earlier spend of the key counts.
+    /// Earlier spend counts if the key had such a limit.
     #[arg(long, value_name = "USD", value_parser = usd_or_none)]
     usd: Option<NewValue<Money>>,
     /// Models that it may call: `gpt-*,o3`, or `all`
@@ -297,6 +298,7 @@ fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     }
     let named: &[String] = if args.budget == [NONE] { &[] } else { &args.budget };
     let (budgets, limits) = budgets_and_limits(named)?;
+    let replaces_in_all = args.budget == [NONE] || limits.iter().any(|limit| is_in_all(limit));
     let now = Timestamp::now();
     let expires = match args.expires {
         None => None,
@@ -319,6 +321,7 @@ fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
             others.clone_from(&limits);
         }
         others.extend(match args.usd {
+            None if replaces_in_all => Vec::new(),
             None => in_all_before,
             Some(NewValue::Nothing) => Vec::new(),
             Some(NewValue::Set(usd)) => vec![in_all(usd)],

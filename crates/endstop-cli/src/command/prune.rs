@@ -25,6 +25,7 @@ Examples:
 It removes stored runs of `endstop agent` that have ended and were saved before
 that. Runs that are paused, or whose process died, stay: they can continue. From
 the history it removes older calls and acts, and older runs without any left.
+With --store it removes runs of that directory only, and leaves the history.
 `[prune]` with `older-than = \"90d\"` in the configuration file is the default.
 Budgets need no pruning: their file keeps counters of current windows. A
 directory of `serve --keep` is not touched, because a run whose file is removed
@@ -39,7 +40,7 @@ pub struct PruneArgs {
     older_than: Duration,
     /// Directory of stored runs
     ///
-    /// The default is that of `endstop agent`.
+    /// The default is that of `endstop agent`. With another one the history stays as it is.
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
     /// List them, and remove nothing
@@ -89,8 +90,11 @@ async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let what = if args.dry_run { "would remove" } else { "removed" };
     let runs = output::counted(removed, "run");
     output::note(&format!("{what} {runs} ({} of states)", size(bytes)));
-    let before = u64::try_from(before).unwrap_or(u64::MAX);
-    prune_history(WallTime(before), args.dry_run, what)?;
+    // Only the user's own runs belong to the history.
+    if args.store.is_none() {
+        let before = u64::try_from(before).unwrap_or(u64::MAX);
+        prune_history(WallTime(before), args.dry_run, what)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -175,6 +175,9 @@ fn of_history(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliErro
         return Err(CliError::new("--by tool needs transcripts: the history has no tool calls")
             .with_hint("add --transcripts"));
     }
+    if args.prices.is_some() {
+        output::note("the history has costs as they were counted: --prices needs --transcripts");
+    }
     let failed = |error| history_error(&error);
     let history = history::read()?;
     let history = match history {

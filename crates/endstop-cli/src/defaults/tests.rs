@@ -140,6 +140,23 @@ fn budgets_are_no_defaults_and_other_variables_are_none_of_ours() {
 }
 
 #[test]
+fn a_key_is_changed_only_by_defaults_that_are_meant_for_it() {
+    let file = "[key]\nexpires = \"90d\"\nusd = 20\nbudget = \"me\"\nkeys = \"k.jsonl\"\n";
+    let of_set = |file: &str, variables: &[(&str, &str)]| {
+        let defaults = load(file, variables).unwrap();
+        let of_set = defaults.all().iter().filter(|it| it.command == "key set");
+        of_set.map(|it| format!("{} {}", it.option, it.values.join("|"))).collect::<Vec<_>>()
+    };
+    let variables = [("ENDSTOP_KEY_USD", "30"), ("ENDSTOP_MODELS", "o3")];
+    assert_eq!(of_set(file, &variables), ["keys k.jsonl"]);
+    let defaults = load(file, &variables).unwrap();
+    let usd = defaults.all().iter().find(|it| it.command == "key new" && it.option == "usd");
+    assert_eq!(usd.unwrap().values, ["30"]);
+    let own = of_set("[key.set]\nusd = 20\n", &[("ENDSTOP_KEY_SET_EXPIRES", "never")]);
+    assert_eq!(own, ["usd 20", "expires never"]);
+}
+
+#[test]
 fn the_file_is_in_the_configuration_directory() {
     let of = |variables: &'static [(&str, &str)]| {
         file_of(&|name: &str| {

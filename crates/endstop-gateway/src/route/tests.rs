@@ -320,6 +320,11 @@ fn paths_of_an_intercepted_host_go_to_it_unchanged_and_name_no_run() {
         ("chatgpt.com", post, "/backend-api/codex/analytics-events", Endpoint::Free),
         ("api.anthropic.com", post, "/api/event_logging/batch", Endpoint::Free),
         ("chatgpt.com", get, "/backend-api/wham/tasks", Endpoint::Free),
+        ("api.cline.bot", post, "/api/v1/auth/token", Endpoint::Free),
+        ("api.cline.bot", post, "/api/v1/auth/refresh", Endpoint::Free),
+        ("api.cline.bot", get, "/api/v1/users/me", Endpoint::Free),
+        ("api.cline.bot", post, "/api/v1/users/me", Other),
+        ("api.cline.bot", post, "/api/v1/chat/completions", Endpoint::ModelCall(Api::Chat)),
         // It may start work that is billed.
         ("chatgpt.com", post, "/backend-api/wham/tasks", Other),
         ("api.openai.com", post, "/v1/embeddings", Other),

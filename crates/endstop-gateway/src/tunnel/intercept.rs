@@ -69,13 +69,18 @@ impl InterceptedHost {
 }
 
 /// Paths of hosts that cost nothing to read, each a row.
-const FREE_TO_READ: [(&str, &str); 2] =
-    [("api.anthropic.com", "/api/"), ("chatgpt.com", "/backend-api/")];
+const FREE_TO_READ: [(&str, &str); 4] = [
+    ("api.anthropic.com", "/api/"),
+    ("api.cline.bot", "/api/v1/auth/"),
+    ("api.cline.bot", "/api/v1/users/"),
+    ("chatgpt.com", "/backend-api/"),
+];
 /// Paths that cost nothing to write to: telemetry and logins. Another request may start work that is billed.
-const FREE_TO_WRITE: [(&str, &str); 5] = [
+const FREE_TO_WRITE: [(&str, &str); 6] = [
     ("api.anthropic.com", "/api/event_logging/"),
     ("api.anthropic.com", "/api/claude_code/metrics"),
     ("api.anthropic.com", "/api/oauth/"),
+    ("api.cline.bot", "/api/v1/auth/"),
     ("chatgpt.com", "/backend-api/codex/analytics-events"),
     ("chatgpt.com", "/backend-api/codex/otel"),
 ];

@@ -63,6 +63,8 @@ pub(super) struct ActEntry {
 #[derive(Clone, Debug)]
 pub(super) struct EndEntry {
     pub(super) run: String,
+    /// For the row that the run gets if it has none. `None` if it needs none without a call or an act.
+    pub(super) row: Option<RunFacts>,
     /// `None` if it is paused.
     pub(super) at: Option<u64>,
     pub(super) status: &'static str,

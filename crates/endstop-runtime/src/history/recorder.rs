@@ -31,8 +31,8 @@ const STOPS: [&str; 2] = ["cancelled", "killed"];
 /// Takes the first error.
 type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 
-/// Writes the history of this process's runs into a file. The file is created with the first call or act, so a process without
-/// one leaves none.
+/// Writes the history of this process's runs into a file. The file is created with the first call, act or stopped run, so a process
+/// without one leaves none.
 ///
 /// An error stops no run: the first one is passed to [`HistoryRecorder::on_failure`]. Entries that could not be
 /// written wait in memory, and are written with the next call. [`HistoryRecorder::finish`] says how much is missing.
@@ -146,13 +146,7 @@ impl HistoryRecorder {
 
     fn facts(&self, info: &RunInfo, now: u64) -> RunFacts {
         let began = self.times().get(&info.id).map_or(now, |times| times.began);
-        RunFacts {
-            id: info.id.to_string(),
-            parent: info.parent.as_ref().map(ToString::to_string),
-            agent: info.agent.clone(),
-            began,
-            is_resumed: info.is_resumed,
-        }
+        facts_of(info, began)
     }
 
     /// Writes an entry, and all that wait before it.
@@ -312,7 +306,10 @@ impl Observer for HistoryRecorder {
             Status::Paused => self.times().get(&info.id).copied(),
             _ => self.times().remove(&info.id),
         };
-        {
+        // A user looks for a stopped run also if it made no call. Descendants end with their outermost run.
+        let is_told = status == Status::Stopped && info.parent.is_none();
+        let row = times.filter(|_| is_told).map(|times| facts_of(info, times.began));
+        if row.is_none() {
             // Without a file the run has no row.
             let writer = self.writer();
             if writer.connection.is_none() && writer.waiting.is_empty() {
@@ -323,11 +320,22 @@ impl Observer for HistoryRecorder {
         let signal = run.last_stop_signal();
         self.put(HistoryEntry::End(EndEntry {
             run: info.id.to_string(),
+            row,
             at: (status != Status::Paused).then_some(at),
             status: status.name(),
             reason: run.stop_reason().map(StopReason::value),
             text: signal.filter(|it| is_of_endstop(it)).map(|it| it.message.clone()),
         }));
+    }
+}
+
+fn facts_of(info: &RunInfo, began: u64) -> RunFacts {
+    RunFacts {
+        id: info.id.to_string(),
+        parent: info.parent.as_ref().map(ToString::to_string),
+        agent: info.agent.clone(),
+        began,
+        is_resumed: info.is_resumed,
     }
 }
 

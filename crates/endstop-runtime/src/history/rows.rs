@@ -162,7 +162,10 @@ fn end_run(
     process: &ProcessFacts,
     end: &EndEntry,
 ) -> rusqlite::Result<()> {
-    let EndEntry { run, at, status, reason, text } = end;
+    let EndEntry { run, row, at, status, reason, text } = end;
+    if let Some(row) = row {
+        number_of(transaction, process, row, None)?;
+    }
     let has_ended = at.is_some();
     let values =
         params![run, process.id, has_ended, signed(at.unwrap_or_default()), status, reason, text];

@@ -122,6 +122,35 @@ fn a_process_without_calls_and_acts_leaves_no_file() {
 }
 
 #[test]
+fn a_run_that_is_stopped_before_a_call_was_settled_is_in_the_history() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    let stop = |play: &mut Play<'_>| {
+        play.tell(3, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+        play.tell(1, EventKind::StepBegin, Detail::None);
+        play.tell(0, EventKind::AttemptBegin { next_cost: None }, Detail::None);
+        play.reply((1, 1), 1, Detail::None);
+        play.tell(1, EventKind::StepEnd, Detail::None);
+        assert_eq!(play.run.status().name(), "stopped");
+        play.end();
+    };
+    let mut play = Play::new(&recorder, "early", Policy::from(max_steps(1)));
+    let mut child = play.child("early-1", "helper", Policy::from(max_steps(1)));
+    stop(&mut child);
+    assert!(!file.0.exists(), "its outermost run continues");
+    stop(&mut play);
+    let history = History::open(&file.0).unwrap().unwrap();
+    let run = history.run("early").unwrap().unwrap();
+    assert_eq!((run.began, run.status.as_deref()), (WallTime(BEGAN + 3), Some("stopped")));
+    assert_eq!(
+        (run.ended, run.reason.as_deref()),
+        (Some(WallTime(BEGAN + 15)), Some("steps_limit"))
+    );
+    assert!(history.run("early-1").unwrap().is_none());
+    assert_eq!(file.calls().len(), 0);
+}
+
+#[test]
 fn a_later_format_and_other_databases_are_refused_and_stop_no_run() {
     let file = TestFile::new();
     settle(&file.recorder(), &info("first"), 1);

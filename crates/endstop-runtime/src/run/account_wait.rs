@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::awaited_accounts::AwaitedAccounts;
 use super::{RunHandle, RunNode};
 use crate::account::{AccountRefused, AccountWait};
 
@@ -98,7 +99,7 @@ impl RunHandle {
 }
 
 impl RunNode {
-    fn account_waits(&self) -> MutexGuard<'_, TreeAccountWaits> {
+    fn account_waits(&self) -> MutexGuard<'_, AwaitedAccounts> {
         self.tree.account_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -6,7 +6,7 @@
 //! gateway since; and one that has made calls before only if it tries again and again. A program that draws the screen is
 //! left to the person before it: nothing is spent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use endstop::core::units::Millis;
@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use super::super::limits::span;
 use super::watch::RunSnapshot;
 use crate::limits::{
-    DEFAULT_GUARD_WAIT, LONG_WAITS, MAX_RETRY_GAP, MAX_RETRY_SPAN, MIN_FEW_SPAN, MIN_REFUSALS,
+    ATTEMPT_SPAN, DEFAULT_GUARD_WAIT, LONG_WAITS, MAX_RETRY_GAP, MAX_RETRY_SPAN, MIN_ATTEMPTS,
+    MIN_FEW_SPAN,
 };
 use crate::output::{counted, duration};
 
@@ -117,6 +118,10 @@ pub(super) struct Guard {
     since: Option<Instant>,
     /// The latest refusal that was seen.
     latest: Option<Instant>,
+    /// The begins of the last attempts that count: of refusals within [`ATTEMPT_SPAN`], the first.
+    attempts: VecDeque<Instant>,
+    /// How long the command has from the first refusal before it is ended.
+    patience: Duration,
     /// When the command was last excused: it was paused, suspended or drew the screen, or a request reached the gateway.
     excused: Option<Instant>,
     /// Requests other than model calls that had reached the gateway by then.
@@ -129,8 +134,19 @@ impl Guard {
         let (report, mode) = (gateway.tunnels(), gateway.config().tunnels);
         let said = BTreeSet::new();
         let wait = args.guard_wait;
-        let (since, latest, excused) = (None, None, None);
-        Self { report, mode, wait, said, since, latest, excused, requests: 0, has_ended: false }
+        Self {
+            report,
+            mode,
+            wait,
+            said,
+            since: None,
+            latest: None,
+            attempts: VecDeque::new(),
+            patience: wait,
+            excused: None,
+            requests: 0,
+            has_ended: false,
+        }
     }
 
     /// Waits for a connection. Never returns once the gateway is gone.
@@ -143,8 +159,9 @@ impl Guard {
         }
     }
 
-    /// Returns a line for each host that was not named before.
-    pub(super) fn news(&mut self, has_calls: bool) -> Vec<String> {
+    /// Returns a line for each host that was not named before. `may_end` says whether the guard would end a command that
+    /// keeps trying.
+    pub(super) fn news(&mut self, may_end: bool) -> Vec<String> {
         let report = self.report.borrow_and_update().clone();
         let wait = duration(millis(self.wait));
         let mut lines = Vec::new();
@@ -155,11 +172,11 @@ impl Guard {
                 continue;
             }
             let provider = direct.provider;
-            let unless = match has_calls {
-                true => String::new(),
-                false => format!(
+            let unless = match may_end {
+                true => format!(
                     "; Endstop ends the command if it keeps trying for {wait} without a call through the gateway"
                 ),
+                false => String::new(),
             };
             lines.push(match (direct.refused, direct.untrusted) {
                 (0, 0) => format!(
@@ -190,8 +207,9 @@ impl Guard {
     /// reached the gateway, and `is_excused` whether the command may not be ended now.
     ///
     /// Only refusals after the last call count, and after the last moment in which the command was excused. One or two
-    /// end nothing: they can be telemetry of a program that waits for its user. A command that has made calls is ended only
-    /// while it still tries: a burst of refusals that is over can be that of one tool.
+    /// attempts end nothing: they can be telemetry of a program that waits for its user, each with quick retries. Four have
+    /// more time than three, because clients also try in bursts. A command that has made calls is ended only while it still
+    /// tries: a burst of refusals that is over can be that of one tool.
     pub(super) fn due(
         &mut self,
         now: Instant,
@@ -210,7 +228,8 @@ impl Guard {
         }
         let has_calls = snapshot.calls + requests > 0;
         let few_span = self.wait.saturating_mul(2).max(MIN_FEW_SPAN);
-        let longest_gap = if has_calls { MAX_RETRY_GAP } else { few_span };
+        let long_wait = self.wait.saturating_mul(LONG_WAITS);
+        let longest_gap = if has_calls { MAX_RETRY_GAP } else { few_span.max(long_wait) };
         let report = self.report.borrow();
         let latest = *report.last_refused.back()?;
         let before = self.latest.replace(latest);
@@ -221,30 +240,49 @@ impl Guard {
         } else if !self.since.is_some_and(|since| counts(&since)) {
             self.since = report.last_refused.iter().copied().find(counts);
         }
+        self.attempts.retain(counts);
+        for time in report.last_refused.iter().copied().filter(counts) {
+            let is_seen = before.is_some_and(|before| time <= before);
+            let goes_on = self
+                .attempts
+                .back()
+                .is_some_and(|begun| time.saturating_duration_since(*begun) < ATTEMPT_SPAN);
+            if !is_seen && !goes_on {
+                self.attempts.push_back(time);
+            }
+            if self.attempts.len() > MIN_ATTEMPTS + 1 {
+                self.attempts.pop_front();
+            }
+        }
         let since = self.since?;
-        let long_wait = self.wait.saturating_mul(LONG_WAITS);
         if has_calls {
             let many_since = report.many_refused_since().filter(counts)?;
             let is_retry = latest.saturating_duration_since(many_since) <= MAX_RETRY_SPAN;
             let still_tries = latest >= since.checked_add(long_wait / 2)?;
+            self.patience = long_wait;
             return since.checked_add(long_wait).filter(|_| is_retry && still_tries);
         }
-        let few_since = report.last_refused.iter().rev().copied().nth(MIN_REFUSALS - 1);
-        let few_since = few_since.filter(counts)?;
+        let newest = *self.attempts.back()?;
+        let came_within = |count: usize, span: Duration| {
+            let first = self.attempts.iter().rev().nth(count.saturating_sub(1));
+            first.is_some_and(|first| newest.saturating_duration_since(*first) < span)
+        };
+        let keeps_trying = came_within(MIN_ATTEMPTS, few_span)
+            || came_within(MIN_ATTEMPTS + 1, few_span.saturating_mul(3) / 2);
         let still_tries = latest >= since.checked_add(self.wait / 2)?;
-        let due = since.checked_add(if still_tries { self.wait } else { long_wait });
-        due.filter(|_| latest.saturating_duration_since(few_since) <= few_span)
+        self.patience = if still_tries { self.wait } else { long_wait };
+        since.checked_add(self.patience).filter(|_| keeps_trying)
     }
 
     /// Ends the command: returns why.
     pub(super) fn end(&mut self) -> String {
         self.has_ended = true;
         let hosts = in_words(&self.report.borrow(), |direct| direct.refused + direct.untrusted);
-        let wait = duration(millis(self.wait));
+        let wait = duration(millis(self.patience));
         let other_way = if self.mode == Tunnels::Intercepted { "" } else { LIMITS_FIXED };
         format!(
             "endstop: ended the command: refused {hosts}, and no call came through the gateway for {wait}; `endstop doctor` \
-             says how the command can be limited{other_way}, --allow-direct lets it pass"
+             says how the command can be limited{other_way}, --allow-direct=HOST lets it pass"
         )
     }
 

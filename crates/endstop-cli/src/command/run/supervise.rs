@@ -323,8 +323,9 @@ impl Supervisor<'_> {
 
     /// Reports refused connections, and ends the command if it makes no other calls.
     fn heed_guard(&mut self) {
-        let snapshot = self.snapshot.borrow().clone();
-        for line in self.guard.news(snapshot.calls > 0) {
+        let has_calls = self.snapshot.borrow().calls > 0;
+        let may_end = !has_calls && !self.is_excused();
+        for line in self.guard.news(may_end) {
             self.printer.say(&line, self.terminal.as_ref());
         }
         if self.guard_due().is_some_and(|due| Instant::now() >= due) {
@@ -335,13 +336,18 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Whether the guard leaves the command alone: a person sits before it, or it cannot try again.
+    fn is_excused(&self) -> bool {
+        let is_drawn = self.terminal.as_ref().is_some_and(Terminal::is_raw);
+        is_drawn || self.state.suspended.is_some()
+    }
+
     /// When the guard ends the command if nothing changes.
     fn guard_due(&mut self) -> Option<Instant> {
         if self.shutdown != ShutdownPhase::Going || self.state.ended.is_some() {
             return None;
         }
-        let is_drawn = self.terminal.as_ref().is_some_and(Terminal::is_raw);
-        let is_excused = is_drawn || self.state.suspended.is_some();
+        let is_excused = self.is_excused();
         let snapshot = self.snapshot.borrow().clone();
         let counts = self.gateway.counts(self.id).unwrap_or_default();
         let requests = counts.unmetered + counts.stop_responses + counts.refused;

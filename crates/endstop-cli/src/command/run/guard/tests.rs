@@ -13,6 +13,8 @@ fn guard(report: &TunnelReport) -> Guard {
         said: BTreeSet::new(),
         since: None,
         latest: None,
+        attempts: VecDeque::new(),
+        patience: WAIT,
         excused: None,
         requests: 0,
         has_ended: false,
@@ -40,11 +42,11 @@ fn a_refused_connection_says_who_ends_the_command() {
     };
     let model_hosts = [("api.openai.com".to_owned(), direct)].into_iter().collect();
     let report = TunnelReport { model_hosts, ..TunnelReport::default() };
-    let lines = guard(&report).news(false);
+    let lines = guard(&report).news(true);
     let text =
         "; Endstop ends the command if it keeps trying for 10s without a call through the gateway";
     assert!(lines[0].ends_with(text), "{lines:?}");
-    let lines = guard(&report).news(true);
+    let lines = guard(&report).news(false);
     assert!(lines[0].ends_with("model calls there would bypass the limits"), "{lines:?}");
 }
 
@@ -70,9 +72,11 @@ fn end_without_calls(wait: Duration, millis: &[u64]) -> Option<u64> {
 #[test]
 fn a_command_without_any_call_is_ended_if_it_keeps_trying() {
     // The gaps of Claude Code, of Codex and of Gemini CLI.
-    assert_eq!(end_without_calls(WAIT, &[0, 600, 1_800, 4_000, 8_600]), Some(10));
+    assert_eq!(end_without_calls(WAIT, &[0, 600, 1_800, 4_000, 8_600, 17_600]), Some(10));
     assert_eq!(end_without_calls(WAIT, &[0, 200, 600, 1_400, 3_000, 6_200]), Some(10));
     assert_eq!(end_without_calls(WAIT, &[0, 5_000, 15_000]), Some(15));
+    // Bursts with long waits between them.
+    assert_eq!(end_without_calls(WAIT, &[0, 500, 1_500, 25_000, 25_500, 26_500]), Some(26));
     let often: Vec<u64> = (0..200).map(|n| n * 100).collect();
     assert_eq!(end_without_calls(WAIT, &often), Some(10));
     let two_minutes = Duration::from_secs(120);
@@ -81,8 +85,8 @@ fn a_command_without_any_call_is_ended_if_it_keeps_trying() {
 
 #[test]
 fn a_burst_of_refusals_that_is_over_is_given_more_time() {
-    assert_eq!(end_without_calls(WAIT, &[0, 100, 200, 300]), Some(30));
-    assert_eq!(end_without_calls(WAIT, &[0, 100, 200, 4_900]), Some(30));
+    assert_eq!(end_without_calls(WAIT, &[0, 1_000, 2_000]), Some(30));
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 1_500, 4_900]), Some(30));
 }
 
 /// Such as `codex app-server`, and `claude --input-format stream-json`.
@@ -91,10 +95,16 @@ fn a_command_that_waits_for_its_user_is_not_ended_for_telemetry() {
     assert_eq!(end_without_calls(WAIT, &[]), None);
     assert_eq!(end_without_calls(WAIT, &[0]), None);
     assert_eq!(end_without_calls(WAIT, &[0, 9_000]), None);
+    // With quick retries.
+    assert_eq!(end_without_calls(WAIT, &[0, 50, 100]), None);
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 10_000]), None);
+    assert_eq!(end_without_calls(WAIT, &[0, 100, 10_000, 10_100]), None);
     // Now and then, and by a timer.
     assert_eq!(end_without_calls(WAIT, &[0, 100, 60_000, 60_100, 3_600_000]), None);
     let timer: Vec<u64> = (0..50).map(|n| n * 10_010).collect();
     assert_eq!(end_without_calls(WAIT, &timer), None);
+    let retried: Vec<u64> = timer.iter().flat_map(|at| [*at, at + 100]).collect();
+    assert_eq!(end_without_calls(WAIT, &retried), None);
 }
 
 #[test]
@@ -105,7 +115,10 @@ fn a_command_is_ended_once_and_the_reason_is_said() {
     assert_eq!(due, Some(begun + Duration::from_secs(11)));
     let end = guard.end();
     assert!(end.contains("no call came through the gateway for 10s"), "{end}");
+    guard.patience = WAIT.saturating_mul(LONG_WAITS);
+    assert!(guard.end().contains("no call came through the gateway for 30s"));
     assert!(end.contains("--intercept limits fixed addresses too"), "{end}");
+    assert!(end.contains("--allow-direct=HOST lets it pass"), "{end}");
     guard.mode = Tunnels::Intercepted;
     assert!(!guard.end().contains("--intercept"));
     assert_eq!(guard.due(begun, &RunSnapshot::default(), 0, false), None);
@@ -151,6 +164,7 @@ fn telemetry_beside_calls_ends_nothing_and_trying_again_and_again_does() {
     }
     let mut guard = guard(&refused(begun, (6..30).step_by(2)));
     assert_eq!(guard.due(at(28), &snapshot, 0, false), Some(at(6 + 30)));
+    assert!(guard.end().contains("no call came through the gateway for 30s"));
 }
 
 #[test]
