@@ -222,10 +222,10 @@ impl Observer for Pauses {
             self.waits().forget(&info.id);
         }
         match observation.event.kind {
-            EventKind::AttemptBegin { .. } | EventKind::ToolReserve { .. } => {
-                if self.waits().call_begins(&info.id) {
-                    self.resumed(&info.id);
-                }
+            EventKind::AttemptBegin { .. } | EventKind::ToolReserve { .. }
+                if self.waits().call_begins(&info.id) =>
+            {
+                self.resumed(&info.id);
             }
             EventKind::PauseRequested { by, why } => {
                 self.pause(&info.id, json!({ "run": id, "by": by, "why": why }));
