@@ -291,7 +291,12 @@ pub(crate) fn file_of(variable: &impl Fn(&str) -> Option<OsString>) -> Option<Pa
     if let Some(named) = variable(FILE_VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));
     }
-    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Services without a home have a device in its place, such as `/dev/null`.
+    let is_elsewhere = |path: &PathBuf| path.metadata().is_ok_and(|it| !it.is_dir());
+    let absolute = |name| {
+        let path = variable(name).map(PathBuf::from)?;
+        (path.is_absolute() && !is_elsewhere(&path)).then_some(path)
+    };
     let directory =
         absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
     Some(directory.join("endstop").join("config.toml"))

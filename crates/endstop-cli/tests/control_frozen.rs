@@ -53,7 +53,11 @@ impl User {
 
     /// A gateway of the scripted model.
     fn serve(&self, options: &[&str]) -> Serve {
-        let mut serve = self.command(&["serve", "--upstream", "sim", "--listen", "127.0.0.1:0"]);
+        self.serve_over("sim", options)
+    }
+
+    fn serve_over(&self, upstream: &str, options: &[&str]) -> Serve {
+        let mut serve = self.command(&["serve", "--upstream", upstream, "--listen", "127.0.0.1:0"]);
         serve.args(["--json", "--steps", "100"]).args(options);
         let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -225,11 +229,17 @@ fn a_busy_process_has_the_time_that_it_needs() {
 #[test]
 fn a_whole_name_in_the_history_is_shown_before_a_live_run_whose_name_begins_so() {
     let user = User::new("past");
-    let mut over = user.serve(&[]);
+    // The history has calls to an address alone, not those of `--upstream sim`.
+    let mut sim = user.command(&["sim"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(sim.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    let url = url.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let mut over = user.serve_over(url, &[]);
     user.call(&over, "nightly-1");
     over.signal("-TERM");
     over.child.wait().unwrap();
-    let live = user.serve(&[]);
+    let live = user.serve_over(url, &[]);
     user.call(&live, "nightly-17");
     let show = |name: &str| {
         let (code, out, error) = user.run(&["show", name]);
@@ -250,4 +260,6 @@ fn a_whole_name_in_the_history_is_shown_before_a_live_run_whose_name_begins_so()
     assert!(error.contains("a run `nightly-1` may be live there"), "{error}");
     let (code, _, error) = user.run(&["show", "nightly-"]);
     assert!(code != Some(0) && error.contains("no answer from 1 process"), "{error}");
+    sim.kill().unwrap();
+    sim.wait().unwrap();
 }

@@ -291,8 +291,11 @@ fn the_report_the_bill_of_the_upstream_and_spend_agree_to_the_pico_dollar() {
     let (code, _, said) = home.output(&["spend", "--prices", "prices.json"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("--prices needs --transcripts"), "{said}");
+    old_parts_are_removed(&home, all);
+}
 
-    // Old parts are removed.
+/// After that nothing is left.
+fn old_parts_are_removed(home: &Home, all: u64) {
     let (_, _, said) = home.output(&["prune", "--older-than", "1ms", "--dry-run"]);
     assert!(
         said.contains("of the history") && said.contains("and 2 runs of the history"),

@@ -105,7 +105,7 @@ fn redis(root: &Path) -> Plan {
 }
 
 /// The feature `models` apart: what it depends on changes how JSON objects are ordered and numbers read, for
-/// every crate that is built with it.
+/// every crate that is built with it. Its tests read few transcripts, so their readers are not optimized once more.
 ///
 /// Many tests wait for a process or a clock, so half as many again run at a time as there are cores: on two cores that took
 /// 314 s in place of 456.
@@ -115,7 +115,7 @@ fn tests(root: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
             "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
-            "cargo nextest run --workspace --exclude endstop-cli --features endstop/otel,endstop/models,endstop/sqlite,endstop/transcripts --no-fail-fast --failure-output final --test model_* --test agent -E package(endstop)&(binary(/^model/)+test(/^provider::/))",
+            "cargo nextest run --workspace --exclude endstop-cli --features endstop/otel,endstop/models,endstop/sqlite,endstop/transcripts --config profile.dev.package.endstop-transcript.opt-level=0 --no-fail-fast --failure-output final --test model_* --test agent -E package(endstop)&(binary(/^model/)+test(/^provider::/))",
         ]
     } else {
         [
@@ -203,8 +203,8 @@ fn licenses(_: &Path) -> Plan {
 }
 
 /// Every target for some seconds, built at once by the toolchain of the project: no other is needed, and no
-/// address sanitizer, because the fuzzed code has no `unsafe`. Optimized little: full optimization takes minutes, which
-/// seconds of fuzzing do not repay.
+/// address sanitizer, because the fuzzed code has no `unsafe`. Not optimized: that takes minutes, which seconds of
+/// fuzzing do not repay.
 fn short_fuzz(root: &Path) -> Plan {
     let targets = fuzz_targets(root);
     if targets.is_empty() {
@@ -212,7 +212,7 @@ fn short_fuzz(root: &Path) -> Plan {
     }
     let flags = format!("CARGO_ENCODED_RUSTFLAGS={}", COVERAGE_FLAGS.join("\u{1f}"));
     let cargo = |verb: &str| {
-        let level = "CARGO_PROFILE_RELEASE_OPT_LEVEL=1";
+        let level = "CARGO_PROFILE_RELEASE_OPT_LEVEL=0";
         let words = ["env", &flags, level, "cargo", verb, "--quiet", "--release"];
         let places = "--manifest-path fuzz/Cargo.toml --target-dir target/fuzz --target host-tuple";
         words.into_iter().chain(places.split(' ')).map(str::to_owned).collect::<Vec<_>>()

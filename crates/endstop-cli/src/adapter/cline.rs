@@ -31,19 +31,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         }
     };
     let Some((provider, key, scripted_model, version, variable)) = chosen.copied() else {
-        let id = wanted.as_deref().unwrap_or("cline");
-        // The others can be at any address.
-        let intercepted = match id {
-            "cline" => InterceptEffect::Limits,
-            _ => InterceptEffect::Unknown,
-        };
-        adaptation.account = Account::Login("provider of Cline");
-        adaptation.goes_elsewhere(
-            intercepted,
-            format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
-            "choose anthropic or openai-native with `cline auth`, start it with `endstop run --intercept`, or pass \
-             --no-adapter to run it as it is",
-        );
+        goes_elsewhere(adaptation, wanted.as_deref().unwrap_or("cline"));
         return;
     };
     let mut settings =
@@ -85,4 +73,20 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     super::insert(&mut settings, &["lastUsedProvider"], json!(provider));
     let file = adaptation.file(situation, "cline-providers.json", settings.to_string());
     adaptation.set(FILE, file);
+}
+
+/// Cline calls a provider whose API is not read.
+fn goes_elsewhere(adaptation: &mut Adaptation, id: &str) {
+    // The others can be at any address.
+    let intercepted = match id {
+        "cline" => InterceptEffect::Limits,
+        _ => InterceptEffect::Unknown,
+    };
+    adaptation.account = Account::Login("provider of Cline");
+    adaptation.goes_elsewhere(
+        intercepted,
+        format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
+        "choose anthropic or openai-native with `cline auth`, start it with `endstop run --intercept`, or pass \
+         --no-adapter to run it as it is",
+    );
 }

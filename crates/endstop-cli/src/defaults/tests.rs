@@ -186,3 +186,9 @@ fn a_place_that_cannot_be_read_is_an_error_and_not_a_missing_file() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(load().unwrap().file(), Some((path.as_path(), false)));
 }
+
+#[test]
+fn a_home_that_is_no_directory_has_no_file() {
+    let variable = |name: &str| (name == "HOME").then(|| "/dev/null".into());
+    assert_eq!(file_of(&variable), None);
+}

@@ -149,25 +149,7 @@ impl<'p> Sending<'p> {
             return self.refused(call, parts.status, headers, body).await;
         }
         if !parts.status.is_success() {
-            let mut error = error_of(parts.status, &headers, &[]);
-            let may_cost = error.may_be_charged(false)
-                || context.may_charge_refused(parsed.route(), parts.status);
-            let is_vague = stop.is_none() && ModelErrorKind::depends_on_body(parts.status.as_u16());
-            if may_cost || is_vague {
-                let mut call = call;
-                if !may_cost {
-                    call.answered_free(error);
-                }
-                return Respond(self.broke(call, parts.status, headers, body, may_cost).await);
-            }
-            if stop == Some(UpstreamStop::Charged) {
-                error.billing = ErrorBilling::Charged;
-            }
-            let settled = call.failed(&error, &CallResponse::default());
-            let head = (parts.status, headers);
-            return Respond(
-                self.error_response(&secrets, &settled, head, Bytes::new(), body).await,
-            );
+            return Respond(self.failed(call, (parts.status, headers), body, stop).await);
         }
         let provider = context.provider(parsed.route());
         call.negotiation().accepted(context.quirks(), provider, parsed);
@@ -175,6 +157,33 @@ impl<'p> Sending<'p> {
             Ok(response) => Respond(response),
             Err(settled) => AttemptOutcome::RetryCall(settled),
         }
+    }
+
+    /// Settles a call that the upstream answered with an error, and passes that on.
+    async fn failed(
+        &self,
+        mut call: Box<InFlightCall>,
+        head: (StatusCode, HeaderMap),
+        body: UpstreamBody,
+        stop: Option<UpstreamStop>,
+    ) -> Response<Body> {
+        let (status, headers) = head;
+        let mut error = error_of(status, &headers, &[]);
+        let may_cost = error.may_be_charged(false)
+            || self.context.may_charge_refused(self.parsed.route(), status);
+        let is_vague = stop.is_none() && ModelErrorKind::depends_on_body(status.as_u16());
+        if may_cost || is_vague {
+            if !may_cost {
+                call.answered_free(error);
+            }
+            return self.broke(call, status, headers, body, may_cost).await;
+        }
+        if stop == Some(UpstreamStop::Charged) {
+            error.billing = ErrorBilling::Charged;
+        }
+        let secrets = call.secrets().clone();
+        let settled = call.failed(&error, &CallResponse::default());
+        self.error_response(&secrets, &settled, (status, headers), Bytes::new(), body).await
     }
 
     /// Passes on an error whose body shows whether it may be charged, or whether another attempt helps. Such errors are short.

@@ -62,7 +62,8 @@ fn end_without_calls(wait: Duration, millis: &[u64]) -> Option<u64> {
         sender.send(TunnelReport { last_refused, ..TunnelReport::default() }).unwrap();
         let now = begun + Duration::from_millis(*now);
         due = guard.due(now, &RunSnapshot::default(), 0, false).map(|due| due.max(now));
-        if due == Some(now) {
+        let next = millis.get(last + 1).map(|at| begun + Duration::from_millis(*at));
+        if due.is_some_and(|due| next.is_none_or(|next| due <= next)) {
             break;
         }
     }
