@@ -165,7 +165,9 @@ pub(super) fn one(
     ended: &mut Ended,
 ) -> Result<(), String> {
     let Ended { client, api, is_stream, .. } = ended;
-    let report = root.join(format!("target/clients/report-{client}-{api}-{is_stream}.json"));
+    // `net/http` has a character of paths.
+    let name = client.replace('/', "-");
+    let report = root.join(format!("target/clients/report-{name}-{api}-{is_stream}.json"));
     let _ = fs::remove_file(&report);
     let mut command = Command::new(endstop);
     command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
