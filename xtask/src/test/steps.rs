@@ -203,8 +203,8 @@ fn licenses(_: &Path) -> Plan {
 }
 
 /// Every target for some seconds, built at once by the toolchain of the project: no other is needed, and no
-/// address sanitizer, because the fuzzed code has no `unsafe`. Not optimized: that takes minutes, which seconds of
-/// fuzzing do not repay.
+/// address sanitizer, because the fuzzed code has no `unsafe`. Optimized little: full optimization takes minutes, which
+/// seconds of fuzzing do not repay.
 fn short_fuzz(root: &Path) -> Plan {
     let targets = fuzz_targets(root);
     if targets.is_empty() {
@@ -212,7 +212,7 @@ fn short_fuzz(root: &Path) -> Plan {
     }
     let flags = format!("CARGO_ENCODED_RUSTFLAGS={}", COVERAGE_FLAGS.join("\u{1f}"));
     let cargo = |verb: &str| {
-        let level = "CARGO_PROFILE_RELEASE_OPT_LEVEL=0";
+        let level = "CARGO_PROFILE_RELEASE_OPT_LEVEL=1";
         let words = ["env", &flags, level, "cargo", verb, "--quiet", "--release"];
         let places = "--manifest-path fuzz/Cargo.toml --target-dir target/fuzz --target host-tuple";
         words.into_iter().chain(places.split(' ')).map(str::to_owned).collect::<Vec<_>>()
