@@ -1,40 +1,9 @@
-//! Every transcript reader: never panics, whatever the bytes, and whatever format they are taken for.
+//! Input for `checks/transcript.rs`.
 #![no_main]
 
-use endstop::core::Event;
-use endstop_transcript::{FORMATS, Part, RunFooter, RunHeader, RunSink, Transcript, Warning};
-use endstop_price::PriceTable;
+#[path = "../checks/transcript.rs"]
+mod reader;
+
 use libfuzzer_sys::fuzz_target;
 
-#[derive(Default)]
-struct Counting {
-    runs: u64,
-    ends: u64,
-    events: u64,
-}
-
-impl RunSink for Counting {
-    fn begin(&mut self, _run: &RunHeader<'_>) {
-        self.runs += 1;
-    }
-
-    fn event(&mut self, _event: &Event<'_>) {
-        self.events += 1;
-    }
-
-    fn end(&mut self, _end: &RunFooter<'_>) {
-        self.ends += 1;
-    }
-
-    fn warn(&mut self, _warning: Warning) {}
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    for format in FORMATS {
-        let mut counting = Counting::default();
-        let main = Part::bytes("fuzz", bytes.to_vec());
-        let transcript = Transcript { format, main, children: Vec::new() };
-        transcript.read(PriceTable::embedded(), &mut counting);
-        assert_eq!(counting.runs, counting.ends, "{}", format.id());
-    }
-});
+fuzz_target!(|bytes: &[u8]| reader::check(bytes));

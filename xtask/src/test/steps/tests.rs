@@ -27,6 +27,15 @@ fn model_checkers_are_built_with_their_feature_in_a_directory_of_their_own() {
 
 #[test]
 fn a_project_without_fuzz_targets_skips_fuzzing() {
-    let plan = short_fuzz(Path::new("no-such-directory"));
+    let plan = fuzz(Path::new("no-such-directory"));
     assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
+}
+
+#[test]
+fn each_fuzzed_reader_is_also_tested_with_mutated_documents() {
+    let root = crate::root::root();
+    let tests = fs::read_to_string(root.join("crates/endstop-cli/tests/fuzzed.rs")).unwrap();
+    for target in fuzz_targets(&root) {
+        assert!(tests.contains(&format!("{target}::check")), "{target} is not in fuzzed.rs");
+    }
 }
