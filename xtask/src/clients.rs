@@ -12,6 +12,7 @@ mod install;
 mod intercept;
 mod list;
 mod programs;
+mod progress;
 mod readme;
 mod run;
 mod table;
@@ -21,11 +22,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::page;
-use install::NotRun;
+use install::Packages;
 pub(crate) use install::version;
 use intercept::{HTTP_CLIENTS, HttpClient};
 use list::{CLIENTS, Client};
 use programs::{PROGRAMS, Program, ProgramRun};
+use progress::Progress;
 use readme::{README, ReadmeLine};
 use run::Ended;
 
@@ -37,10 +39,8 @@ const PAGE: &str = "docs/clients.md";
 /// # Errors
 /// If a package manager fails, or the group is not described.
 pub(crate) fn python(root: &Path, group: &str) -> Result<PathBuf, String> {
-    match install::install(root, group) {
-        Ok(installed) => Ok(installed.interpreter),
-        Err(NotRun::Skipped(why) | NotRun::Broken(why)) => Err(why),
-    }
+    let installed = Packages::new(root).install(group);
+    installed.map(|it| it.interpreter).map_err(install::NotRun::into_text)
 }
 
 /// Which clients are run.
@@ -58,7 +58,8 @@ struct Chosen<'a> {
 }
 
 /// Runs clients, programs and the lines of README: all with `--all`, the programs with `--programs`, HTTP clients with
-/// `--intercept`, those named, and otherwise those that run for each change. With `--write` puts the rows into their page.
+/// `--intercept`, those named, and otherwise those that run for each change. With `--write` puts the rows of each client
+/// into their page when it has ended, so that a later one that takes too long loses none.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
@@ -67,155 +68,160 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let endstop = build(root)?;
     let lines = readme::lines(root)?;
     let lines: Vec<&ReadmeLine> = lines.iter().filter(|line| chosen.has_line(line)).collect();
+    let packages = Packages::new(root);
+    let progress = Progress::new(chosen.rows().saturating_add(lines.len()));
     if chosen.installs_at_once() {
         let mut groups = chosen.groups();
         groups.extend(lines.iter().map(|line| line.packages()));
-        install::all(root, &groups);
+        packages.install_all(&groups);
     }
-    let clients = run_clients(root, &endstop, &chosen);
-    let http = run_http(root, &endstop, &chosen);
-    let programs = run_programs(root, &endstop, &chosen);
-    let readme = run_readme(root, &endstop, &chosen, &lines);
-    clients.and(http).and(programs).and(readme)
+    let (chosen, packages) = (&chosen, &packages);
+    let mut task = ClientTask { root, endstop: &endstop, chosen, packages, progress };
+    let clients = task.run_clients();
+    let http = task.run_http();
+    let programs = task.run_programs();
+    task.run_readme(&lines);
+    println!("\n{}", task.progress.total());
+    clients.and(http).and(programs).and_then(|()| task.progress.result())
 }
 
-fn run_readme(
-    root: &Path,
-    endstop: &Path,
-    chosen: &Chosen<'_>,
-    lines: &[&ReadmeLine],
-) -> Result<(), String> {
-    let mut failed = 0_usize;
-    for line in lines {
-        match line.run(root, endstop) {
-            Ok(how) => println!("ok     {README}: {}: {how}", line.text),
-            Err(NotRun::Skipped(why)) => println!("skipped: {README}: {}: {why}", line.text),
-            Err(NotRun::Broken(why)) => {
-                failed = failed.saturating_add(1);
-                eprintln!("failed: {README}: {}: {why}", line.text);
-            }
-        }
-        chosen.sweep(root, &line.packages());
-    }
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} lines of {README}")) }
-}
-
-fn run_clients(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
-    let clients: Vec<&Client> = CLIENTS.iter().filter(|client| chosen.has(client)).collect();
-    let mut runs = Runs::default();
-    for of_group in clients.chunk_by(|one, next| one.group == next.group) {
-        let Some(group) = of_group.first().map(|client| client.group) else { continue };
-        let place = install::install(root, group);
-        for client in of_group {
-            match &place {
-                Ok(place) => runs.extend(run::all(root, endstop, place, client)),
-                Err(why) => runs.not_run(client.name, why),
-            }
-        }
-        chosen.sweep(root, group);
-    }
-    let names: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
-    runs.report(root, chosen, &Table { task: "clients --all", names: &names, page: table::page })
-}
-
-fn run_http(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
-    let mut runs = Runs::default();
-    for client in HTTP_CLIENTS.iter().filter(|client| chosen.has_http(client)) {
-        match intercept::both(root, endstop, client) {
-            Ok(rows) => runs.extend(rows.into_iter()),
-            Err(why) => runs.not_run(client.name, &why),
-        }
-    }
-    let names: Vec<&str> = HTTP_CLIENTS.iter().map(|client| client.name).collect();
-    let table = Table { task: "clients --intercept", names: &names, page: intercept::page };
-    runs.report(root, chosen, &table)
-}
-
-fn run_programs(root: &Path, endstop: &Path, chosen: &Chosen<'_>) -> Result<(), String> {
-    let mut rows: Vec<ProgramRun> = Vec::new();
-    let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
-    for of_group in programs.chunk_by(|one, next| one.packages() == next.packages()) {
-        for program in of_group {
-            match programs::one(root, endstop, program) {
-                Ok(ended) => {
-                    println!("{}", programs::line(&ended));
-                    rows.push(ended);
-                }
-                Err(why) => println!("skipped: {}: {why}", program.name),
-            }
-        }
-        of_group.first().into_iter().for_each(|it| chosen.sweep(root, &it.packages()));
-    }
-    if rows.is_empty() {
-        return Ok(());
-    }
-    println!("\n{}", programs::page(&rows));
-    let failed: Vec<&ProgramRun> = rows.iter().filter(|row| row.fault.is_some()).collect();
-    for row in &failed {
-        let fault = row.fault.as_deref().unwrap_or_default();
-        eprintln!("failed: {}: {fault}\n{}", programs::line(row), row.output);
-    }
-    // The table also shows the programs that failed, and how.
-    chosen.write(root, "clients --programs", &programs::page(&rows), &programs::names())?;
-    if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of programs", failed.len())) }
-}
-
-/// Runs of clients, and the clients that were not run.
-#[derive(Default)]
-struct Runs {
-    rows: Vec<Ended>,
-    skipped: Vec<String>,
-    /// Clients that fail because something in this repository is wrong.
-    broken: Vec<String>,
+/// One call of `cargo xtask clients`.
+struct ClientTask<'a> {
+    root: &'a Path,
+    endstop: &'a Path,
+    chosen: &'a Chosen<'a>,
+    packages: &'a Packages<'a>,
+    progress: Progress,
 }
 
 /// A table of the page.
-struct Table<'a> {
-    task: &'a str,
+struct Table {
+    task: &'static str,
     /// The names of all of its rows.
-    names: &'a [&'a str],
+    names: Vec<&'static str>,
     page: fn(&[Ended]) -> String,
 }
 
-impl Runs {
-    fn extend(&mut self, rows: impl Iterator<Item = Ended>) {
-        for ended in rows {
-            println!("{}", table::line(&ended));
-            self.rows.push(ended);
+impl ClientTask<'_> {
+    fn run_readme(&mut self, lines: &[&ReadmeLine]) {
+        for line in lines {
+            let name = format!("{README}: {}", line.text);
+            self.progress.begins(&name);
+            match line.run(self.root, self.endstop, self.packages) {
+                Ok(how) => self.progress.ends(&name, &format!("ok     {name}: {how}"), None, ""),
+                Err(why) => self.progress.is_not_run(&name, 1, &why),
+            }
+            self.sweep(&line.packages());
         }
     }
 
-    fn not_run(&mut self, client: &str, why: &NotRun) {
-        let (list, why) = match why {
-            NotRun::Skipped(why) => (&mut self.skipped, why),
-            NotRun::Broken(why) => (&mut self.broken, why),
+    fn run_clients(&mut self) -> Result<(), String> {
+        let chosen = self.chosen;
+        let clients: Vec<&Client> = CLIENTS.iter().filter(|client| chosen.has(client)).collect();
+        let names = CLIENTS.iter().map(|client| client.name).collect();
+        let table = Table { task: "clients --all", names, page: table::page };
+        let mut rows: Vec<Ended> = Vec::new();
+        for of_group in clients.chunk_by(|one, next| one.group == next.group) {
+            for client in of_group {
+                rows.extend(self.run_client(&table, client)?);
+            }
+            of_group.first().into_iter().for_each(|it| self.sweep(it.group));
+        }
+        print_table(&table, &rows);
+        Ok(())
+    }
+
+    /// Runs a client on all of its interfaces, and puts its rows into the table.
+    fn run_client(&mut self, table: &Table, client: &Client) -> Result<Vec<Ended>, String> {
+        let place = match self.packages.install(client.group) {
+            Ok(place) => place,
+            Err(why) => {
+                self.progress.is_not_run(client.name, client.rows(), &why);
+                return Ok(Vec::new());
+            }
         };
-        list.push(format!("{client}: {why}"));
+        let mut rows = Vec::new();
+        for &api in client.apis {
+            self.progress.begins(&format!("{} {api}", client.name));
+            let both = run::both(self.root, self.endstop, &place, client, api);
+            self.print_ends(&both);
+            rows.extend(both);
+        }
+        self.write(table, &rows)?;
+        Ok(rows)
     }
 
-    fn report(&self, root: &Path, chosen: &Chosen<'_>, table: &Table<'_>) -> Result<(), String> {
-        let Self { rows, skipped, broken } = self;
-        if rows.is_empty() && skipped.is_empty() && broken.is_empty() {
-            return Ok(());
+    fn run_http(&mut self) -> Result<(), String> {
+        let chosen = self.chosen;
+        let names = HTTP_CLIENTS.iter().map(|client| client.name).collect();
+        let table = Table { task: "clients --intercept", names, page: intercept::page };
+        let mut rows: Vec<Ended> = Vec::new();
+        for client in HTTP_CLIENTS.iter().filter(|client| chosen.has_http(client)) {
+            self.progress.begins(client.name);
+            match intercept::both(self.root, self.endstop, self.packages, client) {
+                Ok(both) => {
+                    self.print_ends(&both);
+                    self.write(&table, &both)?;
+                    rows.extend(both);
+                }
+                Err(why) => self.progress.is_not_run(client.name, intercept::ROWS, &why),
+            }
         }
+        print_table(&table, &rows);
+        Ok(())
+    }
+
+    fn run_programs(&mut self) -> Result<(), String> {
+        let chosen = self.chosen;
+        let mut rows: Vec<ProgramRun> = Vec::new();
+        let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
+        for of_group in programs.chunk_by(|one, next| one.packages() == next.packages()) {
+            for program in of_group {
+                self.progress.begins(program.name);
+                match programs::one(self.root, self.endstop, self.packages, program) {
+                    Ok(row) => rows.push(self.program_ended(program, row)?),
+                    Err(why) => self.progress.is_not_run(program.name, 1, &why),
+                }
+            }
+            of_group.first().into_iter().for_each(|it| self.sweep(&it.packages()));
+        }
+        if !rows.is_empty() {
+            println!("\n{}", programs::page(&rows));
+        }
+        Ok(())
+    }
+
+    /// Prints how a program ended, and puts its row into the table, which also shows the programs that failed, and how.
+    fn program_ended(&mut self, program: &Program, row: ProgramRun) -> Result<ProgramRun, String> {
+        let line = programs::line(&row);
+        self.progress.ends(program.name, &line, row.fault.as_deref(), &row.output);
+        let page = programs::page(std::slice::from_ref(&row));
+        self.chosen.write(self.root, "clients --programs", &page, &programs::names())?;
+        Ok(row)
+    }
+
+    fn print_ends(&mut self, rows: &[Ended]) {
+        for row in rows {
+            let line = table::line(row);
+            self.progress.ends(row.client, &line, row.fault.as_deref(), &row.errors);
+        }
+    }
+
+    /// Puts all rows of a client into their table. Rows of other clients stay.
+    fn write(&self, table: &Table, rows: &[Ended]) -> Result<(), String> {
+        self.chosen.write(self.root, table.task, &(table.page)(rows), &table.names)
+    }
+
+    fn sweep(&self, group: &str) {
+        if self.chosen.is_swept {
+            self.packages.remove(group);
+        }
+    }
+}
+
+fn print_table(table: &Table, rows: &[Ended]) {
+    if !rows.is_empty() {
         println!("\n{}", (table.page)(rows));
-        for why in skipped {
-            println!("skipped: {why}");
-        }
-        let failed: Vec<&Ended> = rows.iter().filter(|row| row.fault.is_some()).collect();
-        for row in &failed {
-            let fault = row.fault.as_deref().unwrap_or_default();
-            eprintln!("failed: {}: {fault}\n{}", table::line(row), row.errors);
-        }
-        for why in broken {
-            eprintln!("failed: {why}");
-        }
-        let (passed, failed) =
-            (rows.len().saturating_sub(failed.len()), failed.len().saturating_add(broken.len()));
-        println!("{passed} passed, {failed} failed, {} skipped", skipped.len());
-        // The rows of clients that were skipped stay.
-        chosen.write(root, table.task, &(table.page)(rows), table.names)?;
-        if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of clients")) }
     }
 }
 
@@ -248,8 +254,16 @@ impl Chosen<'_> {
         if self.names.is_empty() {
             self.is_all || self.is_of_programs || (line.is_in_ci && !self.is_of_http)
         } else {
-            self.names.contains(&README)
+            self.names.contains(&README) || self.names.contains(&line.choice)
         }
+    }
+
+    /// Rows of the clients and programs.
+    fn rows(&self) -> usize {
+        let clients = CLIENTS.iter().filter(|client| self.has(client)).map(Client::rows);
+        let http = HTTP_CLIENTS.iter().filter(|client| self.has_http(client));
+        let programs = PROGRAMS.iter().filter(|program| self.has_program(program));
+        clients.chain(http.map(|_| intercept::ROWS)).chain(programs.map(|_| 1)).sum()
     }
 
     /// Puts the rows of a task into its table, if `--write` asks for that. Rows of other names stay.
@@ -272,19 +286,14 @@ impl Chosen<'_> {
         let programs = PROGRAMS.iter().filter(|program| self.has_program(program));
         clients.map(|it| it.group.to_owned()).chain(programs.map(Program::packages)).collect()
     }
-
-    fn sweep(&self, root: &Path, group: &str) {
-        if self.is_swept {
-            install::remove(root, group);
-        }
-    }
 }
 
 /// The names of everything that can be run.
 fn names() -> impl Iterator<Item = &'static str> {
     let clients = CLIENTS.iter().map(|client| client.name);
     let http = HTTP_CLIENTS.iter().map(|client| client.name);
-    clients.chain(http).chain(PROGRAMS.iter().map(|program| program.name)).chain([README])
+    let programs = PROGRAMS.iter().map(|program| program.name);
+    clients.chain(http).chain(programs).chain([README]).chain(readme::choices())
 }
 
 fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {

@@ -52,8 +52,8 @@ Tasks:
   clients [--all | --programs | --intercept | NAME..] [--sweep] [--write]
            run real clients under `endstop run`, which are installed below target/ first, and print how
            they ended; --programs are agent programs such as Codex, --intercept HTTP clients, README the lines of
-           README word for word; with --sweep remove what was installed after its runs, with --write put
-           the rows into docs/clients.md
+           README word for word, README:claude, README:codex and README:python those of one program; with --sweep
+           remove what was installed after its runs, with --write put the rows into docs/clients.md as they end
   attack [--json] [--write | NAME..]
            put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
            with --write put that into SECURITY.md

@@ -16,7 +16,9 @@ pub(crate) fn write(root: &Path, page: &str, task: &str, text: &str) -> Result<(
     let failed = |error| format!("`{page}`: {error}");
     let whole = fs::read_to_string(&path).map_err(failed)?;
     let whole = insert(&whole, task, text).ok_or(format!("`{page}` has no marks of `{task}`"))?;
-    fs::write(&path, whole).map_err(failed)
+    // A task that is interrupted now must not leave half a page.
+    let beside = path.with_extension("new");
+    fs::write(&beside, whole).and_then(|()| fs::rename(&beside, &path)).map_err(failed)
 }
 
 /// The text of a task that is between its marks in a page. Empty if there is none.

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::programs::Way;
 use super::run;
 
 /// The compared parts of doctor's verdict.
@@ -29,13 +30,16 @@ impl Diagnosis {
     }
 
     /// How it does not agree with a run that was limited in this way, or was not limited.
-    pub(super) fn fault(&self, way: &str, was_limited: bool) -> Option<String> {
+    pub(super) fn fault(&self, way: Way, was_limited: bool) -> Option<String> {
         let Self { is_limited, way: said, hint } = self;
         let agrees = match way {
             // Nothing limits it as it is, and doctor names the flag that does.
-            "intercept" => !is_limited && hint.contains("--intercept") && was_limited,
-            _ => *is_limited == was_limited && (!is_limited || said == way),
+            Way::InterceptOnly => !is_limited && hint.contains("--intercept") && was_limited,
+            Way::Variables | Way::Adapter | Way::Intercept => {
+                *is_limited == was_limited && (!is_limited || said == way.name())
+            }
         };
+        let way = way.name();
         let was = if was_limited { "was" } else { "was not" };
         let says = if *is_limited { "limited" } else { "not limited" };
         (!agrees).then(|| format!("doctor says `{said}`, {says}; it {was} limited by `{way}`"))

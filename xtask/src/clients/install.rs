@@ -1,14 +1,25 @@
 //! Packages of the clients, installed once below `target/clients`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::list::DIRECTORY;
+use super::run;
+
+/// The longest time that one installation or build takes. Only a resolver that tries old versions one by one takes more.
+const MAX_INSTALLATION: Duration = Duration::from_secs(600);
+/// The group of `uv`, which resolves in seconds where pip takes minutes.
+const UV: &str = "uv";
+/// Variables of pip, and those by which `uv` reads the same.
+const INDEXES: [(&str, &str); 2] =
+    [("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL")];
 
 /// A group of packages that is installed.
 #[derive(Debug)]
@@ -22,12 +33,21 @@ pub(super) struct Installed {
 }
 
 /// Why a client is not run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotRun {
     /// Its interpreter or packages cannot be had here: it is skipped.
     Skipped(String),
     /// Something of this repository is wrong: it has failed.
     Broken(String),
+}
+
+impl NotRun {
+    /// The reason.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Skipped(why) | Self::Broken(why) => why,
+        }
+    }
 }
 
 impl From<String> for NotRun {
@@ -36,48 +56,103 @@ impl From<String> for NotRun {
     }
 }
 
-/// Installs groups at the same time, because most of an installation waits for the network. [`install`] reports those that
-/// fail.
-pub(super) fn all(root: &Path, groups: &BTreeSet<String>) {
-    std::thread::scope(|scope| {
-        for group in groups {
-            scope.spawn(move || install(root, group).ok());
+/// The packages of all clients, installed one group at a time when a client needs it.
+#[derive(Debug)]
+pub(super) struct Packages<'a> {
+    root: &'a Path,
+    /// The reason for each group that cannot be had. Several clients share a group, and a second try could take as long
+    /// as the first.
+    missing: Mutex<BTreeMap<String, String>>,
+    uv: OnceLock<Option<PathBuf>>,
+}
+
+impl<'a> Packages<'a> {
+    pub(super) const fn new(root: &'a Path) -> Self {
+        Self { root, missing: Mutex::new(BTreeMap::new()), uv: OnceLock::new() }
+    }
+
+    /// Installs groups at the same time, because most of an installation waits for the network. [`Self::install`]
+    /// reports those that fail.
+    pub(super) fn install_all(&self, groups: &BTreeSet<String>) {
+        std::thread::scope(|scope| {
+            for group in groups {
+                scope.spawn(move || self.install(group).ok());
+            }
+        });
+    }
+
+    /// Installs a group, unless the requested versions are already installed.
+    ///
+    /// # Errors
+    /// If a package manager fails now or did before, or the group is not described.
+    pub(super) fn install(&self, group: &str) -> Result<Installed, NotRun> {
+        let known = self.missing().get(group).cloned();
+        if let Some(why) = known {
+            return Err(NotRun::Skipped(why));
         }
-    });
-}
-
-/// Installs a group, unless the requested versions are already installed.
-///
-/// # Errors
-/// If a package manager fails, or the group is not described.
-pub(super) fn install(root: &Path, group: &str) -> Result<Installed, NotRun> {
-    let (file, wanted) = requirements(root, group)?;
-    let directory = root.join("target/clients").join(group);
-    let is_node = file.extension().is_some_and(|ending| ending == "json");
-    let mark = directory.join("installed");
-    if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
-        println!("installs {group} below target/clients");
-        // Leftovers of another version must not be found.
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
-        let installed = if is_node { npm(&directory, &file) } else { pip(&directory, &file) };
-        installed.map_err(NotRun::Skipped)?;
-        fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
+        let installed = self.install_now(group);
+        if let Err(NotRun::Skipped(why)) = &installed {
+            self.missing().insert(group.to_owned(), why.clone());
+        }
+        installed
     }
-    let sources = root.join(DIRECTORY);
-    if !is_node {
-        let interpreter = directory.join("bin/python");
-        return Ok(Installed { interpreter, programs: sources, directory });
-    }
-    copy_programs(&sources, &directory)?;
-    let interpreter = PathBuf::from("node");
-    Ok(Installed { interpreter, programs: directory.clone(), directory })
-}
 
-/// Removes what was installed of a group.
-pub(super) fn remove(root: &Path, group: &str) {
-    // A leftover costs room and nothing else.
-    let _ = fs::remove_dir_all(root.join("target/clients").join(group));
+    fn missing(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn install_now(&self, group: &str) -> Result<Installed, NotRun> {
+        let (file, wanted) = requirements(self.root, group)?;
+        let directory = self.directory(group);
+        let is_node = file.extension().is_some_and(|ending| ending == "json");
+        let mark = directory.join("installed");
+        if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
+            println!("installs {group} below target/clients");
+            // Leftovers of another version must not be found.
+            let _ = fs::remove_dir_all(&directory);
+            fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
+            let begun = Instant::now();
+            let installed = if is_node {
+                npm(&directory, &file)
+            } else {
+                let uv = if group == UV { None } else { self.uv() };
+                python_packages(&directory, &file, uv)
+            };
+            installed.map_err(|why| NotRun::Skipped(why.into_text()))?;
+            fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
+            println!("installed {group} in {} s", begun.elapsed().as_secs());
+        }
+        let sources = self.root.join(DIRECTORY);
+        if !is_node {
+            let interpreter = directory.join("bin/python");
+            return Ok(Installed { interpreter, programs: sources, directory });
+        }
+        copy_programs(&sources, &directory)?;
+        let interpreter = PathBuf::from("node");
+        Ok(Installed { interpreter, programs: directory.clone(), directory })
+    }
+
+    /// The program `uv`, if it can be installed.
+    fn uv(&self) -> Option<&Path> {
+        let found = self.uv.get_or_init(|| match self.install(UV) {
+            Ok(place) => Some(place.directory.join("bin/uv")),
+            Err(why) => {
+                println!("pip installs all: {UV}: {}", why.into_text());
+                None
+            }
+        });
+        found.as_deref()
+    }
+
+    /// Removes what was installed of a group.
+    pub(super) fn remove(&self, group: &str) {
+        // A leftover costs room and nothing else.
+        let _ = fs::remove_dir_all(self.directory(group));
+    }
+
+    fn directory(&self, group: &str) -> PathBuf {
+        self.root.join("target/clients").join(group)
+    }
 }
 
 /// The version that a package is pinned to.
@@ -114,17 +189,39 @@ fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
     Err(format!("there are no requirements of `{group}`"))
 }
 
-fn pip(directory: &Path, file: &Path) -> Result<(), String> {
+/// Makes an environment and installs into it: with `uv` where it can be had, and with pip if that fails.
+fn python_packages(directory: &Path, file: &Path, uv: Option<&Path>) -> Result<(), NotRun> {
+    let deadline = Deadline::new();
     let text = fs::read_to_string(file).map_err(|error| failed(file, &error))?;
     let version = text.lines().next().and_then(python_version);
     let name = version.map_or_else(|| "python3".to_owned(), |version| format!("python{version}"));
     let mut python = Command::new(&name);
     // Where pyenv has several versions, its commands ask for one.
     python.envs(version.map(|version| ("PYENV_VERSION", version)));
-    succeed(&name, python.args(["-m", "venv"]).arg(directory))?;
-    let mut pip = Command::new(directory.join("bin/python"));
+    deadline.succeed(&name, python.args(["-m", "venv"]).arg(directory))?;
+    let interpreter = directory.join("bin/python");
+    if let Some(uv) = uv {
+        let mut uv = Command::new(uv);
+        // Programs that were not compiled take longer to start than a run waits for them.
+        uv.args(["pip", "install", "--quiet", "--compile-bytecode", "--python"]).arg(&interpreter);
+        uv.arg("--requirement").arg(file);
+        // pip trusts the certificates of the system too.
+        uv.env("UV_SYSTEM_CERTS", "true").envs(as_pip(|name| std::env::var(name).ok()));
+        match deadline.succeed(UV, &mut uv) {
+            Ok(()) => return Ok(()),
+            // Without time left, pip reports that.
+            Err(why) => println!("tries pip: {}", why.into_text()),
+        }
+    }
+    let mut pip = Command::new(interpreter);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    succeed("pip", pip.arg(file))
+    deadline.succeed("pip", pip.arg(file))
+}
+
+/// The variables by which `uv` asks the same indexes as pip, unless it has its own.
+fn as_pip(get: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
+    let missing = INDEXES.into_iter().filter(|(_, of_uv)| get(of_uv).is_none());
+    missing.filter_map(|(of_pip, of_uv)| Some((of_uv, get(of_pip)?))).collect()
 }
 
 /// The version of Python that the first line of a file asks for.
@@ -132,7 +229,7 @@ fn python_version(line: &str) -> Option<&str> {
     line.strip_prefix("# Python ").map(str::trim)
 }
 
-fn npm(directory: &Path, file: &Path) -> Result<(), String> {
+fn npm(directory: &Path, file: &Path) -> Result<(), NotRun> {
     let wanted = directory.join("package.json");
     fs::copy(file, &wanted).map_err(|error| failed(&wanted, &error))?;
     let mut npm = Command::new("npm");
@@ -151,9 +248,40 @@ fn copy_programs(from: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn succeed(name: &str, command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("cannot start `{name}`: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}")) }
+/// Runs a command, for as long as an installation may take.
+///
+/// # Errors
+/// If it fails, or takes longer.
+pub(super) fn succeed(name: &str, command: &mut Command) -> Result<(), NotRun> {
+    Deadline::new().succeed(name, command)
+}
+
+/// The end of the time of an installation, which can be several commands.
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    begun: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    fn new() -> Self {
+        Self { begun: Instant::now(), limit: MAX_INSTALLATION }
+    }
+
+    fn succeed(self, name: &str, command: &mut Command) -> Result<(), NotRun> {
+        let left = self.limit.saturating_sub(self.begun.elapsed());
+        let status = run::status_within(command, left)
+            .map_err(|error| format!("cannot start `{name}`: {error}"))?;
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(NotRun::Broken(format!("`{name}` failed: {status}"))),
+            None => {
+                let minutes = self.limit.as_secs().div_ceil(60);
+                let why = format!("its installation took longer than {minutes} minutes");
+                Err(NotRun::Skipped(why))
+            }
+        }
+    }
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {

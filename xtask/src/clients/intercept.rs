@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::install::{self, Installed, NotRun, version};
+use super::install::{self, Installed, NotRun, Packages, version};
 use super::list::DIRECTORY;
 use super::run::{self, Connections, Counts, Ended};
 
@@ -55,6 +55,8 @@ const fn client(
     HttpClient { name, program, language, package, trusts_system: true }
 }
 
+/// Rows of the table for a client: streaming and not.
+pub(super) const ROWS: usize = 2;
 const RUST: &str = "rust/Cargo.toml";
 const FLAGS: [&str; 2] = ["--intercept", "--require-calls"];
 /// Exit code of `endstop run` if no call came.
@@ -81,10 +83,15 @@ pub(super) const HTTP_CLIENTS: &[HttpClient] = &[
 ///
 /// # Errors
 /// If it cannot be installed or built.
-pub(super) fn both(root: &Path, endstop: &Path, client: &HttpClient) -> Result<Vec<Ended>, NotRun> {
+pub(super) fn both(
+    root: &Path,
+    endstop: &Path,
+    packages: &Packages<'_>,
+    client: &HttpClient,
+) -> Result<[Ended; ROWS], NotRun> {
     let (program, arguments) =
         client.program.split_first().ok_or_else(|| "it has no program".to_owned())?;
-    let mut command = started(root, client.language, program)?;
+    let mut command = started(root, packages, client.language, program)?;
     command.args(arguments);
     let version = match client.language.group() {
         Some(group) => version(root, group, client.package)?,
@@ -102,13 +109,18 @@ pub(super) fn both(root: &Path, endstop: &Path, client: &HttpClient) -> Result<V
         ended.fault = done.err().or_else(|| fault(client, &ended));
         ended
     };
-    Ok([false, true].map(run).into())
+    Ok([false, true].map(run))
 }
 
 /// The command that starts a program, after what it needs was installed and built.
-fn started(root: &Path, language: Language, program: &str) -> Result<Command, NotRun> {
+fn started(
+    root: &Path,
+    packages: &Packages<'_>,
+    language: Language,
+    program: &str,
+) -> Result<Command, NotRun> {
     let source = root.join(DIRECTORY).join(program);
-    let place = language.group().map(|group| install::install(root, group)).transpose()?;
+    let place = language.group().map(|group| packages.install(group)).transpose()?;
     Ok(match (language, place) {
         (Language::Python, Some(place)) => interpreted(&place.interpreter, &source),
         (Language::Node, Some(place)) => interpreted(&node(&place), &place.programs.join(program)),
@@ -130,7 +142,7 @@ fn node(place: &Installed) -> PathBuf {
     if own.exists() { own } else { place.interpreter.clone() }
 }
 
-fn go_build(place: &Installed, source: &Path) -> Result<PathBuf, String> {
+fn go_build(place: &Installed, source: &Path) -> Result<PathBuf, NotRun> {
     let program = place.directory.join("http-loop");
     let mut go = Command::new(place.directory.join("bin/go"));
     go.env("GOCACHE", place.directory.join("cache")).env("GOTOOLCHAIN", "local");
@@ -139,7 +151,7 @@ fn go_build(place: &Installed, source: &Path) -> Result<PathBuf, String> {
 }
 
 /// The directory with the programs.
-fn cargo_build(root: &Path) -> Result<PathBuf, String> {
+fn cargo_build(root: &Path) -> Result<PathBuf, NotRun> {
     let target = root.join("target/clients/rust");
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--locked", "--manifest-path"]);

@@ -22,6 +22,13 @@ pub(super) struct Client {
     pub(super) is_in_ci: bool,
 }
 
+impl Client {
+    /// Rows of the table: two for each interface, streaming and not.
+    pub(super) const fn rows(&self) -> usize {
+        self.apis.len().saturating_mul(2)
+    }
+}
+
 const OPENAI: &[&str] = &["chat", "responses"];
 const EVERY: &[&str] = &["chat", "responses", "messages"];
 const MESSAGES: &[&str] = &["messages"];

@@ -2,7 +2,10 @@
 //!
 //! They have no key and no login, and each has its own home directory. Each has to end without help, after exactly three
 //! calls, with the reason on the screen and no other connection to a model provider. The verdict of `endstop doctor`
-//! before the run has to be right.
+//! before the run has to be right. Codex and Claude Code are also run with `--intercept`, and then call their provider's
+//! own host.
+
+mod known;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +14,10 @@ use std::time::Instant;
 
 use super::doctor::Diagnosis;
 use super::home::ProgramHome;
-use super::install::{self, Installed, NotRun, version};
+use super::install::{Installed, NotRun, Packages, version};
 use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
+use known::NOT_HAD;
+pub(super) use known::PROGRAMS;
 
 /// One program, and how it is called.
 #[derive(Debug)]
@@ -49,308 +54,49 @@ pub(super) struct Program {
 
 /// How the calls of a program come to the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// By the variables that every command gets.
     #[default]
     Variables,
     /// By what `endstop run` adds for it.
     Adapter,
-    /// With `--intercept`, and not without it.
+    /// With `--intercept`, although they also come without it, in another way.
     Intercept,
+    /// With `--intercept`, and not without it.
+    InterceptOnly,
 }
 
 impl Way {
-    const fn name(self) -> &'static str {
+    /// The word in the table and of doctor.
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Variables => "variables",
             Self::Adapter => "adapter",
-            Self::Intercept => "intercept",
+            Self::Intercept | Self::InterceptOnly => "intercept",
+        }
+    }
+
+    /// The flags of `endstop run`.
+    const fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Variables | Self::Adapter => &[],
+            Self::Intercept | Self::InterceptOnly => INTERCEPT,
+        }
+    }
+
+    /// The flags of `endstop doctor`. A program that needs `--intercept` has to learn of it from doctor.
+    const fn flags_of_doctor(self) -> &'static [&'static str] {
+        match self {
+            Self::Variables | Self::Adapter | Self::InterceptOnly => &[],
+            Self::Intercept => INTERCEPT,
         }
     }
 }
 
-/// Of programs written in Python.
-const VENV: &str = "bin";
-const BIN: &str = "node_modules/.bin";
+const INTERCEPT: &[&str] = &["--intercept"];
 const PROMPT: &str = "Count forever.";
 /// Exit code of `endstop run` if it does not start a command.
 const NOT_STARTED: i32 = 125;
-
-/// The fields that most programs share.
-const PROGRAM: Program = Program {
-    name: "",
-    group: "",
-    package: "",
-    directory: BIN,
-    command: &[],
-    way: Way::Variables,
-    api: "chat",
-    variables: &[],
-    stops: 1,
-    shows_reason: true,
-    reads_lines: 0,
-    calls_home: false,
-    leaves_daemon: false,
-    is_in_ci: false,
-};
-const CODEX: Program = Program {
-    name: "codex",
-    group: "codex",
-    package: "@openai/codex",
-    command: &["codex", "exec", "--skip-git-repo-check"],
-    way: Way::Adapter,
-    api: "responses",
-    // It asks chatgpt.com for its plugins.
-    calls_home: true,
-    is_in_ci: true,
-    ..PROGRAM
-};
-const CLAUDE: Program = Program {
-    name: "claude",
-    group: "claude",
-    package: "@anthropic-ai/claude-code",
-    directory: "node_modules/@anthropic-ai/claude-code-PLATFORM",
-    command: &["claude", "--print"],
-    api: "messages",
-    variables: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
-    ..PROGRAM
-};
-const OPENCODE: Program = Program {
-    name: "opencode",
-    group: "opencode",
-    package: "opencode-ai",
-    directory: "node_modules/opencode-PLATFORM/bin",
-    command: &["opencode", "run"],
-    api: "messages",
-    ..PROGRAM
-};
-const PI: Program = Program {
-    name: "pi",
-    group: "pi",
-    package: "@mariozechner/pi-coding-agent",
-    command: &["pi", "--print"],
-    way: Way::Adapter,
-    api: "messages",
-    ..PROGRAM
-};
-const LLM: Program = Program {
-    name: "llm",
-    group: "llm",
-    package: "llm",
-    directory: VENV,
-    command: &["llm", "-m", "gpt-4o", "--tool", "llm_version", "--chain-limit", "0"],
-    ..PROGRAM
-};
-const LLM_GEMINI: Program = Program {
-    name: "llm-gemini",
-    group: "llm-gemini",
-    package: "llm-gemini",
-    command: &["llm", "-m", "gemini-2.5-flash", "--tool", "llm_version", "--chain-limit", "0"],
-    way: Way::Intercept,
-    api: "gemini",
-    variables: &[("LLM_GEMINI_KEY", "endstop-sim")],
-    ..LLM
-};
-
-const AIDER: Program = Program {
-    name: "aider",
-    group: "aider",
-    package: "aider-chat",
-    directory: VENV,
-    command: &[
-        "aider",
-        "--model",
-        "gpt-4o",
-        "--yes-always",
-        "--no-git",
-        "--no-pretty",
-        "--no-fancy-input",
-        "--no-show-model-warnings",
-        "--no-check-update",
-        "--analytics-disable",
-    ],
-    // It calls no tool and makes one call for each line.
-    reads_lines: 4,
-    ..PROGRAM
-};
-
-const GROK: Program = Program {
-    name: "grok",
-    group: "grok",
-    package: "@vibe-kit/grok-cli",
-    command: &["grok", "--prompt"],
-    way: Way::Adapter,
-    ..PROGRAM
-};
-const KIMI: Program = Program {
-    name: "kimi",
-    group: "kimi",
-    package: "@moonshot-ai/kimi-code",
-    command: &["kimi", "--prompt"],
-    way: Way::Adapter,
-    variables: &[("KIMI_DISABLE_TELEMETRY", "1"), ("KIMI_CODE_NO_AUTO_UPDATE", "1")],
-    ..PROGRAM
-};
-const OPENHANDS: Program = Program {
-    name: "openhands",
-    group: "openhands",
-    package: "openhands",
-    directory: VENV,
-    command: &["openhands", "--headless", "--override-with-envs", "--task"],
-    variables: &[("LLM_MODEL", "openai/gpt-4o")],
-    ..PROGRAM
-};
-const FAST_AGENT: Program = Program {
-    name: "fast-agent",
-    group: "fast-agent",
-    package: "fast-agent-mcp",
-    directory: VENV,
-    command: &["fast-agent", "go", "--shell", "--model", "openai.gpt-4o", "--message"],
-    ..PROGRAM
-};
-const DCODE: Program = Program {
-    name: "dcode",
-    group: "dcode",
-    package: "deepagents-code",
-    directory: VENV,
-    command: &["dcode", "--no-mcp", "--model", "openai:gpt-4o", "--non-interactive"],
-    ..PROGRAM
-};
-const INTERPRETER: Program = Program {
-    name: "interpreter",
-    group: "interpreter",
-    package: "open-interpreter",
-    directory: VENV,
-    command: &[
-        "interpreter",
-        "--stdin",
-        "--plain",
-        "--auto_run",
-        "--disable_telemetry",
-        "--model",
-        "gpt-4o",
-    ],
-    reads_lines: 1,
-    ..PROGRAM
-};
-
-/// Every program that can be installed.
-pub(super) const PROGRAMS: &[Program] = &[
-    CODEX,
-    Program {
-        name: "gemini",
-        group: "gemini",
-        package: "@google/gemini-cli",
-        command: &["gemini", "--skip-trust", "--yolo", "--prompt"],
-        way: Way::Adapter,
-        api: "gemini",
-        is_in_ci: true,
-        ..PROGRAM
-    },
-    CLAUDE,
-    OPENCODE,
-    Program {
-        name: "opencode (OpenAI)",
-        command: &["opencode", "run", "--model", "openai/gpt-4o"],
-        api: "responses",
-        ..OPENCODE
-    },
-    Program {
-        name: "opencode (Google)",
-        command: &["opencode", "run", "--model", "google/gemini-2.5-pro"],
-        way: Way::Adapter,
-        api: "gemini",
-        ..OPENCODE
-    },
-    Program {
-        name: "qwen",
-        group: "qwen",
-        package: "@qwen-code/qwen-code",
-        command: &["qwen", "--yolo"],
-        way: Way::Adapter,
-        ..PROGRAM
-    },
-    PI,
-    Program {
-        name: "pi (OpenAI)",
-        command: &["pi", "--print", "--provider", "openai", "--model", "gpt-4o"],
-        api: "responses",
-        ..PI
-    },
-    Program {
-        name: "cline",
-        group: "cline",
-        package: "cline",
-        command: &["cline", "--json"],
-        way: Way::Adapter,
-        api: "messages",
-        leaves_daemon: true,
-        ..PROGRAM
-    },
-    Program {
-        name: "copilot",
-        group: "copilot",
-        package: "@github/copilot",
-        command: &["copilot", "--allow-all-tools", "--prompt"],
-        way: Way::Adapter,
-        ..PROGRAM
-    },
-    Program {
-        name: "cn",
-        group: "cn",
-        package: "@continuedev/cli",
-        command: &["cn", "--auto", "--print"],
-        way: Way::Adapter,
-        api: "messages",
-        ..PROGRAM
-    },
-    LLM,
-    Program {
-        name: "llm --no-stream",
-        command: &[
-            "llm",
-            "-m",
-            "gpt-4o",
-            "--no-stream",
-            "--tool",
-            "llm_version",
-            "--chain-limit",
-            "0",
-        ],
-        ..LLM
-    },
-    LLM_GEMINI,
-    AIDER,
-    GROK,
-    KIMI,
-    OPENHANDS,
-    FAST_AGENT,
-    DCODE,
-    INTERPRETER,
-    Program {
-        name: "mini",
-        group: "mini",
-        package: "mini-swe-agent",
-        directory: VENV,
-        command: &["mini", "--yolo", "--exit-immediately", "-m", "openai/gpt-4o", "-t"],
-        // It knows no price of the model that a stop response names.
-        variables: &[("MSWEA_CONFIGURED", "true"), ("MSWEA_COST_TRACKING", "ignore_errors")],
-        // It asks again where an answer has no command in it, three times.
-        stops: 3,
-        shows_reason: false,
-        ..PROGRAM
-    },
-];
-
-/// Programs that this task cannot install, and why.
-const NOT_HAD: &[(&str, &str)] = &[
-    ("codebuff", "not run: its npm package downloads the program by a script"),
-    ("crush", "not run: its npm package downloads the program by a script"),
-    ("goose", "not run: it is not installed from npm or PyPI"),
-    ("letta", "not run: one of its packages is missing from npm"),
-    ("nanocoder", "not run: it asks on a terminal whether the directory is trusted"),
-    ("ra-aid", "not run: it imports a module that its packages no longer have"),
-];
 
 /// How a run of a program ended.
 #[derive(Debug, Default)]
@@ -413,7 +159,12 @@ impl Program {
 ///
 /// # Errors
 /// If its packages cannot be had; the reason to skip it.
-pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<ProgramRun, String> {
+pub(super) fn one(
+    root: &Path,
+    endstop: &Path,
+    packages: &Packages<'_>,
+    program: &Program,
+) -> Result<ProgramRun, NotRun> {
     let group = program.packages();
     let mut ended = ProgramRun {
         name: program.name,
@@ -425,10 +176,10 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<Prog
         leaves_daemon: program.leaves_daemon,
         ..ProgramRun::default()
     };
-    let place = match install::install(root, &group) {
+    let place = match packages.install(&group) {
         Ok(place) => Ok(place),
-        Err(NotRun::Skipped(why)) => return Err(why),
         Err(NotRun::Broken(why)) => Err(why),
+        Err(skipped) => return Err(skipped),
     };
     let started = place.and_then(|place| {
         let commands = Commands { root, endstop, program, place: &place };
@@ -436,10 +187,10 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> Result<Prog
         let (command, summary) = commands.run()?;
         let home = summary.parent().unwrap_or(root);
         start(command, program.input(home)?, &summary, &mut ended)?;
-        if program.way == Way::Intercept { is_refused_otherwise(&commands) } else { Ok(()) }
+        if program.way == Way::InterceptOnly { is_refused_otherwise(&commands) } else { Ok(()) }
     });
     let fault = started.err().or_else(|| fault(&ended, program.stops));
-    let disagrees = ended.doctor.fault(ended.way, ended.counts.calls == Some(STEPS));
+    let disagrees = ended.doctor.fault(program.way, ended.counts.calls == Some(STEPS));
     ended.fault = fault.or(disagrees);
     Ok(ended)
 }
@@ -474,18 +225,15 @@ impl Commands<'_> {
 
     fn doctor(&self) -> Result<Command, String> {
         let (mut command, _) = self.endstop()?;
-        command.args(["doctor", "--json", "--upstream", "sim", "--"]);
+        command.args(["doctor", "--json", "--upstream", "sim"]);
+        command.args(self.program.way.flags_of_doctor()).arg("--");
         command.args(self.program.command).args(self.program.task());
         Ok(command)
     }
 
     /// The command, and the file of its summary.
     fn run(&self) -> Result<(Command, PathBuf), String> {
-        let flags: &[&str] = match self.program.way {
-            Way::Variables | Way::Adapter => &[],
-            Way::Intercept => &["--intercept"],
-        };
-        self.under_run(flags)
+        self.under_run(self.program.way.flags())
     }
 
     fn under_run(&self, flags: &[&str]) -> Result<(Command, PathBuf), String> {
@@ -533,10 +281,13 @@ fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     if stop_responses != Some(stops) {
         return Some(format!("{stop_responses:?} requests got the stop, not {stops}"));
     }
-    let Connections { refused, direct, untrusted, .. } = ended.connections;
+    let Connections { refused, direct, untrusted, intercepted } = ended.connections;
     let bypassing = if ended.calls_home { direct } else { direct + refused } + untrusted;
     if bypassing > 0 {
         return Some(format!("{bypassing} connections to providers bypassed the gateway"));
+    }
+    if ended.way == Way::Intercept.name() && intercepted == 0 {
+        return Some("no connection was answered by the gateway".to_owned());
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));

@@ -10,12 +10,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::home::ProgramHome;
-use super::install::{self, NotRun};
+use super::install::{self, NotRun, Packages};
 use super::list::DIRECTORY;
 use super::programs::PROGRAMS;
 use super::run::{self, Connections, Counts, STOPPED};
 
-/// The name that chooses these lines.
+/// The name that chooses all of these lines.
 pub(super) const README: &str = "README";
 const FILE: &str = "README.md";
 const BEGIN: &str = "endstop run ";
@@ -26,8 +26,26 @@ const AGENT_GROUP: &str = "sdk";
 /// Dollars take more calls than a few steps.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A program that README names, and whether its line is run for each change.
-const NAMED: &[(&str, bool)] = &[("claude", false), ("codex", true), ("python", true)];
+/// A program that README names.
+#[derive(Debug)]
+struct NamedProgram {
+    command: &'static str,
+    /// The name that chooses its lines alone.
+    choice: &'static str,
+    /// Whether its lines are run for each change.
+    is_in_ci: bool,
+}
+
+const NAMED: &[NamedProgram] = &[
+    NamedProgram { command: "claude", choice: "README:claude", is_in_ci: false },
+    NamedProgram { command: "codex", choice: "README:codex", is_in_ci: true },
+    NamedProgram { command: "python", choice: "README:python", is_in_ci: true },
+];
+
+/// The names that choose the lines of one program.
+pub(super) fn choices() -> impl Iterator<Item = &'static str> {
+    NAMED.iter().map(|named| named.choice)
+}
 
 /// A line of README.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +53,8 @@ pub(super) struct ReadmeLine {
     /// The words of the line.
     pub(super) text: String,
     program: &'static str,
+    /// The name that chooses the lines of this program.
+    pub(super) choice: &'static str,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
@@ -63,8 +83,9 @@ fn lines_of(text: &str) -> Vec<ReadmeLine> {
     let lines = commands.filter_map(|line| {
         let (_, command) = line.split_once(" -- ")?;
         let name = command.split(' ').next()?;
-        let (program, is_in_ci) = *NAMED.iter().find(|(known, _)| *known == name)?;
-        Some(ReadmeLine { text: line.to_owned(), program, is_in_ci })
+        let named = NAMED.iter().find(|named| named.command == name)?;
+        let NamedProgram { command: program, choice, is_in_ci } = *named;
+        Some(ReadmeLine { text: line.to_owned(), program, choice, is_in_ci })
     });
     lines.collect()
 }
@@ -82,8 +103,13 @@ impl ReadmeLine {
     ///
     /// # Errors
     /// If its program cannot be had, or it did not end as it should.
-    pub(super) fn run(&self, root: &Path, endstop: &Path) -> Result<String, NotRun> {
-        let mut command = self.command(root, endstop)?;
+    pub(super) fn run(
+        &self,
+        root: &Path,
+        endstop: &Path,
+        packages: &Packages<'_>,
+    ) -> Result<String, NotRun> {
+        let mut command = self.command(root, endstop, packages)?;
         let begun = Instant::now();
         let (status, output, errors) = run::finished_within(&mut command, PATIENCE)?;
         let summary = summary(root, self.program);
@@ -103,8 +129,13 @@ impl ReadmeLine {
         }
     }
 
-    fn command(&self, root: &Path, endstop: &Path) -> Result<Command, NotRun> {
-        let place = install::install(root, &self.packages())?;
+    fn command(
+        &self,
+        root: &Path,
+        endstop: &Path,
+        packages: &Packages<'_>,
+    ) -> Result<Command, NotRun> {
+        let place = packages.install(&self.packages())?;
         let program = PROGRAMS.iter().find(|program| program.name == self.program);
         let executables = match program {
             Some(program) => program.executables(&place),

@@ -1,7 +1,7 @@
 //! One run of a client under `endstop run`, and whether it did as it should.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -127,32 +127,31 @@ pub(super) struct ClientResult {
     pub(super) tools_run: u64,
 }
 
-/// Runs a client on each of its interfaces, streaming and not at once.
-pub(super) fn all(
+/// Runs a client on one of its interfaces, streaming and not at once.
+pub(super) fn both(
     root: &Path,
     endstop: &Path,
     place: &Installed,
     client: &Client,
-) -> impl Iterator<Item = Ended> {
+    api: &'static str,
+) -> [Ended; 2] {
     let version = version(root, client.group, client.package).unwrap_or_default();
-    client.apis.iter().flat_map(move |&api| {
-        let run = |is_stream| {
-            let version = version.clone();
-            let name = client.name;
-            let mut ended = Ended { client: name, version, api, is_stream, ..Ended::default() };
-            let mut command = Command::new(&place.interpreter);
-            command.arg(place.programs.join(client.program)).args(["--api", api]);
-            ended.fault = match one(root, endstop, &[], &command, &mut ended) {
-                Ok(()) => fault(&ended, client.loops),
-                Err(why) => Some(why),
-            };
-            ended
+    let run = |is_stream| {
+        let version = version.clone();
+        let name = client.name;
+        let mut ended = Ended { client: name, version, api, is_stream, ..Ended::default() };
+        let mut command = Command::new(&place.interpreter);
+        command.arg(place.programs.join(client.program)).args(["--api", api]);
+        ended.fault = match one(root, endstop, &[], &command, &mut ended) {
+            Ok(()) => fault(&ended, client.loops),
+            Err(why) => Some(why),
         };
-        thread::scope(|scope| {
-            let stream = scope.spawn(|| run(true));
-            let whole = run(false);
-            [whole, stream.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
-        })
+        ended
+    };
+    thread::scope(|scope| {
+        let stream = scope.spawn(|| run(true));
+        let whole = run(false);
+        [whole, stream.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
     })
 }
 
@@ -248,18 +247,31 @@ fn ended(
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let output = read_aside(child.stdout.take());
     let errors = read_aside(child.stderr.take());
-    let mut status = wait(&mut child, patience);
+    let status = wait_or_end(&mut child, patience);
+    Ok((status, output.join().unwrap_or_default(), errors.join().unwrap_or_default()))
+}
+
+/// The status of a command that reads and writes where this one does; `None` if it took longer and had to be ended.
+pub(super) fn status_within(
+    command: &mut Command,
+    patience: Duration,
+) -> io::Result<Option<ExitStatus>> {
+    Ok(wait_or_end(&mut command.spawn()?, patience))
+}
+
+/// The status of a process; `None` if it took longer and had to be ended.
+fn wait_or_end(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let status = wait(child, patience);
     if status.is_none() {
         // It takes its command with it, which a kill would not let it do.
         let id = child.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &id]).status();
-        if wait(&mut child, GRACE).is_none() {
+        if wait(child, GRACE).is_none() {
             let _ = child.kill();
             let _ = child.wait();
         }
-        status = None;
     }
-    Ok((status, output.join().unwrap_or_default(), errors.join().unwrap_or_default()))
+    status
 }
 
 fn read_aside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {

@@ -9,15 +9,20 @@ fn says(is_limited: bool, way: &str, hint: &str) -> Diagnosis {
 #[test]
 fn each_disagreement_is_told() {
     let adapter = says(true, "adapter", "");
-    assert_eq!(adapter.fault("adapter", true), None);
-    assert!(adapter.fault("variables", true).is_some());
-    assert!(adapter.fault("adapter", false).is_some());
-    assert!(says(false, "unknown", "").fault("variables", true).is_some());
+    assert_eq!(adapter.fault(Way::Adapter, true), None);
+    assert!(adapter.fault(Way::Variables, true).is_some());
+    assert!(adapter.fault(Way::Adapter, false).is_some());
+    assert!(says(false, "unknown", "").fault(Way::Variables, true).is_some());
     let elsewhere = says(false, "none", "start it with `endstop run --intercept`");
-    assert_eq!(elsewhere.fault("intercept", true), None);
-    assert!(elsewhere.fault("intercept", false).is_some());
-    assert!(elsewhere.fault("adapter", true).is_some());
-    assert!(says(false, "none", "").fault("intercept", true).is_some());
+    assert_eq!(elsewhere.fault(Way::InterceptOnly, true), None);
+    assert!(elsewhere.fault(Way::InterceptOnly, false).is_some());
+    assert!(elsewhere.fault(Way::Adapter, true).is_some());
+    assert!(says(false, "none", "").fault(Way::InterceptOnly, true).is_some());
+    let intercepted = says(true, "intercept", "");
+    assert_eq!(intercepted.fault(Way::Intercept, true), None);
+    assert!(elsewhere.fault(Way::Intercept, true).is_some());
+    assert!(adapter.fault(Way::Intercept, true).is_some());
+    assert_eq!(intercepted.in_words(), "intercept");
     assert_eq!(elsewhere.in_words(), "no, use --intercept");
 }
 

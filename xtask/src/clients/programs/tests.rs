@@ -35,6 +35,50 @@ fn each_fault_of_a_program_is_told() {
 }
 
 #[test]
+fn a_program_with_interception_has_to_call_its_providers_own_host() {
+    let way = Way::Intercept.name();
+    assert!(fault(&ProgramRun { way, ..right() }, 1).is_some());
+    let connections = Connections { intercepted: 2, ..Connections::default() };
+    assert_eq!(fault(&ProgramRun { way, connections, ..right() }, 1), None);
+    // One that ended the connection had no limit, and none that was refused was answered.
+    for connections in [
+        Connections { untrusted: 1, ..connections },
+        Connections { refused: 1, ..connections },
+        Connections { direct: 1, ..connections },
+    ] {
+        assert!(fault(&ProgramRun { way, connections, ..right() }, 1).is_some());
+    }
+}
+
+#[test]
+fn codex_and_claude_are_run_with_interception_as_they_are_without_it() {
+    for (name, native) in [("codex", "codex --intercept"), ("claude", "claude --intercept")] {
+        let find = |name: &str| PROGRAMS.iter().find(|program| program.name == name).unwrap();
+        let (program, native) = (find(name), find(native));
+        assert_eq!((program.packages(), program.command), (native.packages(), native.command));
+        assert_eq!(native.way.flags(), ["--intercept"]);
+        assert_eq!(native.way.flags_of_doctor(), ["--intercept"]);
+        assert!(program.way.flags().is_empty() && !native.calls_home);
+    }
+    let only: Vec<&str> = PROGRAMS
+        .iter()
+        .filter(|program| program.way == Way::InterceptOnly)
+        .map(|program| program.name)
+        .collect();
+    assert_eq!(only, ["llm-gemini"]);
+    assert!(Way::InterceptOnly.flags_of_doctor().is_empty());
+}
+
+#[test]
+fn programs_of_the_same_packages_follow_each_other() {
+    // Their packages are removed after the last of them.
+    let groups = PROGRAMS.chunk_by(|one, next| one.packages() == next.packages());
+    let groups: Vec<String> = groups.map(|of_group| of_group[0].packages()).collect();
+    let different: std::collections::BTreeSet<&String> = groups.iter().collect();
+    assert_eq!(different.len(), groups.len(), "{groups:?}");
+}
+
+#[test]
 fn a_program_that_endstop_had_to_end_has_not_ended_on_its_own() {
     let signal = || Some("SIGTERM".to_owned());
     let signals = EndSignals { command: signal(), left_behind: None };

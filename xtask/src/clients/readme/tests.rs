@@ -12,6 +12,8 @@ fn readme_has_a_line_for_each_named_program() {
     assert_eq!(groups, ["program-claude", "program-codex", "sdk"]);
     let in_ci: Vec<bool> = lines.iter().map(|line| line.is_in_ci).collect();
     assert_eq!(in_ci, [false, true, true]);
+    let choices: Vec<&str> = lines.iter().map(|line| line.choice).collect();
+    assert_eq!(choices, ["README:claude", "README:codex", "README:python"]);
     assert!(root.join(DIRECTORY).join(AGENT).exists());
 }
 

@@ -55,6 +55,15 @@ fn output_and_status_of_a_command_are_taken() {
 }
 
 #[test]
+fn a_command_that_takes_too_long_is_ended() {
+    let mut command = Command::new("sleep");
+    command.arg("600");
+    assert_eq!(status_within(&mut command, Duration::ZERO).unwrap(), None);
+    let status = status_within(&mut Command::new("true"), PATIENCE).unwrap();
+    assert!(status.unwrap().success());
+}
+
+#[test]
 fn the_signals_that_ended_a_command_are_read() {
     let file = std::env::temp_dir().join(format!("xtask-signals-{}.json", std::process::id()));
     fs::write(&file, "{\"ended_by\":\"SIGTERM\",\"left_behind_ended_by\":null}").unwrap();
