@@ -83,6 +83,12 @@ FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";
 
 const ACTS: &str = "SELECT at, who, what, detail, why FROM act WHERE run = ?1 ORDER BY number";
 
+/// A run that began before an earlier part was removed can have calls of later.
+const BEGINS: &str = "
+SELECT min(at) FROM (
+    SELECT min(at) AS at FROM call UNION ALL SELECT min(at) FROM act UNION ALL SELECT min(ended) FROM run
+)";
+
 /// The calls to read.
 pub(super) enum Which<'r> {
     Since(Option<WallTime>),
@@ -218,6 +224,12 @@ fn first_number(
 /// Whether no call was ever recorded, or all were removed.
 pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM call)", (), |row| row.get(0))
+}
+
+/// When the first call was settled, the first act was, or the first run ended. `None` if it is empty.
+pub(super) fn begins(connection: &Connection) -> rusqlite::Result<Option<WallTime>> {
+    let first: Option<i64> = connection.query_row(BEGINS, (), |row| row.get(0))?;
+    Ok(first.map(|at| WallTime(unsigned(at))))
 }
 
 /// Hands each call to `take`, in the order in which they were settled.

@@ -108,6 +108,21 @@ fn a_call_is_read_back_as_it_was() {
 }
 
 #[test]
+fn a_history_begins_with_its_first_call_that_is_not_removed() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    let run = info("nightly");
+    settle(&recorder, &run, 5);
+    settle(&recorder, &run, 9);
+    let mut history = History::open(&file.0).unwrap().unwrap();
+    assert_eq!(history.begins().unwrap(), Some(WallTime(BEGAN + 5)));
+    history.prune(WallTime(BEGAN + 6), false).unwrap();
+    assert_eq!(history.begins().unwrap(), Some(WallTime(BEGAN + 9)), "the run began earlier");
+    history.prune(WallTime(BEGAN + 10), false).unwrap();
+    assert_eq!(history.begins().unwrap(), None);
+}
+
+#[test]
 fn a_process_without_calls_and_acts_leaves_no_file() {
     let file = TestFile::new();
     let recorder = file.recorder();
