@@ -374,7 +374,7 @@ impl<'e> Act<'e> {
             }
             EventKind::Signal { name, by, why } => act("signal", by, Some(name.to_owned()), why),
             EventKind::ContinuationRequested { by } => act("overridden", by, None, ""),
-            EventKind::Reopened { by } => act("reopened", by, None, ""),
+            EventKind::Reopened { by, why } => act("reopened", by, None, why),
             EventKind::Cancel { message } | EventKind::Kill { message } => {
                 let is_kill = matches!(kind, EventKind::Kill { .. });
                 let (verb, who, why) = signed(message);
