@@ -197,7 +197,7 @@ impl LiveTables {
     }
 
     /// Passes a text to `tell` for each budget that runs draw on and whose table is gone. It is called without a lock: standard
-    /// error can be a pipe that nobody reads, and the calls of other runs look for their budgets meanwhile.
+    /// error can be a pipe that is not read, and the calls of other runs look for their budgets at the same time.
     fn tell_kept(&self, names: &[String], tell: impl Fn(&str)) {
         let state = self.state();
         // The own limits of a key that is gone are no table that anyone misses.

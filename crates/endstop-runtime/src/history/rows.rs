@@ -83,7 +83,7 @@ FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";
 
 const ACTS: &str = "SELECT at, who, what, detail, why FROM act WHERE run = ?1 ORDER BY number";
 
-/// A run that began before an earlier part was removed can have calls of later.
+/// Not when the first run began: a run whose first calls were removed can have others.
 const BEGINS: &str = "
 SELECT min(at) FROM (
     SELECT min(at) AS at FROM call UNION ALL SELECT min(at) FROM act UNION ALL SELECT min(ended) FROM run

@@ -125,7 +125,7 @@ impl Fleet {
         name.len() >= MIN_RUN_PREFIX && self.runs.iter().any(|run| run.id.starts_with(name))
     }
 
-    /// Whether a name, or the beginning of one where those are taken, is that of a live run.
+    /// Whether a name is that of a live run; the beginning of a name counts if all processes have listed their runs.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.has(name) || self.no_answer.is_empty() && self.has_beginning(name)
     }
