@@ -3,6 +3,7 @@
 mod client;
 mod fleet;
 mod kill;
+mod kill_list;
 mod past;
 pub mod tail;
 
