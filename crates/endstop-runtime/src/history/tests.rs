@@ -1,5 +1,7 @@
 //! Files that cannot be used, writes that fail, and the words of acts from outside.
 
+mod golden;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
