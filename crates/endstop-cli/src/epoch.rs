@@ -197,3 +197,6 @@ fn read(path: &Path) -> Result<(u64, String), CliError> {
         None => Err(CliError::new(format!("`{}` is no kill epoch", path.display()))),
     }
 }
+
+#[cfg(test)]
+mod tests;
