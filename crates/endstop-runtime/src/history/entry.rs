@@ -26,6 +26,7 @@ pub(super) enum HistoryEntry {
     Call(Box<CallEntry>),
     Act(ActEntry),
     End(EndEntry),
+    Continuation(ContinuationEntry),
 }
 
 /// A settled call.
@@ -70,4 +71,14 @@ pub(super) struct EndEntry {
     pub(super) status: &'static str,
     pub(super) reason: Option<&'static str>,
     pub(super) text: Option<String>,
+}
+
+/// An outermost run continues from its log: calls beyond those that the log has are recorded again.
+#[derive(Clone, Debug)]
+pub(super) struct ContinuationEntry {
+    pub(super) run: String,
+    /// The calls of the log that have a row.
+    pub(super) charged: u64,
+    /// The time of its last event. A call that it lacks was settled later.
+    pub(super) until: u64,
 }

@@ -11,9 +11,12 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
+use endstop_core::units::WallTime;
 use rusqlite::Connection;
 
-use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::entry::{
+    ActEntry, CallEntry, ContinuationEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts,
+};
 use super::rows;
 use super::{HistoryError, HistoryOrigin};
 use crate::json::json_of;
@@ -210,9 +213,9 @@ impl Writing {
         }
     }
 
-    /// The end of a run is not counted: its calls are in the file.
+    /// Only calls and acts are counted: the end of a run is not missed.
     fn lose(&mut self, entry: &HistoryEntry) {
-        let is_counted = !matches!(entry, HistoryEntry::End(_));
+        let is_counted = matches!(entry, HistoryEntry::Call(_) | HistoryEntry::Act(_));
         self.missing = self.missing.saturating_add(u64::from(is_counted));
     }
 }
@@ -298,6 +301,11 @@ impl Observer for HistoryRecorder {
             budgets: has_budgets.then(|| json_of(call.budgets)),
         };
         self.put(HistoryEntry::Call(Box::new(entry)));
+    }
+
+    fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
+        let (run, until) = (info.id.to_string(), until.0);
+        self.put(HistoryEntry::Continuation(ContinuationEntry { run, charged, until }));
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {

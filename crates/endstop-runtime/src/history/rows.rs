@@ -6,7 +6,9 @@ use std::time::Duration;
 use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
-use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::entry::{
+    ActEntry, CallEntry, ContinuationEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts,
+};
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
 use crate::limits::HISTORY_BUSY;
 use crate::sqlite_file::{self, FileKind, signed, unsigned};
@@ -66,6 +68,11 @@ INSERT INTO call (run, root, at, model, provider, tool, input, cached, output, p
     is_estimate, key, budgets)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
+/// The time keeps calls of an earlier run of the name whose log was removed.
+const REMOVE_UNLOGGED: &str = "
+DELETE FROM call WHERE root = ?1 AND at >= ?3
+    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)";
+
 const ADD_ACT: &str =
     "INSERT INTO act (run, at, who, what, detail, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
@@ -116,6 +123,7 @@ pub(super) fn write(
             HistoryEntry::Call(call) => add_call(&transaction, process, call)?,
             HistoryEntry::Act(act) => add_act(&transaction, process, act)?,
             HistoryEntry::End(end) => end_run(&transaction, process, end)?,
+            HistoryEntry::Continuation(log) => remove_unlogged(&transaction, log)?,
         }
     }
     transaction.commit()
@@ -176,6 +184,14 @@ fn end_run(
     let values =
         params![run, process.id, has_ended, signed(at.unwrap_or_default()), status, reason, text];
     transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
+}
+
+/// Removes the calls of a run that its log lacks, because its process died in between.
+fn remove_unlogged(transaction: &Transaction<'_>, log: &ContinuationEntry) -> rusqlite::Result<()> {
+    let last = transaction.prepare_cached(LAST_RUN)?;
+    let Some(number) = first_number(last, params![log.run])? else { return Ok(()) };
+    let values = params![number, signed(log.charged), signed(log.until)];
+    transaction.prepare_cached(REMOVE_UNLOGGED)?.execute(values).map(drop)
 }
 
 /// The number of a run, which is added if it has none. It is looked up each time, because another process may have removed
