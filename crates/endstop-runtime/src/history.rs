@@ -17,10 +17,10 @@
 //! run is stored: then it is charged, and gets its row, when the run continues.
 //!
 //! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
-//! that was in flight when it continues, and its row is replaced by one at the worst case, as the run counts it. The log does
-//! not name its calls, so they are found by their number: the log has so many calls, and rows beyond them are of calls that it
-//! lacks. After a part of the run was pruned, or for a run that continues from a saved state and not from its whole log, as those
-//! of an agent loop, their number is not known: the call then has two rows.
+//! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name
+//! its calls, so a row that it lacks is found by its number: it is beyond the number of calls in the log. That number is not known
+//! after older calls of the run were pruned, and for a run that continues from a saved state, such as that of an agent loop: the
+//! call has two rows then.
 
 mod entry;
 mod reader;

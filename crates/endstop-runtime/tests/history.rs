@@ -270,6 +270,7 @@ fn a_call_that_is_in_the_history_and_not_in_the_log_is_recorded_once_when_its_ru
         run.begin();
         reply(step(&run, &pricing()));
         run.record(&EventKind::StepEnd, Detail::None);
+        run.set_key("alice");
         reply(step(&run, &pricing()));
         assert_eq!(place.run(&run).1.len(), 2);
     }
@@ -286,6 +287,10 @@ fn a_call_that_is_in_the_history_and_not_in_the_log_is_recorded_once_when_its_ru
         let run = RunHandle::replayed(info, replay.finish(), watched(vec![place.recorder()]));
         let (_, calls) = place.run(&run);
         assert_eq!(calls.len(), 2, "{calls:?}");
+        assert_eq!(
+            (calls[1].model.as_ref(), calls[1].key.as_deref()),
+            (calls[0].model.as_ref(), Some("alice"))
+        );
         assert_eq!(sum(&calls).to_decimal(), run.report().spend.usd);
         assert!(calls[1].unconfirmed == calls[1].cost && !calls[1].cost.is_zero(), "{calls:?}");
     }

@@ -26,7 +26,6 @@ pub(super) enum HistoryEntry {
     Call(Box<CallEntry>),
     Act(ActEntry),
     End(EndEntry),
-    Continuation(ContinuationEntry),
 }
 
 /// A settled call.
@@ -47,6 +46,8 @@ pub(super) struct CallEntry {
     pub(super) key: Option<String>,
     /// A JSON array; `None` if there are none.
     pub(super) budgets: Option<String>,
+    /// If the run continues from a log with this call: it replaces calls that the log lacks.
+    pub(super) log: Option<LoggedPart>,
 }
 
 /// An act from outside.
@@ -73,11 +74,10 @@ pub(super) struct EndEntry {
     pub(super) text: Option<String>,
 }
 
-/// An outermost run continues from its log: calls beyond those that the log has are recorded again.
-#[derive(Clone, Debug)]
-pub(super) struct ContinuationEntry {
-    pub(super) run: String,
-    /// The calls of the log that have a row.
+/// The part of a run that its log has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedPart {
+    /// The calls in it that have a row.
     pub(super) charged: u64,
     /// The time of its last event. A call that it lacks was settled later.
     pub(super) until: u64,

@@ -15,7 +15,7 @@ use endstop_core::units::WallTime;
 use rusqlite::Connection;
 
 use super::entry::{
-    ActEntry, CallEntry, ContinuationEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts,
+    ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
 };
 use super::rows;
 use super::{HistoryError, HistoryOrigin};
@@ -83,6 +83,8 @@ pub struct HistoryRecorder {
     on_failure: Option<OnFailure>,
     writer: Mutex<Writing>,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
+    /// The logs of runs that continue, until the first call that they left in flight.
+    logged: Mutex<BTreeMap<RunId, LoggedPart>>,
 }
 
 /// The file, and the entries that wait for it.
@@ -120,6 +122,7 @@ impl HistoryRecorder {
             on_failure: None,
             writer: Mutex::default(),
             times: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
@@ -145,6 +148,10 @@ impl HistoryRecorder {
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn logged(&self) -> MutexGuard<'_, BTreeMap<RunId, LoggedPart>> {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn facts(&self, info: &RunInfo, now: u64) -> RunFacts {
@@ -213,9 +220,9 @@ impl Writing {
         }
     }
 
-    /// Only calls and acts are counted: the end of a run is not missed.
+    /// The end of a run is not counted: its calls are in the file.
     fn lose(&mut self, entry: &HistoryEntry) {
-        let is_counted = matches!(entry, HistoryEntry::Call(_) | HistoryEntry::Act(_));
+        let is_counted = !matches!(entry, HistoryEntry::End(_));
         self.missing = self.missing.saturating_add(u64::from(is_counted));
     }
 }
@@ -299,13 +306,15 @@ impl Observer for HistoryRecorder {
             key: call.key.map(str::to_owned),
             // Texts always become JSON.
             budgets: has_budgets.then(|| json_of(call.budgets)),
+            // With the call, so that none is lost between the two.
+            log: self.logged().remove(&info.id),
         };
         self.put(HistoryEntry::Call(Box::new(entry)));
     }
 
     fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
-        let (run, until) = (info.id.to_string(), until.0);
-        self.put(HistoryEntry::Continuation(ContinuationEntry { run, charged, until }));
+        let until = until.0;
+        self.logged().insert(info.id.clone(), LoggedPart { charged, until });
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {

@@ -7,7 +7,7 @@ use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::entry::{
-    ActEntry, CallEntry, ContinuationEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts,
+    ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
 };
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
 use crate::limits::HISTORY_BUSY;
@@ -68,7 +68,12 @@ INSERT INTO call (run, root, at, model, provider, tool, input, cached, output, p
     is_estimate, key, budgets)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
-/// The time keeps calls of an earlier run of the name whose log was removed.
+/// Calls beyond those of the log. The time leaves out those of an earlier run of the name whose log was removed.
+const LAST_UNLOGGED: &str = "
+SELECT model, provider, key, budgets FROM call WHERE root = ?1 AND at >= ?3 AND tool IS NULL
+    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)
+ORDER BY number DESC LIMIT 1";
+
 const REMOVE_UNLOGGED: &str = "
 DELETE FROM call WHERE root = ?1 AND at >= ?3
     AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)";
@@ -123,7 +128,6 @@ pub(super) fn write(
             HistoryEntry::Call(call) => add_call(&transaction, process, call)?,
             HistoryEntry::Act(act) => add_act(&transaction, process, act)?,
             HistoryEntry::End(end) => end_run(&transaction, process, end)?,
-            HistoryEntry::Continuation(log) => remove_unlogged(&transaction, log)?,
         }
     }
     transaction.commit()
@@ -140,13 +144,18 @@ fn add_call(
     if !call.is_run_over {
         transaction.prepare_cached(CONTINUE_RUN)?.execute([run])?;
     }
+    let root = root.unwrap_or(run);
+    let replaced = call.log.map(|log| take_unlogged(transaction, root, log)).transpose()?;
+    // The run does not know them of a call that its log lacks.
+    let is_model = call.tool.is_none();
+    let [model, provider, key, budgets] = replaced.filter(|_| is_model).unwrap_or_default();
     let [input, cached, output, picos, unconfirmed] = call.amounts.map(signed);
     let values = params![
         run,
-        root.unwrap_or(run),
+        root,
         signed(call.at),
-        call.model,
-        call.provider,
+        model.as_ref().or(call.model.as_ref()),
+        provider.as_ref().or(call.provider.as_ref()),
         call.tool,
         input,
         cached,
@@ -155,8 +164,8 @@ fn add_call(
         unconfirmed,
         call.is_priced,
         call.is_estimate,
-        call.key,
-        call.budgets
+        key.as_ref().or(call.key.as_ref()),
+        budgets.as_ref().or(call.budgets.as_ref())
     ];
     transaction.prepare_cached(ADD_CALL)?.execute(values).map(drop)
 }
@@ -186,12 +195,21 @@ fn end_run(
     transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
 }
 
-/// Removes the calls of a run that its log lacks, because its process died in between.
-fn remove_unlogged(transaction: &Transaction<'_>, log: &ContinuationEntry) -> rusqlite::Result<()> {
-    let last = transaction.prepare_cached(LAST_RUN)?;
-    let Some(number) = first_number(last, params![log.run])? else { return Ok(()) };
-    let values = params![number, signed(log.charged), signed(log.until)];
-    transaction.prepare_cached(REMOVE_UNLOGGED)?.execute(values).map(drop)
+/// Removes the calls of a run that its log lacks, because its process died in between. Returns the texts of the last one by a
+/// model: its model and provider, key and budgets.
+fn take_unlogged(
+    transaction: &Transaction<'_>,
+    root: i64,
+    log: LoggedPart,
+) -> rusqlite::Result<[Option<String>; 4]> {
+    let (charged, until) = (signed(log.charged), signed(log.until));
+    let mut select = transaction.prepare_cached(LAST_UNLOGGED)?;
+    let last = select.query_row(params![root, charged, until], |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+    });
+    let last = last.optional()?;
+    transaction.prepare_cached(REMOVE_UNLOGGED)?.execute(params![root, charged, until])?;
+    Ok(last.unwrap_or_default())
 }
 
 /// The number of a run, which is added if it has none. It is looked up each time, because another process may have removed
