@@ -8,13 +8,12 @@ use endstop::store::RunId;
 use serde_json::{Value, json};
 
 use super::fleet::{Fleet, Where, in_parallel};
-use super::kill_list::list_kills;
+use super::kill_list::{list_kills, why_by};
 use super::{signed, status};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
-use crate::who::who;
 
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
@@ -246,13 +245,6 @@ fn lock_starts() -> Option<EpochLock> {
 fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
     let Some(lock) = lock else { return Ok(()) };
     lock.begin_next(&why_by(why))
-}
-
-/// The reason of a kill, and who it is by.
-pub(super) fn why_by(why: Option<&str>) -> String {
-    let by = format!("killed by {}", who());
-    let why = why.filter(|why| !why.is_empty());
-    why.map_or_else(|| by.clone(), |why| format!("{why} ({by})"))
 }
 
 fn processes(number: u64) -> String {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::epoch;
 use crate::error::CliError;
 use crate::output;
+use crate::who::who;
 
 /// A kill, as it is listed.
 #[derive(Debug)]
@@ -95,7 +96,14 @@ fn words_of(target: &KillTarget) -> (&'static str, Option<&str>) {
     }
 }
 
-/// Who killed, and the reason, of a text as [`why_by`](super::kill::why_by) writes it. One of another program is the reason.
+/// The reason of a kill, and who it is by.
+pub(super) fn why_by(why: Option<&str>) -> String {
+    let by = format!("killed by {}", who());
+    let why = why.filter(|why| !why.is_empty());
+    why.map_or_else(|| by.clone(), |why| format!("{why} ({by})"))
+}
+
+/// Who killed, and the reason, of a text as [`why_by`] writes it. One of another program is the reason.
 fn by_and_why(text: &str) -> (Option<&str>, Option<&str>) {
     let inner = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (killed by "));
     if let Some((why, by)) = inner {

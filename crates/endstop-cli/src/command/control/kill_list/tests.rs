@@ -1,8 +1,6 @@
 //! Tests of `kill_list`.
 
-use super::super::kill::why_by;
 use super::*;
-use crate::who::who;
 
 #[test]
 fn who_killed_and_why_are_read_back_from_the_text_of_a_kill() {
