@@ -398,3 +398,13 @@ fn a_kill_by_the_control_api_is_one_whatever_event_it_comes_as() {
     assert_eq!(act("killed by ann"), killed("ann", ""));
     assert_eq!(act("too dear (killed by ann)"), killed("ann", "too dear"));
 }
+
+#[test]
+fn a_run_that_was_let_continue_has_who_did_it_and_why() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    let play = Play::new(&recorder, "run", Policy::from(max_steps(9)));
+    let act = Act::of(&EventKind::Reopened { by: "ann", why: "more agents" }, &play.run);
+    let reopened = Act { who: "ann", what: "reopened", detail: None, why: "more agents" };
+    assert_eq!(act, Some(reopened));
+}
