@@ -116,6 +116,30 @@ impl KillSwitch for KillEpoch {
     }
 }
 
+/// The last `kill --all` of this user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastKill {
+    /// When, in milliseconds since 1970. Later than that by the clock only if the clock was set back since the one before.
+    pub(crate) at: u64,
+    /// The reason, with who killed.
+    pub(crate) why: String,
+}
+
+/// The last kill of everything. `None` if there was none, or the file of it was removed.
+///
+/// # Errors
+/// Returns an error if it cannot be read.
+pub(crate) fn last_kill() -> Result<Option<LastKill>, CliError> {
+    let Some(directory) = state_directory() else { return Ok(None) };
+    let file = directory.join(NAME);
+    if matches!(FileStamp::of(&file), Ok(None)) {
+        return Ok(None);
+    }
+    let (epoch, why) = read(&file)?;
+    // An epoch is a number of microseconds.
+    Ok(Some(LastKill { at: epoch / 1_000, why }))
+}
+
 /// Lets no process start. `None` without a state directory.
 ///
 /// # Errors
@@ -173,3 +197,6 @@ fn read(path: &Path) -> Result<(u64, String), CliError> {
         None => Err(CliError::new(format!("`{}` is no kill epoch", path.display()))),
     }
 }
+
+#[cfg(test)]
+mod tests;

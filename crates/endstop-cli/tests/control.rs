@@ -352,6 +352,31 @@ fn kill_all_reaches_processes_that_are_not_listed_and_lets_none_start_while_it_w
 }
 
 #[test]
+fn a_kill_of_all_is_listed_with_who_when_and_why() {
+    let user = User::new("kills");
+    assert_eq!(user.succeeds(&["kill", "--list"]), "no kill is recorded\n");
+    // No process is found, but those that are not listed would obey.
+    for why in ["test", "bill"] {
+        assert_eq!(user.run(&["kill", "--all", "--why", why]).0, Some(1));
+    }
+    let listed: Value =
+        serde_json::from_str(&user.succeeds(&["kill", "--list", "--json"])).unwrap();
+    let kills = listed["kills"].as_array().unwrap();
+    let [kill] = kills.as_slice() else { panic!("{listed}") };
+    let is_as_made = (&kill["target"], &kill["why"], &kill["store"]);
+    assert_eq!(is_as_made, (&"all".into(), &"bill".into(), &Value::Null), "{kill}");
+    assert!(kill["by"].as_str().unwrap().contains("(endstop, process "), "{kill}");
+    assert!(kill["at"].as_str().unwrap().starts_with("20"), "{kill}");
+    let table = user.succeeds(&["kill", "--list"]);
+    assert!(table.contains("bill") && table.contains("this machine"), "{table}");
+    // It kills nothing, and a kill lists nothing.
+    for mistake in [&["kill", "--list", "--all"][..], &["kill", "nightly", "--json"]] {
+        let (code, out, error) = user.run(mistake);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{mistake:?} {error}");
+    }
+}
+
+#[test]
 fn an_agent_is_listed_followed_to_its_end_and_killed() {
     let user = User::new("agent");
     let pause = user.0.join("pause");

@@ -376,6 +376,23 @@ fn without_a_history_spend_says_where_else_to_look() {
 }
 
 #[test]
+fn a_name_of_no_run_is_one_that_neither_is_live_nor_in_the_history() {
+    let home = Home::new("unknown", "");
+    let (code, out, said) = home.output(&["show", "nightly-17"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{said}");
+    let nothing = "no live run `nightly-17`, and nothing is in the history hint: no run is live";
+    assert!(said.contains(nothing), "{said}");
+    let sim = Listening::sim(&home);
+    home.run(&sim.url(), &[], AGENT);
+    for (name, none) in [("nightly-17", "none"), ("n", "none of exactly this name")] {
+        let (code, out, said) = home.output(&["show", name]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{said}");
+        let none = format!("no live run `{name}`, and {none} in the history, which begins 20");
+        assert!(said.contains(&none) && said.contains(" UTC hint: `endstop spend"), "{said}");
+    }
+}
+
+#[test]
 fn what_costs_nothing_and_what_is_not_wanted_is_not_recorded() {
     let home = Home::new("nothing", "");
     let sim = Listening::sim(&home);

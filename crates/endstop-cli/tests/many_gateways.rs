@@ -230,6 +230,15 @@ fn a_kill_stops_runs_on_every_machine_and_cuts_what_is_in_flight() {
         assert_eq!(gateway.run(name)["report"]["totals"]["steps"], 1);
         assert_eq!(gateway.run("third")["report"]["totals"]["steps"], 0);
     }
+    // A machine that took no part lists them.
+    let mut list = Machine::new("kill", 3).command(&["kill", "--list", "--json"]);
+    let listed = list.args(["--budget-store", &server.url()]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let all = listed["kills"].as_array().unwrap().iter();
+    let kills: Vec<Value> = all.map(|kill| json!([kill["target"], kill["name"]])).collect();
+    let made = [json!(["run", "bot"]), json!(["run", "both"]), json!(["all", null])];
+    assert_eq!(kills, made, "{listed}");
+    assert_eq!(listed["kills"][0]["why"], "bill", "{listed}");
     drop(gateways);
     // A later gateway is not concerned, but a run that was stopped stays so.
     let later = machines[0].serve(&server.url(), &["--upstream", "sim", "--steps", "100"]);

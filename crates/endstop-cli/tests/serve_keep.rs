@@ -273,14 +273,19 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
 #[test]
 fn a_raised_total_lets_refused_runs_go_on() {
     for is_stored in [true, false] {
-        let sim = Listening::sim();
+        let (sim, traces) = (Listening::sim(), directory("raised-traces"));
         let flags = ["--steps", "400", "--total-usd", "0.0002"];
         let mut command = if is_stored {
             serve(&sim, &directory("raised"), &flags)
         } else {
-            serve_in_memory(&sim, &flags)
+            serve_in_memory(&sim, &[&flags[..], &["--trace", traces.to_str().unwrap()]].concat())
         };
         goes_on_with_a_raised_total(&sim, &Listening::start(&mut command));
+        if !is_stored {
+            let trace = std::fs::read_to_string(traces.join("a.jsonl")).unwrap();
+            let reopened = r#""event":"reopened","by":"ann","why":"more agents""#;
+            assert!(trace.contains(reopened), "{trace}");
+        }
     }
 }
 
@@ -294,8 +299,11 @@ fn goes_on_with_a_raised_total(sim: &Listening, gateway: &Listening) {
     assert_eq!(told["limit_usd"], "0.0002", "{told}");
     let (_, told) = gateway.ask("POST", total, "{\"limit\":\"much\"}").unwrap();
     assert!(told["error"].as_str().unwrap().contains("not an amount"), "{told}");
-    let (_, told) = gateway.ask("POST", total, "{\"limit\":\"1.00\"}").unwrap();
+    let raise = r#"{"limit":"1.00","by":"ann","message":"more agents"}"#;
+    let (_, told) = gateway.ask("POST", total, raise).unwrap();
     assert_eq!(told["limit_usd"], "1", "{told}");
+    let changed = (&told["changed"]["by"], &told["changed"]["why"]);
+    assert_eq!(changed, (&json!("ann"), &json!("more agents")), "{told}");
     assert_eq!(gateway.chat("a"), Some(Ok(())));
     assert_eq!((sim.upstream_calls(), gateway.steps("a")), (before + 1, before + 1));
 }

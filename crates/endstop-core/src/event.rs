@@ -260,6 +260,8 @@ pub enum EventKind<'a> {
     Reopened {
         /// Who asks; kept in the override history.
         by: &'a str,
+        /// Why; may be empty.
+        why: &'a str,
     },
     /// A timer fired. A checkpoint.
     Tick,

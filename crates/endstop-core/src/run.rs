@@ -398,7 +398,7 @@ impl Run {
             EventKind::Approved { rule, limit, by, why } => {
                 self.approve(rule, limit.as_ref(), by, why);
             }
-            EventKind::Reopened { by } if event.source == Source::Own => self.reopen(by),
+            EventKind::Reopened { by, .. } if event.source == Source::Own => self.reopen(by),
             // The run may also wait with a tool call, which the driver holds back.
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
                 self.state.status = Status::Paused;

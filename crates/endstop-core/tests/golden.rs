@@ -191,7 +191,8 @@ fn trace_of_version_1_with_acts_from_outside() {
         EventKind::ResumeRequested { by: "bob", why: "" },
         EventKind::ContinuationRequested { by: "critic" },
         EventKind::Kill { message: "maintenance" },
-        EventKind::Reopened { by: "ann" },
+        EventKind::Reopened { by: "ann", why: "" },
+        EventKind::Reopened { by: "bob", why: "more agents" },
     ];
     let events: Vec<Event<'_>> =
         (0u64..).zip(kinds).map(|(at, kind)| Event::new(Millis(at), kind)).collect();

@@ -40,8 +40,8 @@ use crate::run::{NoRun, NotLogged, OpenLogError, Registry, RunEntry, RunGroup};
 use crate::secret::is_same;
 use crate::server::read_body;
 use answer::{
-    Health, Killed, ListedRun, PauseState, Problem, RunChange, RunDetail, RunList, TotalState,
-    json_of, problem,
+    Health, Killed, ListedRun, PauseState, Problem, RunChange, RunDetail, RunList, TotalChanged,
+    TotalState, json_of, problem,
 };
 pub use listen::ControlError;
 use openapi::OPENAPI_PATH;
@@ -72,6 +72,10 @@ const TOTAL_PATH: &str = "/endstop/v1/total";
 struct TotalCommand {
     /// The new limit, such as `100.00`.
     limit: WrittenAmount,
+    /// The reason.
+    message: Option<String>,
+    /// Who acts.
+    by: Option<String>,
 }
 
 /// An amount in the body of a command, as it was written: a JSON number such as `100` or a text such as `"100.00"`. A
@@ -334,12 +338,14 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
             return bad("no body that is read".to_owned());
         };
-        let limit = match serde_json::from_slice::<TotalCommand>(&body) {
-            Ok(command) => command.limit.dollars(),
+        let command = match serde_json::from_slice::<TotalCommand>(&body) {
+            Ok(command) => command,
             Err(error) => return bad(error.to_string()),
         };
-        match limit {
-            Ok(limit) => _ = registry.set_total(limit),
+        let by = command.by.as_deref().unwrap_or(SOMEONE);
+        let why = command.message.as_deref().unwrap_or_default();
+        match command.limit.dollars() {
+            Ok(limit) => _ = registry.set_total(limit, by, why),
             Err(error) => return bad(format!("`limit` is not an amount: {error}")),
         }
     } else if method != Method::GET {
@@ -353,6 +359,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
         limit_usd: now.limits.cost.map(Money::to_decimal),
         settled_usd: now.settled.cost.to_decimal(),
         held_usd: now.held.cost.to_decimal(),
+        changed: registry.last_total_change().map(TotalChanged::from),
     };
     reply(StatusCode::OK, &json_of(&state))
 }

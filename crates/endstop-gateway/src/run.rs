@@ -31,6 +31,6 @@ pub(crate) use deadlock::ReadProgress;
 pub(crate) use entry::{RunEntry, RunOrigin};
 pub(crate) use permit::{AcquireError, ConversationPermit};
 pub(crate) use prices::Prices;
-pub(crate) use registry::{NoRun, Registry};
+pub(crate) use registry::{NoRun, Registry, TotalChange};
 pub use registry::{RunGroup, RunKiller};
 pub(crate) use run_log::{NotLogged, OpenLogError};

@@ -17,7 +17,10 @@
 //! run is stored: then it is charged, and gets its row, when the run continues.
 //!
 //! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
-//! that was in flight when it continues: it then has two rows, one as it was and one at its worst case.
+//! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name
+//! its calls, so a row that it lacks is found by its number: it is beyond the number of calls in the log. That number is not known
+//! after older calls of the run were pruned, and for a run that continues from a saved state, such as that of an agent loop: the
+//! call has two rows then.
 
 mod entry;
 mod reader;

@@ -282,6 +282,19 @@ pub(crate) fn tell_settled(
     }
 }
 
+/// Calls [`Observer::continues_from`] of all observers.
+pub(crate) fn tell_continues(
+    observers: &[Arc<dyn Observer>],
+    info: &RunInfo,
+    charged: u64,
+    until: WallTime,
+) {
+    for observer in observers {
+        // As for a settled call.
+        let _ = catch_unwind(AssertUnwindSafe(|| observer.continues_from(info, charged, until)));
+    }
+}
+
 /// Watches runs. Shared by all runs of a tree.
 ///
 /// ```
@@ -329,6 +342,14 @@ pub trait Observer: Send + Sync {
     /// Also called for calls in flight that a dead process left behind, once their run continues.
     fn settled(&self, info: &RunInfo, call: &SettledCall<'_>) {
         let _ = (info, call);
+    }
+
+    /// An outermost run continues from a log in which a dead process left calls in flight. The log has `charged` settled calls
+    /// of the run and its descendants, without those that used no tokens and cost nothing, and its last event was at `until`.
+    /// Calls that this observer knows beyond them were settled, and are not in the log: they count as in flight. Called before
+    /// those are reported as settled.
+    fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
+        let _ = (info, charged, until);
     }
 
     /// A warn rule began to hold. Called after the event that brought it.

@@ -258,6 +258,45 @@ fn a_call_that_a_dead_process_left_in_flight_is_recorded_when_its_run_continues(
 }
 
 #[test]
+fn a_call_that_is_in_the_history_and_not_in_the_log_is_recorded_once_when_its_run_continues() {
+    let place = Place::new();
+    let trace = place.0.join("trace.jsonl");
+    std::fs::create_dir_all(&place.0).unwrap();
+    let (id, policy) = (RunId::parse("kept").unwrap(), Policy::from(max_steps(9)));
+    {
+        let tracer = Arc::new(TraceRecorder::one_file(std::fs::File::create(&trace).unwrap()));
+        let environment = watched(vec![place.recorder(), tracer]);
+        let run = RunHandle::root(info(id.clone()), program(&policy), environment);
+        run.begin();
+        reply(step(&run, &pricing()));
+        run.record(&EventKind::StepEnd, Detail::None);
+        run.set_key("alice");
+        reply(step(&run, &pricing()));
+        assert_eq!(place.run(&run).1.len(), 2);
+    }
+    // The process died before the log had the second response.
+    let logged = std::fs::read_to_string(&trace).unwrap();
+    let mut lines: Vec<&str> = logged.lines().skip(1).collect();
+    let last = lines.iter().rposition(|line| line.contains(r#""event":"reply""#)).unwrap();
+    lines.truncate(last);
+    // The second process dies before the log has what it added.
+    for _ in 0..2 {
+        let mut replay = Replay::new(program(&policy));
+        lines.iter().for_each(|line| replay.take_line(line.as_bytes()).unwrap());
+        let info = RunInfo { is_resumed: true, ..info(id.clone()) };
+        let run = RunHandle::replayed(info, replay.finish(), watched(vec![place.recorder()]));
+        let (_, calls) = place.run(&run);
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        assert_eq!(
+            (calls[1].model.as_ref(), calls[1].key.as_deref()),
+            (calls[0].model.as_ref(), Some("alice"))
+        );
+        assert_eq!(sum(&calls).to_decimal(), run.report().spend.usd);
+        assert!(calls[1].unconfirmed == calls[1].cost && !calls[1].cost.is_zero(), "{calls:?}");
+    }
+}
+
+#[test]
 fn a_run_that_ends_and_continues_has_the_end_that_it_has() {
     let place = Place::new();
     let policy = Policy::from(max_steps(2));

@@ -195,6 +195,22 @@ impl LiveTables {
         }
         tables_of(&text, file.path())
     }
+
+    /// Passes a text to `tell` for each budget that runs draw on and whose table is gone. It is called without a lock: standard
+    /// error can be a pipe that is not read, and the calls of other runs look for their budgets at the same time.
+    fn tell_kept(&self, names: &[String], tell: impl Fn(&str)) {
+        let state = self.state();
+        // The own limits of a key that is gone are no table that anyone misses.
+        let missed: Vec<&String> =
+            names.iter().filter(|name| state.removed.contains(*name)).collect();
+        drop(state);
+        for name in missed {
+            tell(&format!(
+                "budget {name} is no longer defined: its last definition applies to what draws on it, until it is defined \
+                 again or this process ends"
+            ));
+        }
+    }
 }
 
 impl LiveState {
@@ -257,14 +273,7 @@ impl AccountSource for LiveTables {
     }
 
     fn kept(&self, names: &[String]) {
-        let state = self.state();
-        // The own limits of a key that is gone are no table that anyone misses.
-        for name in names.iter().filter(|name| state.removed.contains(*name)) {
-            output::warn(&format!(
-                "budget {name} is no longer defined: its last definition applies to what draws on it, until it is defined \
-                 again or this process ends"
-            ));
-        }
+        self.tell_kept(names, output::warn);
     }
 }
 

@@ -3,6 +3,7 @@
 mod client;
 mod fleet;
 mod kill;
+mod kill_list;
 mod past;
 pub mod tail;
 
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::limits::usd;
 use crate::error::CliError;
+use crate::limits::MIN_RUN_PREFIX;
 use crate::live::LiveProcess;
 use crate::output;
 use crate::who::who;
@@ -276,10 +278,33 @@ pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         writeln!(out, "{past:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.at.server.is_none() && !fleet.knows(&args.run) {
+        return Err(unknown_everywhere(&fleet, &args.run)?);
+    }
     let (gateway, run) = fleet.find(&args.run)?;
     let detail = gateway.one(&run.id)?;
     writeln!(out, "{detail:#}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error for a name that neither a live run nor one of the history has.
+fn unknown_everywhere(fleet: &Fleet, name: &str) -> Result<CliError, CliError> {
+    let mut error = fleet.unknown(name);
+    let Some(begins) = past::begins()? else {
+        error.message.push_str(", and nothing is in the history");
+        return Ok(error);
+    };
+    let begins = begins.strftime("%Y-%m-%d %H:%M UTC").to_string();
+    // Beginnings of names are not looked for then.
+    let is_whole = fleet.silent().is_some() || name.len() < MIN_RUN_PREFIX;
+    let none = if is_whole { "none of exactly this name" } else { "none" };
+    let message = format!("{}, and {none} in the history, which begins {begins}", error.message);
+    let is_guess = error.hint.as_deref().is_some_and(|hint| hint.starts_with("did you mean"));
+    let hint = match is_guess || fleet.silent().is_some() {
+        true => error.hint,
+        false => Some("`endstop spend --by run` lists runs of the history".to_owned()),
+    };
+    Ok(CliError { message, hint, ..error })
 }
 
 /// The run of the history that a name means, if it means no live run. Whole names count before beginnings, there and here.

@@ -1,8 +1,12 @@
 //! Tests of `live`.
 
+#[path = "../../../../tests/support/golden.rs"]
+mod file;
+
 use std::os::unix::net::UnixListener;
 
 use super::*;
+use file::golden;
 
 #[test]
 fn a_dead_process_is_removed_and_a_live_one_stays() {
@@ -26,6 +30,27 @@ fn a_dead_process_is_removed_and_a_live_one_stays() {
     fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert!(look_in(&directory).live.is_empty(), "others could have put it there");
     drop(live);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn an_entry_of_version_1_is_written_and_read() {
+    let directory = std::env::temp_dir().join(format!("endstop-g{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let process = LiveProcess {
+        pid: 4711,
+        kind: "serve".to_owned(),
+        command: "endstop serve --usd 2 --keys keys.jsonl".to_owned(),
+        limits: "cost >= $2.00".to_owned(),
+        started: "2026-11-25T12:00:00Z".to_owned(),
+        socket: "/run/user/1000/endstop/run-4711.sock".into(),
+    };
+    let registration = register_in(&directory, &process).unwrap();
+    let entry = directory.join("4711.live.json");
+    let stored = golden("live-run-v1.json", &fs::read_to_string(&entry).unwrap(), &[]);
+    drop(registration);
+    fs::write(&entry, stored).unwrap();
+    assert_eq!(entries(&directory), [(entry, process)]);
     fs::remove_dir_all(&directory).unwrap();
 }
 

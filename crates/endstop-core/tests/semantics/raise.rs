@@ -12,7 +12,7 @@ fn raise(driver: &mut Driver, gauge: GaugeId, by: u64) -> Result<(), RaiseError>
         let limit = Some(NewLimit { gauge: raised.gauge, limit: raised.limit });
         driver.see(EventKind::Approved { rule: &raised.rule, limit, by: "ann", why: "later" });
     }
-    driver.see(EventKind::Reopened { by: "ann" });
+    driver.see(EventKind::Reopened { by: "ann", why: "" });
     Ok(())
 }
 

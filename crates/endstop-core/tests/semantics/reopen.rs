@@ -8,7 +8,7 @@ use endstop_core::{Directive, EventKind, Policy, Program, Run, Status};
 
 use super::Driver;
 
-const REOPEN: EventKind<'static> = EventKind::Reopened { by: "ann" };
+const REOPEN: EventKind<'static> = EventKind::Reopened { by: "ann", why: "" };
 
 /// The run under another policy, in another process.
 fn under(driver: &mut Driver, policy: &str) {

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::run::TotalChange;
+
 /// The listener takes connections.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Health {
@@ -118,6 +120,27 @@ pub(super) struct TotalState {
     pub(super) settled_usd: String,
     /// The amount that calls in flight hold.
     pub(super) held_usd: String,
+    /// The last change of the limit; left out if it is that of the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) changed: Option<TotalChanged>,
+}
+
+/// A change of the limit of the total.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct TotalChanged {
+    /// Who asked for it.
+    pub(super) by: String,
+    /// Why; left out if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<String>,
+    /// When, in milliseconds since 1970.
+    pub(super) at_ms: u64,
+}
+
+impl From<TotalChange> for TotalChanged {
+    fn from(TotalChange { at, by, why }: TotalChange) -> Self {
+        Self { by, why: Some(why).filter(|why| !why.is_empty()), at_ms: at.0 }
+    }
 }
 
 /// An answer as JSON.

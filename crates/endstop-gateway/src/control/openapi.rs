@@ -112,7 +112,7 @@ const OPERATIONS: [Operation; 14] = [
         "/endstop/v1/total",
         of::<TotalCommand>,
         of::<TotalState>,
-        "Replace the limit of the total of all runs",
+        "Replace the limit of the total of all runs. Reads `limit`, `by` and `message`",
     ),
 ];
 

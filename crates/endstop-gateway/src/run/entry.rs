@@ -553,8 +553,8 @@ impl RunEntry {
     }
 
     /// Lets a run continue that the total of all runs refused. Its end will be reported again.
-    pub(super) fn reopen(&self) {
-        if self.handle.reopen_refused("total") {
+    pub(super) fn reopen(&self, by: &str, why: &str) {
+        if self.handle.reopen_refused(by, why) {
             self.is_end_reported.store(false, Ordering::Release);
             self.pause.notify();
         }

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
-use endstop_core::units::Money;
+use endstop_core::units::{Money, WallTime};
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::kill_signal;
+use endstop_runtime::clock::system_wall_time;
 use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{RunLogError, SharedRunLog};
@@ -48,6 +49,17 @@ pub(crate) struct Registry {
     served: Mutex<HashSet<RunId>>,
     /// Runs that other gateways have taken, as long as calls of them are in flight here.
     left: Mutex<Vec<Weak<RunEntry>>>,
+    /// The last change of the limit of all runs.
+    total_change: Mutex<Option<TotalChange>>,
+}
+
+/// A change of the limit of the total of all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TotalChange {
+    pub(crate) at: WallTime,
+    pub(crate) by: String,
+    /// Empty if that is not known.
+    pub(crate) why: String,
 }
 
 /// Runs that are killed together.
@@ -167,6 +179,7 @@ impl Registry {
             killed: Mutex::default(),
             served: Mutex::default(),
             left: Mutex::default(),
+            total_change: Mutex::default(),
         };
         if registry.logs.is_none() {
             return registry.read_back();
@@ -217,6 +230,7 @@ impl Registry {
             killed: Mutex::default(),
             served: Mutex::default(),
             left: Mutex::default(),
+            total_change: Mutex::default(),
         }
     }
 
@@ -461,20 +475,31 @@ impl Registry {
         self.config.environment.budget.as_ref().filter(|budget| budget.limits().cost.is_some())
     }
 
+    fn total_change(&self) -> MutexGuard<'_, Option<TotalChange>> {
+        self.total_change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last change of the limit of the total. `None` if it is that of the start.
+    pub(crate) fn last_total_change(&self) -> Option<TotalChange> {
+        self.total_change().clone()
+    }
+
     /// Replaces the limit of the total of all runs. Runs that it refused continue with their next call, stored ones from
     /// their logs. Returns `false` if there is no total.
-    pub(crate) fn set_total(&self, limit: Money) -> bool {
+    pub(crate) fn set_total(&self, limit: Money, by: &str, why: &str) -> bool {
         let Some(total) = self.total() else { return false };
         // A run that is named now is found as it was, or read back.
         let _none = self.openings.hold_up();
         total.set_limits(Limits { cost: Some(limit), ..total.limits() });
+        let (at, by_whom) = (system_wall_time(), by.to_owned());
+        *self.total_change() = Some(TotalChange { at, by: by_whom, why: why.to_owned() });
         let refused = self.all().into_iter().filter(|entry| {
             let signal = entry.stop();
             signal.is_some_and(|signal| signal.source.as_deref() == Some(BUDGET_SOURCE))
         });
         for entry in refused {
             if !entry.is_stored() {
-                entry.reopen();
+                entry.reopen(by, why);
             } else if entry.is_log_written() && self.remove_idle(&entry) {
                 entry.close_log();
             }

@@ -142,9 +142,14 @@ async fn control_api_of_the_total() {
             log.ask("POST", TOTAL, "{\"limit\":\"much\"}").await;
         }
         log.ask("POST", TOTAL, "{\"limit\":\"100.00\"}").await;
+        if dollars.is_some() {
+            let by_ann = "{\"limit\":200,\"by\":\"ann\",\"message\":\"more agents\"}";
+            log.ask("POST", TOTAL, by_ann).await;
+            log.ask("GET", TOTAL, "").await;
+        }
         text.push_str(&log.text);
     }
-    golden("control-api-total.txt", &text, &[]);
+    golden("control-api-total.txt", &text, &[("at_ms", "0")]);
 }
 
 /// The head with `..` for the date and the length, which differ from answer to answer.

@@ -33,7 +33,7 @@ mod spool;
 mod watch;
 mod wire;
 
-pub use kills::{KillReceipt, KillTarget, StoreKill};
+pub use kills::{KillReceipt, KillTarget, PastKill, StoreKill};
 pub use persistence::StorePersistence;
 pub(crate) use wire::{Reply, Request};
 

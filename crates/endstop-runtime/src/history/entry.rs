@@ -46,6 +46,8 @@ pub(super) struct CallEntry {
     pub(super) key: Option<String>,
     /// A JSON array; `None` if there are none.
     pub(super) budgets: Option<String>,
+    /// If the run continues from a log with this call: it replaces calls that the log lacks.
+    pub(super) log: Option<LoggedPart>,
 }
 
 /// An act from outside.
@@ -70,4 +72,13 @@ pub(super) struct EndEntry {
     pub(super) status: &'static str,
     pub(super) reason: Option<&'static str>,
     pub(super) text: Option<String>,
+}
+
+/// The part of a run that its log has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedPart {
+    /// The calls in it that have a row.
+    pub(super) charged: u64,
+    /// The time of its last event. A call that it lacks was settled later.
+    pub(super) until: u64,
 }

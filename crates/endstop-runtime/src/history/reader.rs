@@ -55,6 +55,15 @@ impl History {
         rows::is_empty(&self.connection).map_err(|error| self.failed(&error))
     }
 
+    /// Returns the time of the first call, act or end of a run: earlier ones are not recorded, or were removed. `None` if
+    /// the history is empty.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn begins(&self) -> Result<Option<WallTime>, HistoryError> {
+        rows::begins(&self.connection).map_err(|error| self.failed(&error))
+    }
+
     /// Hands each call to `take`, in order of time; with `since`, those that were settled then or later.
     ///
     /// # Errors

@@ -11,9 +11,12 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
+use endstop_core::units::WallTime;
 use rusqlite::Connection;
 
-use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::entry::{
+    ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
+};
 use super::rows;
 use super::{HistoryError, HistoryOrigin};
 use crate::json::json_of;
@@ -80,6 +83,8 @@ pub struct HistoryRecorder {
     on_failure: Option<OnFailure>,
     writer: Mutex<Writing>,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
+    /// The logs of runs that continue, until the first call that they left in flight.
+    logged: Mutex<BTreeMap<RunId, LoggedPart>>,
 }
 
 /// The file, and the entries that wait for it.
@@ -117,6 +122,7 @@ impl HistoryRecorder {
             on_failure: None,
             writer: Mutex::default(),
             times: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
@@ -142,6 +148,10 @@ impl HistoryRecorder {
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn logged(&self) -> MutexGuard<'_, BTreeMap<RunId, LoggedPart>> {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn facts(&self, info: &RunInfo, now: u64) -> RunFacts {
@@ -296,8 +306,15 @@ impl Observer for HistoryRecorder {
             key: call.key.map(str::to_owned),
             // Texts always become JSON.
             budgets: has_budgets.then(|| json_of(call.budgets)),
+            // With the call, so that none is lost between the two.
+            log: self.logged().remove(&info.id),
         };
         self.put(HistoryEntry::Call(Box::new(entry)));
+    }
+
+    fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
+        let until = until.0;
+        self.logged().insert(info.id.clone(), LoggedPart { charged, until });
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {
@@ -374,7 +391,7 @@ impl<'e> Act<'e> {
             }
             EventKind::Signal { name, by, why } => act("signal", by, Some(name.to_owned()), why),
             EventKind::ContinuationRequested { by } => act("overridden", by, None, ""),
-            EventKind::Reopened { by } => act("reopened", by, None, ""),
+            EventKind::Reopened { by, why } => act("reopened", by, None, why),
             EventKind::Cancel { message } | EventKind::Kill { message } => {
                 let is_kill = matches!(kind, EventKind::Kill { .. });
                 let (verb, who, why) = signed(message);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use endstop_core::units::{Money, WallTime};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
-use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, ProcessFacts, RunFacts};
+use super::entry::{
+    ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
+};
 use super::{HistoryError, HistoryOrigin, Pruned, RecordedAct, RecordedCall, RecordedRun};
 use crate::limits::HISTORY_BUSY;
 use crate::sqlite_file::{self, FileKind, signed, unsigned};
@@ -66,6 +68,16 @@ INSERT INTO call (run, root, at, model, provider, tool, input, cached, output, p
     is_estimate, key, budgets)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
+/// Calls beyond those of the log. The time leaves out those of an earlier run of the name whose log was removed.
+const LAST_UNLOGGED: &str = "
+SELECT model, provider, key, budgets FROM call WHERE root = ?1 AND at >= ?3 AND tool IS NULL
+    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)
+ORDER BY number DESC LIMIT 1";
+
+const REMOVE_UNLOGGED: &str = "
+DELETE FROM call WHERE root = ?1 AND at >= ?3
+    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)";
+
 const ADD_ACT: &str =
     "INSERT INTO act (run, at, who, what, detail, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
@@ -82,6 +94,12 @@ SELECT number, id, parent, kind, program, directory, agent, began, ended, status
 FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";
 
 const ACTS: &str = "SELECT at, who, what, detail, why FROM act WHERE run = ?1 ORDER BY number";
+
+/// Not when the first run began: a run whose first calls were removed can have others.
+const BEGINS: &str = "
+SELECT min(at) FROM (
+    SELECT min(at) AS at FROM call UNION ALL SELECT min(at) FROM act UNION ALL SELECT min(ended) FROM run
+)";
 
 /// The calls to read.
 pub(super) enum Which<'r> {
@@ -126,13 +144,18 @@ fn add_call(
     if !call.is_run_over {
         transaction.prepare_cached(CONTINUE_RUN)?.execute([run])?;
     }
+    let root = root.unwrap_or(run);
+    let replaced = call.log.map(|log| take_unlogged(transaction, root, log)).transpose()?;
+    // The run does not know them of a call that its log lacks.
+    let is_model = call.tool.is_none();
+    let [model, provider, key, budgets] = replaced.filter(|_| is_model).unwrap_or_default();
     let [input, cached, output, picos, unconfirmed] = call.amounts.map(signed);
     let values = params![
         run,
-        root.unwrap_or(run),
+        root,
         signed(call.at),
-        call.model,
-        call.provider,
+        model.as_ref().or(call.model.as_ref()),
+        provider.as_ref().or(call.provider.as_ref()),
         call.tool,
         input,
         cached,
@@ -141,8 +164,8 @@ fn add_call(
         unconfirmed,
         call.is_priced,
         call.is_estimate,
-        call.key,
-        call.budgets
+        key.as_ref().or(call.key.as_ref()),
+        budgets.as_ref().or(call.budgets.as_ref())
     ];
     transaction.prepare_cached(ADD_CALL)?.execute(values).map(drop)
 }
@@ -170,6 +193,23 @@ fn end_run(
     let values =
         params![run, process.id, has_ended, signed(at.unwrap_or_default()), status, reason, text];
     transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
+}
+
+/// Removes the calls of a run that its log lacks, because its process died in between. Returns the texts of the last one by a
+/// model: its model and provider, key and budgets.
+fn take_unlogged(
+    transaction: &Transaction<'_>,
+    root: i64,
+    log: LoggedPart,
+) -> rusqlite::Result<[Option<String>; 4]> {
+    let (charged, until) = (signed(log.charged), signed(log.until));
+    let mut select = transaction.prepare_cached(LAST_UNLOGGED)?;
+    let last = select.query_row(params![root, charged, until], |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+    });
+    let last = last.optional()?;
+    transaction.prepare_cached(REMOVE_UNLOGGED)?.execute(params![root, charged, until])?;
+    Ok(last.unwrap_or_default())
 }
 
 /// The number of a run, which is added if it has none. It is looked up each time, because another process may have removed
@@ -218,6 +258,12 @@ fn first_number(
 /// Whether no call was ever recorded, or all were removed.
 pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM call)", (), |row| row.get(0))
+}
+
+/// When the first call was settled, the first act was, or the first run ended. `None` if it is empty.
+pub(super) fn begins(connection: &Connection) -> rusqlite::Result<Option<WallTime>> {
+    let first: Option<i64> = connection.query_row(BEGINS, (), |row| row.get(0))?;
+    Ok(first.map(|at| WallTime(unsigned(at))))
 }
 
 /// Hands each call to `take`, in the order in which they were settled.

@@ -1,5 +1,7 @@
 //! Files that cannot be used, writes that fail, and the words of acts from outside.
 
+mod golden;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,6 +107,21 @@ fn a_call_is_read_back_as_it_was() {
     };
     assert_eq!(file.calls(), [expected]);
     assert_eq!(recorder.finish(), 0);
+}
+
+#[test]
+fn a_history_begins_with_its_first_call_that_is_not_removed() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    let run = info("nightly");
+    settle(&recorder, &run, 5);
+    settle(&recorder, &run, 9);
+    let mut history = History::open(&file.0).unwrap().unwrap();
+    assert_eq!(history.begins().unwrap(), Some(WallTime(BEGAN + 5)));
+    history.prune(WallTime(BEGAN + 6), false).unwrap();
+    assert_eq!(history.begins().unwrap(), Some(WallTime(BEGAN + 9)), "the run began earlier");
+    history.prune(WallTime(BEGAN + 10), false).unwrap();
+    assert_eq!(history.begins().unwrap(), None);
 }
 
 #[test]
@@ -380,4 +397,14 @@ fn a_kill_by_the_control_api_is_one_whatever_event_it_comes_as() {
     let killed = |who, why| Some(Act { who, what: "killed", detail: None, why });
     assert_eq!(act("killed by ann"), killed("ann", ""));
     assert_eq!(act("too dear (killed by ann)"), killed("ann", "too dear"));
+}
+
+#[test]
+fn a_run_that_was_let_continue_has_who_did_it_and_why() {
+    let file = TestFile::new();
+    let recorder = file.recorder();
+    let play = Play::new(&recorder, "run", Policy::from(max_steps(9)));
+    let act = Act::of(&EventKind::Reopened { by: "ann", why: "more agents" }, &play.run);
+    let reopened = Act { who: "ann", what: "reopened", detail: None, why: "more agents" };
+    assert_eq!(act, Some(reopened));
 }

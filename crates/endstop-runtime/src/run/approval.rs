@@ -74,7 +74,7 @@ impl RunHandle {
             self.record_plain(&EventKind::Approved { rule: &raised.rule, limit, by, why });
         }
         if self.status() == Status::Stopped {
-            self.reopen_refused(by);
+            self.reopen_refused(by, why);
         }
         Ok(())
     }

@@ -201,9 +201,9 @@ impl RunHandle {
     }
 
     /// Lets the run continue if a budget that it shares with others stopped it, because the limit of that was raised.
-    /// Returns whether it continues. The next call asks the budget again.
-    pub fn reopen_refused(&self, by: &str) -> bool {
-        self.record_plain(&EventKind::Reopened { by });
+    /// Returns whether it continues. The next call asks the budget again. `by` and `why` say who raised it and why.
+    pub fn reopen_refused(&self, by: &str, why: &str) -> bool {
+        self.record_plain(&EventKind::Reopened { by, why });
         if self.is_over() {
             return false;
         }

@@ -6,7 +6,7 @@ use endstop_core::Program;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Run;
 use endstop_core::signal::BUDGET_SOURCE;
-use endstop_core::units::{Cost, Millis, Money, TokenUsage};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::{Kind, Line};
 
 use super::open_work::OpenWork;
@@ -14,7 +14,7 @@ use crate::call::settled;
 use crate::ledger::Amounts;
 use crate::observe::{
     CostUncertainty, Observer, RunInfo, SettledCall, Spender, Unconfirmed, UnconfirmedCause,
-    tell_settled,
+    tell_continues, tell_settled,
 };
 use crate::run::{Carried, RunEnvironment, RunHandle, is_over};
 use crate::store::sealed_file::TraceLineError;
@@ -53,6 +53,8 @@ pub struct Replay {
     run: Run,
     work: OpenWork,
     spent: Amounts,
+    /// The settled calls that used tokens or cost something.
+    charged: u64,
     uncertainty: CostUncertainty,
     /// Whether the events are all that there is of the run.
     is_whole: bool,
@@ -70,6 +72,10 @@ pub struct Replayed {
     spent: Amounts,
     is_estimate: bool,
     added: Vec<Event<'static>>,
+    /// The charged calls before those, and the time of the last event. `None` if the events are not all of the run.
+    recorded: Option<(u64, WallTime)>,
+    /// Whether the added events charge something.
+    is_charging: bool,
     /// Whether its pause had not ended.
     was_paused: bool,
     /// The time since the last event that counts.
@@ -98,6 +104,7 @@ impl Replay {
             run,
             work: OpenWork::new(is_step_open),
             spent: Amounts::ZERO,
+            charged: 0,
             uncertainty: CostUncertainty::default(),
             is_whole: false,
             is_paused: false,
@@ -171,15 +178,23 @@ impl Replay {
         let cost = cost.unwrap_or(Cost::Known(Money::ZERO));
         let amounts = settled(&usage.unwrap_or_default(), cost, unpriced);
         self.spent = self.spent.saturating_add(&amounts);
+        self.count(amounts.tokens, amounts.cost);
+    }
+
+    fn count(&mut self, tokens: u64, cost: Money) {
+        self.charged = self.charged.saturating_add(u64::from(tokens > 0 || !cost.is_zero()));
     }
 
     fn settle_tool(&mut self, cost: Money) {
+        self.count(0, cost);
         self.spent = self.spent.saturating_add(&Amounts { cost, ..Amounts::ZERO });
     }
 
     /// Ends what is open, and the pause of a process that is no more.
     #[must_use]
     pub fn finish(mut self) -> Replayed {
+        let (charged, (_, until)) = (self.charged, self.work.last_time(&self.run));
+        let recorded = self.is_whole.then_some((charged, until));
         let mut added = self.work.close(&mut self.run);
         for event in &added {
             match &event.kind {
@@ -216,6 +231,8 @@ impl Replay {
             uncertainty: self.uncertainty,
             spent,
             added,
+            recorded,
+            is_charging: self.charged > charged,
             was_paused: self.is_paused,
             later: Millis(0),
             run: self.run,
@@ -245,6 +262,9 @@ impl Replayed {
     /// Reports the calls that the added events charge to observers, as settled calls of the run.
     pub fn tell_added(&self, info: &RunInfo, observers: &[Arc<dyn Observer>]) {
         let unpriced = self.run.program().policy().unpriced();
+        if let Some((charged, until)) = self.recorded.filter(|_| self.is_charging) {
+            tell_continues(observers, info, charged, until);
+        }
         for event in &self.added {
             let (spender, usage, charged) = match &event.kind {
                 EventKind::AttemptFailed { usage, cost: Some(cost) } => {

@@ -240,6 +240,7 @@ fn a_kill_holds_in_every_process_once_it_is_acknowledged() {
     let Some(server) = RedisServer::start() else { return };
     let me = account("me", &["$100 per day"]);
     let stores: Vec<_> = (0..4).map(|_| open(&server)).collect();
+    assert!(stores[0].kills().unwrap().is_empty());
     // Each applies kills to what it knows: here a flag for the budget.
     let flags: Vec<_> = (0..4).map(|_| Arc::new(AtomicBool::new(false))).collect();
     for (store, flag) in stores.iter().zip(&flags) {
@@ -271,6 +272,12 @@ fn a_kill_holds_in_every_process_once_it_is_acknowledged() {
             assert!(matches!(refused, Err(BudgetStoreError::Killed(_))), "{refused:?}");
         }
     }
+    // Both are listed for people, with their times.
+    let listed = by.kills().unwrap();
+    let kills: Vec<_> = listed.iter().map(|past| (&past.kill.target, &*past.kill.why)).collect();
+    let of_me = KillTarget::Budget("me".to_owned());
+    assert_eq!(kills, [(&of_me, "test"), (&KillTarget::All, "test of all")]);
+    assert!(listed.iter().all(|past| past.at.is_some()), "{listed:?}");
     // Holds can be settled, and a process that starts later is not concerned.
     stores[0].settle("a0", cents(1)).unwrap();
     open(&server).admit().unwrap();

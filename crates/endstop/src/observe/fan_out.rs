@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use endstop_core::Run;
 use endstop_core::run::Notice;
+use endstop_core::units::WallTime;
 
 use super::{Observation, Observer, RunInfo, SettledCall};
 use endstop_runtime::account::AccountRefused;
@@ -86,6 +87,10 @@ impl Observer for Observers {
 
     fn settled(&self, info: &RunInfo, call: &SettledCall<'_>) {
         self.each(|observer| observer.settled(info, call));
+    }
+
+    fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
+        self.each(|observer| observer.continues_from(info, charged, until));
     }
 
     fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {

@@ -166,6 +166,24 @@ fn budgets_of_models_end_when_a_second_look_still_misses_them() {
 }
 
 #[test]
+fn a_budget_without_its_table_is_told_after_the_lock_is_released() {
+    let config = Config::new("told", "[budget.me]\nlimit = \"$5 per day\"\n");
+    let live = config.live(&[], None);
+    config.write("# none\n");
+    assert!(live.look().unwrap().set.is_empty());
+    let told = std::cell::RefCell::new(Vec::new());
+    live.tell_kept(&["key-ci".to_owned(), "me".to_owned()], |text| {
+        assert!(live.state.try_lock().is_ok(), "a slow standard error would hold the lock");
+        told.borrow_mut().push(text.to_owned());
+    });
+    let told = told.into_inner();
+    assert!(
+        matches!(told.as_slice(), [one] if one.starts_with("budget me is no longer")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn flags_apply_together_with_the_tables_of_now() {
     let config = Config::new("flags", "");
     let live = config.live(&["$5 per day", "team"], None);

@@ -125,6 +125,11 @@ impl Fleet {
         name.len() >= MIN_RUN_PREFIX && self.runs.iter().any(|run| run.id.starts_with(name))
     }
 
+    /// Whether a name is that of a live run; the beginning of a name counts if all processes have listed their runs.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.has(name) || self.no_answer.is_empty() && self.has_beginning(name)
+    }
+
     /// The gateways of the processes that have not listed their runs.
     pub(super) fn silent_gateways(&self) -> Vec<&Gateway> {
         let is_silent = |gateway: &&Gateway| {
@@ -176,7 +181,8 @@ impl Fleet {
         if found.is_empty() { Err(self.unknown(name)) } else { Ok(found) }
     }
 
-    fn unknown(&self, name: &str) -> CliError {
+    /// The error for a name that no live run has.
+    pub(super) fn unknown(&self, name: &str) -> CliError {
         let hint = did_you_mean(name, self.runs.iter().map(|run| run.id.as_str()));
         let hint = hint.unwrap_or_else(|| match (self.silent(), self.runs.is_empty()) {
             (Some(silent), _) => format!("{silent}: only whole names of runs are taken now"),

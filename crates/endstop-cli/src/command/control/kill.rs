@@ -8,23 +8,23 @@ use endstop::store::RunId;
 use serde_json::{Value, json};
 
 use super::fleet::{Fleet, Where, in_parallel};
+use super::kill_list::{list_kills, why_by};
 use super::{signed, status};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
-use crate::who::who;
 
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379\n  endstop kill --list"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
     ///
     /// With --budget-store its whole name.
-    #[arg(required_unless_present_any = ["all", "key", "budget"], conflicts_with_all = ["all", "key", "budget"])]
+    #[arg(required_unless_present_any = ["all", "key", "budget", "list"], conflicts_with_all = ["all", "key", "budget"])]
     run: Option<String>,
     /// Stop every run of every live process
     ///
@@ -42,19 +42,31 @@ pub struct KillArgs {
     /// The reason, for the run's trace
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
+    /// List past kills: what, when, by whom and why
+    ///
+    /// The last `kill --all` on this machine, and with --budget-store the last kills of that store. Each concerns the processes
+    /// that were running then.
+    #[arg(long, conflicts_with_all = ["run", "all", "key", "budget", "why", "server"])]
+    list: bool,
+    /// With --list: print JSON
+    #[arg(long, requires = "list")]
+    json: bool,
     #[command(flatten)]
     at: Where,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Stops a run, or all of them, and aborts the calls in flight.
+/// Stops a run, or all of them, and aborts the calls in flight; with --list, prints the kills of before.
 ///
 /// # Errors
 /// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if args.at.server.is_some() && args.store.is_named() {
         return Err(CliError::new("--server and --budget-store name different things to kill by"));
+    }
+    if args.list {
+        return list_kills(args.store.connect()?.as_ref(), args.json, out);
     }
     let store = args.store.connect().map_err(|error| {
         error
@@ -233,13 +245,6 @@ fn lock_starts() -> Option<EpochLock> {
 fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
     let Some(lock) = lock else { return Ok(()) };
     lock.begin_next(&why_by(why))
-}
-
-/// The reason of a kill, and who it is by.
-fn why_by(why: Option<&str>) -> String {
-    let by = format!("killed by {}", who());
-    let why = why.filter(|why| !why.is_empty());
-    why.map_or_else(|| by.clone(), |why| format!("{why} ({by})"))
 }
 
 fn processes(number: u64) -> String {

@@ -85,6 +85,17 @@ pub(super) fn find_beginning(name: &str) -> Result<Option<Value>, CliError> {
     }
 }
 
+/// The time of the first entry of the history. `None` if it has none.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn begins() -> Result<Option<Timestamp>, CliError> {
+    let Some(history) = history::read()? else { return Ok(None) };
+    let begins = history.begins().map_err(|error| history_error(&error))?;
+    let millis = begins.and_then(|wall| i64::try_from(wall.0).ok());
+    Ok(millis.and_then(|wall| Timestamp::from_millisecond(wall).ok()))
+}
+
 fn shown(history: &History, run: &RecordedRun) -> Result<Value, CliError> {
     let mut totals = CallTotals::default();
     let read = history.each_call_of(run, |call| totals.add(call));

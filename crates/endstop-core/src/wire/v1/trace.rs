@@ -237,6 +237,8 @@ pub enum Kind<'a> {
     Reopened {
         #[serde(borrow, default)]
         by: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        why: Cow<'a, str>,
     },
     Tick,
     RunEnd {

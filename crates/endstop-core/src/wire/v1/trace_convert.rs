@@ -108,7 +108,9 @@ impl<'a> Kind<'a> {
                 limit: limit
                     .map(|new| NewLimitOf { gauge: Cow::Borrowed(new.gauge), limit: new.limit }),
             },
-            EventKind::Reopened { by } => Self::Reopened { by: Cow::Borrowed(by) },
+            EventKind::Reopened { by, why } => {
+                Self::Reopened { by: Cow::Borrowed(by), why: Cow::Borrowed(why) }
+            }
             EventKind::RunEnd { succeeded } => Self::RunEnd { succeeded: *succeeded },
             _ => Self::Tick,
         }
@@ -167,7 +169,7 @@ impl<'a> Kind<'a> {
                 why,
                 limit: limit.as_ref().map(|new| NewLimit { gauge: &new.gauge, limit: new.limit }),
             },
-            Self::Reopened { by } => EventKind::Reopened { by },
+            Self::Reopened { by, why } => EventKind::Reopened { by, why },
             Self::Tick => EventKind::Tick,
             Self::RunEnd { succeeded } => EventKind::RunEnd { succeeded: *succeeded },
         }

@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use endstop_core::units::WallTime;
 use serde::{Deserialize, Serialize};
 
 use super::super::store::BudgetStoreError;
@@ -66,6 +67,41 @@ pub struct KillReceipt {
     pub confirmed: u64,
     /// Those that were there lately and have not. They admit nothing until they obey: they are cut off, or have died.
     pub silent: u64,
+}
+
+/// A kill that a store has recorded.
+///
+/// See [`RedisBudgetStore::kills`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastKill {
+    /// The kill.
+    pub kill: StoreKill,
+    /// When it began, by the clock of the machine that killed. `None` if that is not recorded.
+    pub at: Option<WallTime>,
+}
+
+/// A kill as it is read back with its time.
+#[derive(Deserialize)]
+struct DatedKill {
+    #[serde(flatten)]
+    kill: StoreKill,
+    at: Option<u64>,
+}
+
+impl PastKill {
+    /// The kill of a record, as processes of this version obey it.
+    fn read(record: &str) -> Self {
+        match serde_json::from_str::<DatedKill>(record) {
+            Ok(DatedKill { kill, at }) => Self { kill, at: at.map(WallTime) },
+            Err(_) => Self { kill: unreadable(), at: None },
+        }
+    }
+}
+
+/// The kill that one counts as that cannot be read: it may have been for anything.
+fn unreadable() -> StoreKill {
+    let why = "a kill of the store that cannot be read here, so it counts as one of all";
+    StoreKill { target: KillTarget::All, why: why.to_owned() }
 }
 
 /// A kill as the store has it.
@@ -188,8 +224,7 @@ impl RedisServer {
         let kills: Vec<StoreKill> = read.collect();
         // One of a later version or one that is gone may have been for anything, and so may a store that was emptied.
         if u64::try_from(kills.len()).unwrap_or(0) != missed || epoch < after {
-            let why = "a kill of the store that cannot be read here, so it counts as one of all";
-            self.kills.apply(StoreKill { target: KillTarget::All, why: why.to_owned() });
+            self.kills.apply(unreadable());
         }
         kills.into_iter().for_each(|kill| self.kills.apply(kill));
         let mut state = self.kills.state();
@@ -293,6 +328,17 @@ impl RedisBudgetStore {
             }
             thread::sleep(KILL_RECHECK);
         }
+    }
+
+    /// Returns the last kills of the store, the latest last. Each concerns the processes that used the store when it began, and no
+    /// later one.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn kills(&self) -> Result<Vec<PastKill>, BudgetStoreError> {
+        let request = Request { after: Some(0), ..Request::default() };
+        let records = self.shared.call("kills", request, true)?.texts(1);
+        Ok(records.iter().map(|record| PastKill::read(record)).collect())
     }
 
     /// Ends the part of this process: it admits no further call, no kill waits for it, and the functions of

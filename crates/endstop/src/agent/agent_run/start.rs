@@ -87,7 +87,7 @@ pub(in crate::agent) fn root_at(
     run.resume("execute", "");
     if std::mem::take(&mut state.execution.is_reopened) || run.look(Run::was_stopped_by_other_rules)
     {
-        run.record_plain(&EventKind::Reopened { by: "execute" });
+        run.record_plain(&EventKind::Reopened { by: "execute", why: "" });
         if !run.is_over() && matches!(state.messages.last(), Some(Message::Assistant { .. })) {
             // Of a response that was cut: a request that ends with a part of the answer would continue it.
             state.messages.push(Message::system(REOPENED_NOTE));

@@ -1,0 +1,34 @@
+//! The file of the kill epoch as it is written: a file like it is read back.
+
+#[path = "../../../../tests/support/golden.rs"]
+mod file;
+
+use super::*;
+use file::golden;
+
+const WHY: &str = "bill (killed by ann@laptop (endstop, process 4711))";
+
+#[test]
+fn a_kill_epoch_of_version_1_is_written_and_read() {
+    let name = format!("endstop-epoch-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let held = File::create(directory.join(LOCK)).unwrap();
+    let lock = EpochLock { directory: directory.clone(), _lock: held };
+    lock.begin_next(WHY).unwrap();
+    let file = directory.join(NAME);
+    let written = std::fs::read_to_string(&file).unwrap();
+    let stored = golden("kill-epoch-v1.json", &written, &[("epoch", "1795608000000000")]);
+
+    std::fs::write(&file, stored).unwrap();
+    let (epoch, why) = read(&file).unwrap();
+    assert_eq!((epoch, why.as_str()), (1_795_608_000_000_000, WHY));
+    // It kills what started before it, and nothing else.
+    let before = KillEpoch { file: file.clone(), epoch: epoch - 1, stamp: None };
+    assert_eq!(before.on().as_deref(), Some(WHY));
+    assert_eq!(KillEpoch { epoch, ..before }.on(), None);
+    // The next one is later by any clock.
+    lock.begin_next("again").unwrap();
+    assert!(read(&file).unwrap().0 > epoch);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
