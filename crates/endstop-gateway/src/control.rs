@@ -1,9 +1,11 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on separate listeners.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/keys`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on
+//! separate listeners.
 //! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
 mod answer;
+mod keys;
 mod listen;
 mod openapi;
 mod servers;
@@ -241,7 +243,9 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     }
     let is_total = path == TOTAL_PATH;
     let is_kill = path == KILL_PATH;
-    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix(RUNS_PATH) };
+    let of_keys = keys::below(path);
+    let is_other = is_total || is_kill || of_keys.is_some();
+    let rest = if is_other { Some("") } else { path.strip_prefix(RUNS_PATH) };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
@@ -252,6 +256,9 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     }
     if is_kill {
         return kill(service, &head.method, incoming).await;
+    }
+    if let Some(rest) = of_keys {
+        return keys::answer(registry.key_desk(), &head.method, rest, incoming).await;
     }
     if is_total {
         return total(registry, &head.method, incoming).await;
