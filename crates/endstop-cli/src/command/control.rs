@@ -4,6 +4,7 @@ mod client;
 mod fleet;
 mod kill;
 mod past;
+mod remote;
 pub mod tail;
 
 use std::io::Write;
@@ -19,6 +20,7 @@ use crate::output;
 use crate::who::who;
 use fleet::{Fleet, LiveRun, Where};
 pub use kill::{KillArgs, kill};
+pub(super) use remote::RemoteGateway;
 
 const PS_HELP: &str = "\
 Examples:
