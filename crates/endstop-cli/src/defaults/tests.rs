@@ -157,6 +157,19 @@ fn a_key_is_changed_only_by_defaults_that_are_meant_for_it() {
 }
 
 #[test]
+fn keys_are_changed_in_the_store_that_is_a_default_of_every_command_and_runs_are_not_killed_by_it() {
+    let defaults = load("", &[("ENDSTOP_BUDGET_STORE", "redis://127.0.0.1")]).unwrap();
+    let of = |command: &str| {
+        let all = defaults.all().iter();
+        all.filter(|it| it.command == command && it.option == "budget-store").count()
+    };
+    for command in ["key new", "key list", "key set", "key revoke", "key rotate", "serve"] {
+        assert_eq!(of(command), 1, "{command}");
+    }
+    assert_eq!(of("kill"), 0);
+}
+
+#[test]
 fn the_file_is_in_the_configuration_directory() {
     let of = |variables: &'static [(&str, &str)]| {
         file_of(&|name: &str| {
