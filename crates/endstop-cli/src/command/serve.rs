@@ -66,6 +66,9 @@ serve it.
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
   POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)
+  GET  /endstop/v1/keys              the keys of --keys
+  POST /endstop/v1/keys              issue one (JSON: name, budgets, models, ..)
+  POST /endstop/v1/keys/NAME/revoke  refuse one; `set` and `rotate` change it
 
 With --keep, a run that is named again after this process has ended, even by
 kill -9, continues with its counters, and --total-usd counts the spend of all

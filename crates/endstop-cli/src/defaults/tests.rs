@@ -157,7 +157,7 @@ fn a_key_is_changed_only_by_defaults_that_are_meant_for_it() {
 }
 
 #[test]
-fn keys_are_changed_in_the_store_that_is_a_default_of_every_command_and_runs_are_not_killed_by_it() {
+fn a_store_for_every_command_is_that_of_the_keys_too_and_no_run_is_killed_by_it() {
     let defaults = load("", &[("ENDSTOP_BUDGET_STORE", "redis://127.0.0.1")]).unwrap();
     let of = |command: &str| {
         let all = defaults.all().iter();
