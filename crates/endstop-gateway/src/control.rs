@@ -24,7 +24,7 @@ use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -241,16 +241,13 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
             _ => not_allowed(),
         };
     }
-    let is_total = path == TOTAL_PATH;
-    let is_kill = path == KILL_PATH;
-    let of_keys = keys::below(path);
+    let (is_total, is_kill, of_keys) = (path == TOTAL_PATH, path == KILL_PATH, keys::below(path));
     let is_other = is_total || is_kill || of_keys.is_some();
     let rest = if is_other { Some("") } else { path.strip_prefix(RUNS_PATH) };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
-    let sent = bearer(&head.headers).unwrap_or_default();
-    if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
+    if !has_token(token.as_ref(), &head.headers) {
         let why = "the control API needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &problem(why));
     }
@@ -300,6 +297,12 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         }
         _ => not_allowed(),
     }
+}
+
+/// Whether a request has the token that it needs.
+fn has_token(token: Option<&Key>, headers: &HeaderMap) -> bool {
+    let sent = bearer(headers).unwrap_or_default();
+    token.is_none_or(|token| is_same(token.expose().as_bytes(), sent))
 }
 
 /// The answer about a stored run that cannot be used here now.

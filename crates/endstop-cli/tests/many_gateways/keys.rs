@@ -211,22 +211,23 @@ fn a_gateway_does_not_start_with_a_store_that_has_no_key_and_a_named_file_comes_
     assert!(is_admitted(&call(&gateway, &alice, "alice-1")));
 }
 
+/// The outcome of `endstop key` on a machine that knows no store, at the address of a gateway.
+fn key_at(machine: &Machine, gateway: &Gateway, token: &str, arguments: &[&str]) -> (bool, String) {
+    let mut command = machine.command(&[&["key"], arguments].concat());
+    let server = format!("http://{}", gateway.control);
+    command.args(["--server", &server, "--token-env", "TOKEN"]).env("TOKEN", token);
+    let output = command.output().unwrap();
+    (output.status.success(), text(&output))
+}
+
 #[test]
 fn keys_are_changed_over_an_address_as_they_are_on_the_machine_itself() {
     let Some(server) = RedisServer::start() else { return };
     let (store, machines) = (server.url(), machines("keys-server"));
     let bob = issue(&machines[0], &store, &["bob", "--models", "gpt-*", "--expires", "90d"]);
     let gateways = serve(&machines, &store);
-    // A machine that knows no store.
-    let remote = |token: &str, arguments: &[&str]| {
-        let mut command = machines[2].command(&[&["key"], arguments].concat());
-        let server = format!("http://{}", gateways[0].control);
-        command.args(["--server", &server, "--token-env", "TOKEN"]).env("TOKEN", token);
-        let output = command.output().unwrap();
-        (output.status.success(), text(&output))
-    };
     let at = |arguments: &[&str]| {
-        let (is_done, said) = remote("secret", arguments);
+        let (is_done, said) = key_at(&machines[2], &gateways[0], "secret", arguments);
         assert!(is_done, "{arguments:?}: {said}");
         said
     };
@@ -236,8 +237,6 @@ fn keys_are_changed_over_an_address_as_they_are_on_the_machine_itself() {
         assert_eq!(at(&["list"]), key(&machines[1], &store, &["list"]).1);
     };
     is_same();
-    let (is_done, said) = remote("wrong", &["list"]);
-    assert!(!is_done && said.contains("needs its token"), "{said}");
 
     let ci = at(&["new", "ci", "--runs", "one", "--usd", "20"]);
     let ci = ci.lines().next().unwrap();
@@ -260,7 +259,19 @@ fn keys_are_changed_over_an_address_as_they_are_on_the_machine_itself() {
     let changed = &listed["keys"][0]["changed"];
     assert_eq!(changed["why"], "left");
     assert!(changed["by"].as_str().unwrap().contains("(endstop, process "), "{changed}");
+}
 
+#[test]
+fn what_is_refused_of_keys_over_an_address_is_refused_by_the_machine_itself_in_the_same_words() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, machines) = (server.url(), machines("keys-refused"));
+    for name in ["bob", "ci"] {
+        issue(&machines[0], &store, &[name]);
+    }
+    assert!(key(&machines[0], &store, &["revoke", "bob"]).0);
+    let gateways = serve(&machines, &store);
+    let (is_done, said) = key_at(&machines[2], &gateways[0], "wrong", &["list"]);
+    assert!(!is_done && said.contains("needs its token"), "{said}");
     for (arguments, problem) in [
         (&["new", "ci"][..], "the key `ci` exists"),
         (&["new", "a*"], "cannot name a key"),
@@ -270,7 +281,7 @@ fn keys_are_changed_over_an_address_as_they_are_on_the_machine_itself() {
         (&["set", "nobody", "--usd", "1"], "no key `nobody`"),
         (&["revoke", "../runs"], "no key `../runs`"),
     ] {
-        let (is_done, said) = remote("secret", arguments);
+        let (is_done, said) = key_at(&machines[2], &gateways[0], "secret", arguments);
         assert!(!is_done && said.contains(problem), "{arguments:?}: {said}");
         let (is_done, said) = key(&machines[1], &store, arguments);
         assert!(!is_done && said.contains(problem), "{arguments:?}: {said}");

@@ -1,4 +1,6 @@
 //! The requests to the keys of clients.
+//!
+//! A separate file because each part of the control API has its rows where it is found.
 
 use super::{Operation, get, of, post};
 use crate::key_desk::{KeyList, KeyReason, KeyRecord, KeySettings, NewKey, ShownKey};
