@@ -61,7 +61,7 @@ pub(crate) struct UnreadKey {
     pub(crate) name: String,
     /// The text of the store.
     text: String,
-    /// What is wrong with it.
+    /// Why it cannot be read.
     pub(crate) why: String,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 /// The most keys in a store: as many as in the largest file. A gateway reads all of them when one has changed.
 pub(crate) const MAX_STORE_KEYS: usize = 10_000;
 
-/// How often a change of a key in a store is tried. Each failure is a change of the same key by somebody else, so a few suffice.
+/// How often a change of a key in a store is tried. Each failure is a change of the same key by another process, so a few suffice.
 pub(crate) const MAX_KEY_TRIES: usize = 100;
 
 /// The time after which a file is read again that could not be read, or not be relied on, although it has not changed.

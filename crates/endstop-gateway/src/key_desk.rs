@@ -113,7 +113,7 @@ pub enum RunsOfKey {
     One,
 }
 
-/// Changes of a key. What is left out stays as it was.
+/// Changes of a key. A field that is left out changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeySettings {
@@ -146,7 +146,7 @@ pub struct KeyReason {
 /// The issued keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyList {
-    /// Those of a file in its order, and those of a store by their names.
+    /// In the order of the file; in a store, by their names.
     pub keys: Vec<KeyRecord>,
 }
 
@@ -222,7 +222,7 @@ pub enum KeyProblem {
 pub struct KeyDeskError {
     /// Its kind.
     pub kind: KeyProblem,
-    /// What is wrong, for people.
+    /// The problem, for people.
     pub error: String,
     /// The place of it in a file, for a terminal on the same machine.
     pub details: Option<String>,

@@ -171,7 +171,7 @@ pub(crate) enum RouteError {
         "the budgets of the key `{0}` cannot be counted, so its calls are refused: the log of the gateway says why"
     )]
     UncountedKey(String),
-    /// What the key may do cannot be read.
+    /// A later version wrote the key, or it is damaged.
     #[error(
         "this gateway cannot read what the key `{0}` may do, so its calls are refused: the log of the gateway says why"
     )]

@@ -173,7 +173,7 @@ pub(super) struct GatewaySetup {
     pub(super) shared_kill: Option<MemoryKillSwitch>,
     pub(super) control: Control,
     pub(super) stored_runs: Option<StoredRuns>,
-    /// What issues and changes the keys of clients, if there are some.
+    /// The keys of clients for the control API, if there are some.
     pub(super) key_desk: Option<Arc<dyn KeyDesk>>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) upstream_observer: Option<Arc<dyn UpstreamObserver>>,

@@ -87,7 +87,7 @@ struct Place {
     keys: Option<PathBuf>,
     /// Use the keys in this Redis or Valkey
     ///
-    /// Those of all gateways that were started with the same address and `--keys`. ENDSTOP_BUDGET_STORE is a default for this too.
+    /// All gateways with the same address and `--keys` take them. ENDSTOP_BUDGET_STORE is a default for this too.
     #[arg(long, value_name = "URL")]
     budget_store: Option<String>,
     /// Ask the control API at this address
@@ -219,7 +219,7 @@ impl Defined {
 }
 
 impl Place {
-    /// What has the keys. `policy` is a file with budgets that the gateways know.
+    /// The place of the keys, or the gateway that has them. `policy` is a file with budgets that the gateways know.
     fn desk(&self, policy: Option<&Path>) -> Result<Box<dyn KeyDesk>, CliError> {
         #[cfg(unix)]
         if let Some(server) = &self.server {

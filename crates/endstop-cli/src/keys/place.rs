@@ -38,7 +38,7 @@ impl KeyPlace {
         }
     }
 
-    /// The keys; none if there is no file.
+    /// The keys. A missing file has no key.
     ///
     /// # Errors
     /// Returns an error if they cannot be read.
@@ -54,7 +54,7 @@ impl KeyPlace {
     }
 
     /// Changes the keys, and notes in each key that is changed who did so, when and why. Whole or not at all: a gateway never
-    /// reads half of it. With a store, `change` is called again if somebody else has changed the same key in the meantime.
+    /// reads half of it. With a store, `change` is called again if another process has changed the same key in the meantime.
     ///
     /// # Errors
     /// Returns an error if they cannot be read or written, or `change` fails: then they are as before.
@@ -137,7 +137,7 @@ fn change_store<T>(
     Err(unavailable(CliError::new(error)))
 }
 
-/// What is other in `after`. `read` is the text of each key before, as the store has it.
+/// The changes that lead to `after`. `read` is the text of each key before, as the store has it.
 fn changes(before: &KeyFile, after: &KeyFile, read: Vec<(String, String)>) -> Vec<StoreKeyChange> {
     let known: BTreeMap<&str, _> = before.stored().map(|key| (key.name.as_str(), key)).collect();
     let mut read: BTreeMap<String, String> = read.into_iter().collect();

@@ -37,7 +37,7 @@ struct SeenKeys {
 #[derive(Debug)]
 enum WatchedPlace {
     File(WatchedFile),
-    /// Its version is asked for before each call. `None` if nothing is known of it.
+    /// The server says before each call whether it still has this version. `None` if it is not known.
     Store {
         store: RedisBudgetStore,
         version: Option<u64>,
@@ -219,7 +219,7 @@ impl KeySource for GatewayKeys {
                 seen.warn(vec![format!("no call is taken until the keys can be read: {message}")]);
                 KeyChange::Unreadable
             }
-            // The store itself tells of its outages, once each.
+            // The store itself reports its outages, once each.
             Err(NoKeys::Store(error)) => {
                 seen.uncounted = None;
                 KeyChange::Away(error.to_string())

@@ -120,7 +120,7 @@ fn without_the_store_of_the_keys_every_call_is_refused_and_with_it_back_revoked_
         until("the store is back", || is_admitted(&call(gateway, &alice, "alice-1")));
         assert!(call(gateway, &bob, "bob-1").starts_with("HTTP/1.1 401"));
     }
-    // A store that has lost its keys admits nobody: a run of `alice` is not free for all.
+    // A store that has lost its keys admits no call: a run of `alice` is not free for all.
     server.send(&["DEL {endstop:default}:keys", "HDEL {endstop:default}:meta keys"]);
     for gateway in &gateways {
         let answer = call(gateway, "sk-own", "alice-1");
@@ -278,7 +278,7 @@ fn what_is_refused_of_keys_over_an_address_is_refused_by_the_machine_itself_in_t
         (&["new", "x", "--budget", "team-b"], "no budget `team-b`"),
         (&["revoke", "bob"], "is revoked already"),
         (&["rotate", "bob"], "the key `bob` is revoked"),
-        (&["set", "nobody", "--usd", "1"], "no key `nobody`"),
+        (&["set", "zoe", "--usd", "1"], "no key `zoe`"),
         (&["revoke", "../runs"], "no key `../runs`"),
     ] {
         let (is_done, said) = key_at(&machines[2], &gateways[0], "secret", arguments);
@@ -295,7 +295,7 @@ fn what_is_refused_of_keys_over_an_address_is_refused_by_the_machine_itself_in_t
         ("PUT", "/endstop/v1/keys", "", 405),
         ("POST", "/endstop/v1/keys", "{\"name\": \"y\", \"limit\": \"$5\"}", 400),
         ("POST", "/endstop/v1/keys", "{\"name\": \"ci\"}", 409),
-        ("POST", "/endstop/v1/keys/nobody/revoke", "", 404),
+        ("POST", "/endstop/v1/keys/zoe/revoke", "", 404),
         ("POST", "/endstop/v1/keys/ci/other", "", 404),
         ("POST", "/endstop/v1/keys/ci/set", "{\"usd\": 0.5}", 200),
     ] {

@@ -17,13 +17,13 @@ use crate::server::read_body;
 /// The path of the keys.
 const KEYS_PATH: &str = "/endstop/v1/keys";
 
-/// What follows the path of the keys, if a path begins with it.
+/// The rest of a path after that of the keys, if it begins so.
 pub(super) fn below(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(KEYS_PATH)?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// Answers a request to the keys. `rest` is what follows their path.
+/// Answers a request to the keys. `rest` follows their path.
 pub(super) async fn answer(
     desk: Option<Arc<dyn KeyDesk>>,
     method: &Method,

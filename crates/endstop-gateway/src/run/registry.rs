@@ -457,7 +457,7 @@ impl Registry {
         Ok(entry)
     }
 
-    /// What issues and changes the keys of the gateway, if it has some.
+    /// The keys of the gateway for the control API, if it has some.
     pub(crate) fn key_desk(&self) -> Option<Arc<dyn KeyDesk>> {
         self.config.key_desk.clone()
     }
