@@ -1,5 +1,5 @@
 //! The keys that gateways have issued: `endstop key` writes them, `serve --keys` reads them, at its start and whenever they
-//! change. They are in a file, or in a store that gateways on many machines share ([`place`]).
+//! change. They are in a file, or in a store that gateways on many machines share.
 //!
 //! A line of the file is a key that `endstop key` has issued, as JSON with the hash of the key, or `KEY RUN` or `KEY PREFIX*`,
 //! written by hand. The store has the same JSON by the name of the key. No error shows a key.
@@ -234,7 +234,7 @@ impl UnreadKey {
         let object: Map<String, Value> = serde_json::from_str(&self.text).ok()?;
         let word = |key: &str| object.get(key).and_then(Value::as_str);
         let hash = KeyHash::from_hex(word("sha256")?)?;
-        let runs = word("runs").and_then(|runs| runs.parse().ok());
+        let runs = word("runs").and_then(|runs| runs.parse::<KeyRuns>().ok());
         let runs = runs.or_else(|| RunId::parse(&self.name).ok().map(KeyRuns::One))?;
         let mut issued = IssuedKey::new(self.name.as_str(), hash, runs);
         issued.unread = Some(self.why.clone());
