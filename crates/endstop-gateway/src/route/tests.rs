@@ -390,7 +390,11 @@ fn a_key_of_a_later_version_is_refused_by_its_name_and_the_others_are_taken() {
     let config = config(Runs::Many { unnamed: Unnamed::Refuse, keys });
     let call = |name: &str| {
         let key = format!("Bearer {name}-secret");
-        post(&config, &format!("/r/{name}-1/v1/chat/completions"), &[("authorization", &key)])
+        post(
+            &config,
+            &format!("/r/{name}-1/v1/chat/completions"),
+            &[("authorization", key.as_str())],
+        )
     };
     let error = call("later").unwrap_err();
     assert_eq!(error, RouteError::UnreadKey("later".to_owned()));
