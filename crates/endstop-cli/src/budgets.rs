@@ -95,13 +95,18 @@ pub(crate) struct StoreArgs {
     /// Share budgets by this Redis or Valkey
     ///
     /// An address such as `rediss://USER:PASSWORD@HOST:6379/0?namespace=team&ca=FILE`. Processes on all machines with the
-    /// same address share budgets and `endstop kill`, and those of `endstop serve` their runs. Other users see a command line; the variable
-    /// ENDSTOP_BUDGET_STORE hides the password.
+    /// same address share budgets and `endstop kill`, and those of `endstop serve` their runs and keys. Other users see a command line;
+    /// the variable ENDSTOP_BUDGET_STORE hides the password.
     #[arg(long, value_name = "URL")]
     budget_store: Option<String>,
 }
 
 impl StoreArgs {
+    /// The store at an address of another flag.
+    pub(crate) const fn at(budget_store: Option<String>) -> Self {
+        Self { budget_store }
+    }
+
     pub(crate) const fn is_named(&self) -> bool {
         self.budget_store.is_some()
     }
@@ -212,6 +217,11 @@ impl Budgets {
             Some(remote) => Ok(Arc::clone(remote) as Arc<dyn BudgetStore>),
             None => local_store(),
         }
+    }
+
+    /// The store that is shared with other machines, for what else is in it. `None` without one.
+    pub(crate) fn shared_store(&self) -> Option<RedisBudgetStore> {
+        self.remote.as_deref().cloned()
     }
 
     /// The switch that `kill --all` of another machine turns on. `None` without a shared store.

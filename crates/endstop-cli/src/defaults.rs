@@ -35,9 +35,9 @@ const RESERVED: [&str; 5] =
     ["ENDSTOP_BASE_URL", "ENDSTOP_RUN", DRAWN_VARIABLE, DRAWN_FILE_VARIABLE, FILE_VARIABLE];
 /// Commands that change a run. A default for all commands is meant for runs that begin, and not for these.
 const ACTING: [&str; 7] = ["approve", "cancel", "key", "kill", "pause", "resume", "signal"];
-/// Options of `endstop key set` that only name files. Each other one changes a key, so a default that is meant for
+/// Options of `endstop key set` that only name a place. Each other one changes a key, so a default that is meant for
 /// `endstop key new` must not reach it.
-const FILES_OF_KEY_SET: [&str; 2] = ["keys", "policy"];
+const PLACES_OF_KEY_SET: [&str; 5] = ["budget-store", "keys", "policy", "server", "token-env"];
 /// Tables of the file that are no defaults of options.
 const OTHER_TABLES: [&str; 2] = ["budget", "webhook"];
 
@@ -255,7 +255,9 @@ impl<F: Fn(&str) -> Option<OsString>> Sources<'_, F> {
         option: &str,
     ) -> Result<Option<(Vec<String>, String, Rank)>, CliError> {
         let widest = match path {
-            [key, set] if key == "key" && set == "set" && !FILES_OF_KEY_SET.contains(&option) => 2,
+            // The keys are where the gateways with this default look for them.
+            [key, ..] if key == "key" && option == "budget-store" => 0,
+            [key, set] if key == "key" && set == "set" && !PLACES_OF_KEY_SET.contains(&option) => 2,
             [first, ..] => usize::from(ACTING.contains(&first.as_str())),
             [] => 0,
         };

@@ -1,30 +1,28 @@
-//! The file of keys that gateways have issued: `endstop key` writes it, `serve --keys` reads it, at its start and whenever it
-//! changes.
+//! The keys that gateways have issued: `endstop key` writes them, `serve --keys` reads them, at its start and whenever they
+//! change. They are in a file, or in a store that gateways on many machines share.
 //!
-//! A line is a key that `endstop key` has issued, as JSON with the hash of the key, or `KEY RUN` or `KEY PREFIX*`, written by
-//! hand. No error shows a key.
+//! A line of the file is a key that `endstop key` has issued, as JSON with the hash of the key, or `KEY RUN` or `KEY PREFIX*`,
+//! written by hand. The store has the same JSON by the name of the key. No error shows a key.
+
+mod place;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
-use endstop::account::{Account, AccountSet, RunAccounts};
-use endstop::core::units::WallTime;
-use endstop::store::{create_private_directory, private_file, replace_file};
-use endstop_gateway::{IssuedKey, Key, KeyChange, KeyHash, KeyRuns, KeySource};
+use endstop::account::{Account, AccountSet};
+use endstop::store::RunId;
+use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budgets::{Budgets, OpenBudgets, state_directory};
+use crate::budgets::{Budgets, state_directory};
 use crate::error::CliError;
-use crate::input::{WatchedFile, read_text};
-use crate::limits::{MAX_KEYS_BYTES, UNCOUNTED_RECHECK};
-use crate::output;
-use crate::who::who;
+use crate::input::read_text;
+use crate::limits::MAX_KEYS_BYTES;
+pub(crate) use place::KeyPlace;
+pub(crate) use source::GatewayKeys;
 
 /// The name of the file in the state directory.
 const NAME: &str = "keys.jsonl";
@@ -51,10 +49,20 @@ pub(crate) struct StoredKey {
 /// A change of a key: when, by whom, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyAct {
-    at: Timestamp,
-    by: String,
+    pub(crate) at: Timestamp,
+    pub(crate) by: String,
     /// Empty if that is not known.
-    why: String,
+    pub(crate) why: String,
+}
+
+/// A key of a store that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnreadKey {
+    pub(crate) name: String,
+    /// The text of the store.
+    text: String,
+    /// Why it cannot be read.
+    pub(crate) why: String,
 }
 
 /// A line of the file.
@@ -63,11 +71,13 @@ enum Line {
     Stored(Box<StoredKey>),
     /// Written by hand.
     Plain(Key, KeyRuns, String),
+    /// Only in a store: the other keys of a file are not taken either.
+    Unread(Box<UnreadKey>),
     /// A comment, or nothing.
     Other(String),
 }
 
-/// The keys of a file.
+/// The keys of a file or of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyFile {
     lines: Vec<Line>,
@@ -82,6 +92,11 @@ pub(crate) fn default_path() -> Result<PathBuf, CliError> {
         CliError::new("no directory for keys: neither XDG_STATE_HOME nor HOME is set")
             .with_hint("name a file with --keys FILE")
     })
+}
+
+/// An error of the command as one of keys.
+pub(crate) fn desk_error(kind: KeyProblem, error: CliError) -> KeyDeskError {
+    KeyDeskError { kind, error: error.message, details: error.details, hint: error.hint }
 }
 
 impl StoredKey {
@@ -203,8 +218,27 @@ impl KeyAct {
         Ok(Self { at, by: word("by").to_owned(), why: word("why").to_owned() })
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({ "at": self.at.to_string(), "by": self.by, "why": self.why })
+    }
+}
+
+impl UnreadKey {
+    fn line(name: &str, text: &str, why: String) -> Line {
+        Line::Unread(Box::new(Self { name: name.to_owned(), text: text.to_owned(), why }))
+    }
+
+    /// The key as a gateway refuses it by its name. `None` if not even its hash can be read: then no key is found for what a
+    /// client sends, and it is refused too.
+    fn issued(&self) -> Option<IssuedKey> {
+        let object: Map<String, Value> = serde_json::from_str(&self.text).ok()?;
+        let word = |key: &str| object.get(key).and_then(Value::as_str);
+        let hash = KeyHash::from_hex(word("sha256")?)?;
+        let runs = word("runs").and_then(|runs| runs.parse::<KeyRuns>().ok());
+        let runs = runs.or_else(|| RunId::parse(&self.name).ok().map(KeyRuns::One))?;
+        let mut issued = IssuedKey::new(self.name.as_str(), hash, runs);
+        issued.unread = Some(self.why.clone());
+        Some(issued)
     }
 }
 
@@ -228,7 +262,7 @@ impl KeyFile {
             let hash = match &parsed {
                 Line::Stored(key) => Some(key.hash),
                 Line::Plain(key, ..) => Some(KeyHash::of(key)),
-                Line::Other(_) => None,
+                Line::Unread(_) | Line::Other(_) => None,
             };
             if hash.is_some_and(|hash| !seen.insert(hash.to_hex())) {
                 return Err(format!("line {number} repeats the key of an earlier line"));
@@ -260,11 +294,29 @@ impl KeyFile {
         Ok(Line::Plain(Key::new(key), runs, line.to_owned()))
     }
 
+    /// The keys of a store by their names.
+    fn of_store(keys: &[(String, String)]) -> Self {
+        let read = |(name, text): &(String, String)| match StoredKey::read(text) {
+            Ok(key) if key.name == *name => Line::Stored(Box::new(key)),
+            Ok(_) => UnreadKey::line(name, text, "it has another name".to_owned()),
+            Err(why) => UnreadKey::line(name, text, why),
+        };
+        Self { lines: keys.iter().map(read).collect() }
+    }
+
+    /// Those that this version cannot read.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &UnreadKey> {
+        self.lines.iter().filter_map(|line| match line {
+            Line::Unread(key) => Some(&**key),
+            _ => None,
+        })
+    }
+
     /// The keys that `endstop key` has issued.
     pub(crate) fn stored(&self) -> impl Iterator<Item = &StoredKey> {
         self.lines.iter().filter_map(|line| match line {
             Line::Stored(key) => Some(&**key),
-            Line::Plain(..) | Line::Other(_) => None,
+            Line::Plain(..) | Line::Unread(_) | Line::Other(_) => None,
         })
     }
 
@@ -299,203 +351,10 @@ impl KeyFile {
             let _ = match line {
                 Line::Stored(key) => writeln!(text, "{}", key.to_json()),
                 Line::Plain(_, _, line) | Line::Other(line) => writeln!(text, "{line}"),
+                Line::Unread(key) => writeln!(text, "{}", key.text),
             };
         }
         text
-    }
-}
-
-/// Like [`change_for`], without a reason.
-///
-/// # Errors
-/// See [`change_for`].
-pub(crate) fn change<T>(
-    path: &Path,
-    change: impl FnOnce(&mut KeyFile) -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    change_for(path, None, change)
-}
-
-/// Changes a file of keys, and notes in each key that is changed who did so, when and why. The file is created if it is missing.
-/// Whole or not at all: a gateway never reads half of it.
-///
-/// # Errors
-/// Returns an error if it cannot be read or written, or `change` fails: then it is as before.
-pub(crate) fn change_for<T>(
-    path: &Path,
-    why: Option<&str>,
-    change: impl FnOnce(&mut KeyFile) -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    let failed = |error: io::Error| {
-        CliError::new(format!("cannot write the keys `{}`: {error}", path.display()))
-    };
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        create_private_directory(directory).map_err(failed)?;
-    }
-    let beside = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    // Two commands at once would each write back what they have read.
-    let lock: File =
-        private_file().create(true).append(true).open(beside(".lock")).map_err(failed)?;
-    lock.lock().map_err(failed)?;
-    let mut file = if path.exists() { KeyFile::read(path)? } else { KeyFile::default() };
-    let before = file.clone();
-    let result = change(&mut file)?;
-    let why = why.unwrap_or_default().to_owned();
-    file.note(&before, &KeyAct { at: Timestamp::now(), by: who(), why });
-    replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
-    Ok(result)
-}
-
-/// Whether the group of a file, or everybody, can read or replace what is in it.
-#[cfg(unix)]
-fn is_open_to_others(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o066 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_open_to_others(_: &Path) -> bool {
-    false
-}
-
-/// The keys of a gateway: those of the file, and the budgets of its configuration, as they are now.
-#[derive(Debug)]
-pub(crate) struct FileKeys {
-    budgets: OpenBudgets,
-    seen: Mutex<SeenKeys>,
-}
-
-#[derive(Debug)]
-struct SeenKeys {
-    file: WatchedFile,
-    /// When the budgets of a key could not be counted: they are tried again some time later.
-    uncounted: Option<Instant>,
-    /// The warnings about the file as it was last read.
-    warned: Vec<String>,
-}
-
-impl FileKeys {
-    /// The keys of a file, with the budgets of the gateway. Warns if other users can read the file.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
-    pub(crate) fn open(path: &Path, budgets: OpenBudgets) -> Result<Self, CliError> {
-        KeyFile::read(path)?;
-        if is_open_to_others(path) {
-            let shown = path.display();
-            output::warn(&format!("other users can read the keys `{shown}`: chmod 600 {shown}"));
-        }
-        let file = WatchedFile::new(path.to_owned());
-        Ok(Self {
-            budgets,
-            seen: Mutex::new(SeenKeys { file, uncounted: None, warned: Vec::new() }),
-        })
-    }
-
-    fn read(&self, path: &Path) -> Result<Vec<IssuedKey>, CliError> {
-        let file = KeyFile::read(path)?;
-        let defined = self.define(&file);
-        let mut keys = Vec::new();
-        for (place, line) in
-            (1u64..).zip(file.lines.iter().filter(|line| !matches!(line, Line::Other(_))))
-        {
-            match line {
-                Line::Stored(key) => keys.push(self.issued(key, defined.as_ref().err())),
-                Line::Plain(key, runs, _) => {
-                    keys.push(IssuedKey::new(place.to_string(), KeyHash::of(key), runs.clone()));
-                }
-                Line::Other(_) => {}
-            }
-        }
-        Ok(keys)
-    }
-
-    /// A key as the gateway takes it. `problem` says why no key's budgets can be counted.
-    fn issued(&self, key: &StoredKey, problem: Option<&CliError>) -> IssuedKey {
-        let wall = |time: Timestamp| WallTime(u64::try_from(time.as_millisecond()).unwrap_or(0));
-        let mut issued = IssuedKey::new(key.name.as_str(), key.hash, key.runs.clone());
-        issued.models.clone_from(&key.models);
-        issued.expires = key.expires.map(wall);
-        issued.is_revoked = key.revoked.is_some();
-        match self.accounts_of(key, problem) {
-            Ok(accounts) => issued.accounts = accounts,
-            Err(why) => issued.uncounted = Some(why),
-        }
-        issued
-    }
-
-    /// The accounts that a key's calls draw on. `None` if they are those of the gateway.
-    fn accounts_of(
-        &self,
-        key: &StoredKey,
-        problem: Option<&CliError>,
-    ) -> Result<Option<RunAccounts>, String> {
-        if !key.has_budgets() {
-            return Ok(None);
-        }
-        key.own_account().map_err(|error| error.message)?;
-        if let Some(problem) = problem {
-            return Err(problem.message.clone());
-        }
-        let names = key.account_names(self.budgets.explicit());
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.budgets.named(&names).map(Some)
-    }
-
-    /// Defines the own limits of every key, next to the budgets of the gateway.
-    fn define(&self, file: &KeyFile) -> Result<(), CliError> {
-        let own = file.stored().filter_map(|key| key.own_account().ok().flatten());
-        self.budgets.define_for_keys(own.collect())?;
-        // No store is opened for keys without budgets.
-        match file.stored().any(StoredKey::has_budgets) {
-            true => self.budgets.open_store(),
-            false => Ok(()),
-        }
-    }
-}
-
-impl SeenKeys {
-    /// Prints the warnings that the file did not have when it was last read.
-    fn warn(&mut self, warnings: Vec<String>) {
-        for warning in warnings.iter().filter(|it| !self.warned.contains(it)) {
-            output::warn(warning);
-        }
-        self.warned = warnings;
-    }
-}
-
-impl KeySource for FileKeys {
-    fn look(&self) -> KeyChange {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = seen.uncounted.is_some_and(|since| since.elapsed() >= UNCOUNTED_RECHECK);
-        if !seen.file.has_changed() && !is_due {
-            return KeyChange::Same;
-        }
-        seen.uncounted = None;
-        match self.read(seen.file.path()) {
-            Ok(keys) => {
-                let uncounted = keys.iter().filter_map(|key| Some((key, key.uncounted.as_ref()?)));
-                let warnings: Vec<String> = uncounted
-                    .map(|(key, why)| {
-                        format!("calls with the key `{}` are refused: {why}", key.name)
-                    })
-                    .collect();
-                seen.uncounted = (!warnings.is_empty()).then(Instant::now);
-                seen.warn(warnings);
-                KeyChange::Keys(keys)
-            }
-            Err(error) => {
-                // It may be readable later, without another state.
-                seen.file.read_again();
-                let message = &error.message;
-                seen.warn(vec![format!("no call is taken until the keys can be read: {message}")]);
-                KeyChange::Unreadable
-            }
-        }
     }
 }
 

@@ -12,6 +12,12 @@ pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 /// The largest file of keys that is read, in bytes: about ten thousand keys.
 pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 
+/// The most keys in a store: as many as in the largest file. A gateway reads all of them when one has changed.
+pub(crate) const MAX_STORE_KEYS: usize = 10_000;
+
+/// How often a change of a key in a store is tried. Each failure is a change of the same key by another process, so a few suffice.
+pub(crate) const MAX_KEY_TRIES: usize = 100;
+
 /// The time after which a file is read again that could not be read, or not be relied on, although it has not changed.
 pub(crate) const FILE_RECHECK: Duration = Duration::from_secs(1);
 

@@ -9,6 +9,8 @@
 
 #[path = "many_gateways/frozen.rs"]
 mod frozen;
+#[path = "many_gateways/keys.rs"]
+mod keys;
 #[path = "../../../tests/support/redis.rs"]
 mod redis;
 #[path = "many_gateways/runs.rs"]

@@ -91,10 +91,8 @@ impl CallService {
             Err(error) => {
                 let (family, endpoint) =
                     route::family_and_endpoint(&head.method, target, &head.headers);
-                let (dialect, text) = (respond::dialect_for(family), error.to_string());
-                let response = respond::error(dialect, error.status(), ErrorKind::Invalid, &text);
-                let (reason, run) = error.reason();
-                let response = respond::refusing(response, CallRefusal::new(reason));
+                let response = respond::no_route(respond::dialect_for(family), &error);
+                let (_, run) = error.reason();
                 self.tell(&response, || RefusedCall {
                     run: run.cloned(),
                     client: peer.ip(),

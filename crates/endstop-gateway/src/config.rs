@@ -19,6 +19,7 @@ use endstop_runtime::trace::RunLog;
 use http::Uri;
 use thiserror::Error;
 
+use crate::key_desk::KeyDesk;
 use crate::limits::{
     CLIENT_CONNECTIONS, CLIENT_RUNS, DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT,
 };
@@ -83,6 +84,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// The listeners of the control API (`/endstop/v1/`). The address of clients never has it.
     pub control: Control,
+    /// Issues, lists and changes the keys of [`Runs::Many`] for the control API. With `None` it has no keys.
+    pub key_desk: Option<Arc<dyn KeyDesk>>,
     /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
     /// Receives a report of each upstream that cannot be reached.
@@ -124,6 +127,7 @@ impl Config {
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control: Control::default(),
+            key_desk: None,
             refusals: None,
             upstream_observer: None,
             stored_runs: None,

@@ -1,9 +1,11 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on separate listeners.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/keys`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on
+//! separate listeners.
 //! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
 mod answer;
+mod keys;
 mod listen;
 mod openapi;
 mod servers;
@@ -22,7 +24,7 @@ use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -243,19 +245,21 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
             _ => not_allowed(),
         };
     }
-    let is_total = path == TOTAL_PATH;
-    let is_kill = path == KILL_PATH;
-    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix(RUNS_PATH) };
+    let (is_total, is_kill, of_keys) = (path == TOTAL_PATH, path == KILL_PATH, keys::below(path));
+    let is_other = is_total || is_kill || of_keys.is_some();
+    let rest = if is_other { Some("") } else { path.strip_prefix(RUNS_PATH) };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
-    let sent = bearer(&head.headers).unwrap_or_default();
-    if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
+    if !has_token(token.as_ref(), &head.headers) {
         let why = "the control API needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &problem(why));
     }
     if is_kill {
         return kill(service, &head.method, incoming).await;
+    }
+    if let Some(rest) = of_keys {
+        return keys::answer(registry.key_desk(), &head.method, rest, incoming).await;
     }
     if is_total {
         return total(registry, &head.method, incoming).await;
@@ -297,6 +301,12 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         }
         _ => not_allowed(),
     }
+}
+
+/// Whether a request has the token that it needs.
+fn has_token(token: Option<&Key>, headers: &HeaderMap) -> bool {
+    let sent = bearer(headers).unwrap_or_default();
+    token.is_none_or(|token| is_same(token.expose().as_bytes(), sent))
 }
 
 /// The answer about a stored run that cannot be used here now.

@@ -53,6 +53,7 @@ mod client;
 pub mod config;
 mod control;
 mod decode;
+mod key_desk;
 mod limits;
 mod origin;
 mod reachability;
@@ -75,6 +76,10 @@ pub use config::{
 };
 pub use control::{ControlError, RunControl, control_openapi};
 pub use gateway::{Gateway, StartError};
+pub use key_desk::{
+    KeyChangeRecord, KeyDesk, KeyDeskError, KeyList, KeyProblem, KeyReason, KeyRecord, KeySettings,
+    NewKey, RunsOfKey, ShownKey,
+};
 pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::{Counts, RunGroup, RunKiller};

@@ -171,6 +171,14 @@ pub(crate) enum RouteError {
         "the budgets of the key `{0}` cannot be counted, so its calls are refused: the log of the gateway says why"
     )]
     UncountedKey(String),
+    /// A later version wrote the key, or it is damaged.
+    #[error(
+        "this gateway cannot read what the key `{0}` may do, so its calls are refused: the log of the gateway says why"
+    )]
+    UnreadKey(String),
+    /// The store that has the keys is away, with the error. It names a server, so only the log has it.
+    #[error("the store of the keys is away, so this call was not sent: send it again")]
+    KeysAway(String),
     /// The keys cannot be read.
     #[error("this gateway cannot read its keys, so it refuses every call")]
     NoKeys,
@@ -205,6 +213,8 @@ impl RouteError {
             Self::RevokedKey(_) => ("revoked_key", None),
             Self::ExpiredKey(_) => ("expired_key", None),
             Self::UncountedKey(_) => ("uncounted_key", None),
+            Self::UnreadKey(_) => ("unread_key", None),
+            Self::KeysAway(_) => ("store_away", None),
             Self::NoKeys => ("no_keys", None),
             Self::NeedsKey(run) => ("needs_key", Some(run)),
             Self::OtherRun { run, .. } => ("other_run", Some(run)),
@@ -220,7 +230,9 @@ impl RouteError {
             | Self::RevokedKey(_)
             | Self::ExpiredKey(_)
             | Self::NeedsKey(_) => StatusCode::UNAUTHORIZED,
-            Self::UncountedKey(_) | Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UncountedKey(_) | Self::UnreadKey(_) | Self::KeysAway(_) | Self::NoKeys => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::OtherRun { .. } => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::Unnamed | Self::Name { .. } => StatusCode::BAD_REQUEST,
         }
@@ -331,6 +343,9 @@ fn valid_key(
     if keys.is_unreadable() {
         return Err(RouteError::NoKeys);
     }
+    if let Some(why) = keys.away() {
+        return Err(RouteError::KeysAway(why.to_owned()));
+    }
     let Some(issued) = key::issued(keys, headers, query) else {
         return match key::is_forgotten(keys, headers, query) {
             true => Err(RouteError::ForgottenKey),
@@ -343,6 +358,9 @@ fn valid_key(
     }
     if issued.key.has_expired() {
         return Err(RouteError::ExpiredKey(name()));
+    }
+    if issued.key.unread.is_some() {
+        return Err(RouteError::UnreadKey(name()));
     }
     if issued.key.uncounted.is_some() {
         return Err(RouteError::UncountedKey(name()));

@@ -50,7 +50,10 @@ mod window;
 pub use limit::{AccountLimit, LimitError, Window};
 pub use memory::MemoryBudgetStore;
 #[cfg(feature = "redis")]
-pub use redis::{KillReceipt, KillTarget, PastKill, RedisBudgetStore, StoreKill, StorePersistence};
+pub use redis::{
+    KillReceipt, KillTarget, PastKill, RedisBudgetStore, StoreKeyChange, StoreKeys, StoreKill,
+    StorePersistence,
+};
 #[cfg(feature = "redis")]
 pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;

@@ -25,6 +25,9 @@ mod kill;
 #[path = "account/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "account/redis_keys.rs"]
+mod redis_keys;
+#[cfg(feature = "redis")]
 #[path = "account/redis_persistence.rs"]
 mod redis_persistence;
 #[cfg(feature = "redis")]

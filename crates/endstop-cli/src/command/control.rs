@@ -5,6 +5,7 @@ mod fleet;
 mod kill;
 mod kill_list;
 mod past;
+mod remote;
 pub mod tail;
 
 use std::io::Write;
@@ -21,6 +22,7 @@ use crate::output;
 use crate::who::who;
 use fleet::{Fleet, LiveRun, Where};
 pub use kill::{KillArgs, kill};
+pub(super) use remote::RemoteGateway;
 
 const PS_HELP: &str = "\
 Examples:

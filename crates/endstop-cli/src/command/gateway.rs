@@ -17,7 +17,7 @@ use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUs
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
-    Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
+    Config, Control, ControlError, Gateway, KeyDesk, PauseLimit, RefusalObserver, Runs, StartError,
     StopWith, StoredRuns, Tunnels, UpstreamKeys, UpstreamObserver, Upstreams,
 };
 use endstop_price::PriceTable;
@@ -173,6 +173,8 @@ pub(super) struct GatewaySetup {
     pub(super) shared_kill: Option<MemoryKillSwitch>,
     pub(super) control: Control,
     pub(super) stored_runs: Option<StoredRuns>,
+    /// The keys of clients for the control API, if there are some.
+    pub(super) key_desk: Option<Arc<dyn KeyDesk>>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
     pub(super) upstream_observer: Option<Arc<dyn UpstreamObserver>>,
     pub(super) tunnels: Tunnels,
@@ -247,6 +249,7 @@ impl GatewayArgs {
         config.bounds.answer_within = self.answer_within;
         config.control = setup.control;
         config.stored_runs = setup.stored_runs;
+        config.key_desk = setup.key_desk;
         config.refusals = setup.refusals;
         config.upstream_observer = setup.upstream_observer;
         config.tunnels = setup.tunnels;

@@ -1,27 +1,37 @@
 //! `endstop key`: issue, list, change, revoke and rotate the keys of clients of `endstop serve`.
 
+mod local;
+#[cfg(unix)]
+mod remote;
+
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use endstop::account::{AccountLimit, Window};
 use endstop::core::units::Money;
-use endstop::ledger::Dimension;
-use endstop::store::{RunId, RunIdError};
-use endstop_gateway::{Key, KeyHash, KeyRuns, new_key};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use endstop_gateway::{
+    KeyDesk, KeyDeskError, KeyReason, KeyRecord, KeySettings, NewKey, RunsOfKey, ShownKey,
+};
+use serde_json::json;
 
+#[cfg(unix)]
+use super::control::RemoteGateway;
 use super::limits::{span, usd};
-use crate::budgets::{Budgets, check_limit, is_name};
+use crate::budgets::StoreArgs;
 use crate::error::{CliError, ExitMeaning};
-use crate::keys::{self, KeyFile, StoredKey};
+use crate::keys::KeyPlace;
 use crate::output;
 use crate::policy_source::load_file;
+use crate::who::who;
+pub(super) use local::LocalKeys;
 
 /// The value of `--budget` and `--usd` for none.
 const NONE: &str = "none";
+/// The value of `--models` for all.
+const ALL: &str = "all";
+/// The value of `--expires` for a key that does not expire.
+const NEVER: &str = "never";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,10 +41,15 @@ Examples:
   endstop key set alice --budget '$5 per day' --expires never
   endstop key revoke alice
   endstop serve --usd 2 --keys
+  endstop key revoke alice --budget-store redis://HOST:6379
 
 A client of `endstop serve --keys` sends its key as its API key, and the gateway
 puts the upstream's own in its place. The key is printed once; the file has its
-hash. A change holds at the next call, without a restart of the gateway.";
+hash. A change holds at the next call, without a restart of the gateway.
+
+With --budget-store, or ENDSTOP_BUDGET_STORE, keys are in Redis, and a change
+holds on every gateway with the same address. With --server, the gateway there
+changes the keys that it takes.";
 
 /// Arguments of `endstop key`.
 #[derive(Debug, clap::Args)]
@@ -62,13 +77,29 @@ enum Act {
     Rotate(NamedArgs),
 }
 
+/// Where the keys are.
 #[derive(Debug, clap::Args)]
 struct Place {
     /// File of keys
     ///
-    /// The default is keys.jsonl in the state directory, which `serve --keys` reads.
+    /// Instead of those of --budget-store. The default is keys.jsonl in the state directory, which `serve --keys` reads.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+    /// Use the keys in this Redis or Valkey
+    ///
+    /// All gateways with the same address and `--keys` take them. ENDSTOP_BUDGET_STORE is a default for this too.
+    #[arg(long, value_name = "URL")]
+    budget_store: Option<String>,
+    /// Ask the control API at this address
+    ///
+    /// The gateway there uses its keys, and the budgets that it knows.
+    #[cfg(unix)]
+    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["keys", "budget_store"])]
+    server: Option<String>,
+    /// With --server: variable with its token
+    #[cfg(unix)]
+    #[arg(long, value_name = "VAR")]
+    token_env: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -182,23 +213,33 @@ struct NamedArgs {
 }
 
 impl Defined {
-    /// The budgets that a gateway with the same policy file knows.
-    fn budgets(&self) -> Result<Budgets, CliError> {
-        let policy = self.policy.as_deref().map(load_file).transpose()?.unwrap_or_default();
-        Budgets::of(&policy, &[])
+    fn policy(&self) -> Option<&Path> {
+        self.policy.as_deref()
     }
 }
 
 impl Place {
-    fn path(&self) -> Result<PathBuf, CliError> {
-        self.keys.clone().map_or_else(keys::default_path, Ok)
+    /// The place of the keys, or the gateway that has them. `policy` is a file with budgets that the gateways know.
+    fn desk(&self, policy: Option<&Path>) -> Result<Box<dyn KeyDesk>, CliError> {
+        #[cfg(unix)]
+        if let Some(server) = &self.server {
+            let gateway = RemoteGateway::open(server.clone(), self.token_env.clone())?;
+            return Ok(Box::new(remote::RemoteKeys(gateway)));
+        }
+        let policy = policy.map(load_file).transpose()?.unwrap_or_default();
+        let store = match &self.keys {
+            Some(_) => None,
+            None => StoreArgs::at(self.budget_store.clone()).connect()?,
+        };
+        let place = KeyPlace::of(self.keys.clone(), store)?;
+        Ok(Box::new(LocalKeys::new(place, policy)))
     }
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Returns an error if a name is taken or unknown, a budget is not defined, or the file cannot be used.
+/// Returns an error if a name is taken or unknown, a budget is not defined, or the keys cannot be read or written.
 pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     match &args.act {
         Act::New(new) => issue(new, out),
@@ -210,234 +251,117 @@ pub fn run(args: &KeyArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let name = &args.name;
-    let wrong = |error: RunIdError| CliError::new(format!("`{name}` cannot name a key: {error}"));
-    // A `*` in it would stand for any text.
-    let run = RunId::parse(name).map_err(wrong)?;
-    let runs = match args.runs {
-        Runs::One => KeyRuns::One(run),
-        Runs::Many => format!("{name}-*").parse().map_err(wrong)?,
-    };
-    let (budgets, mut limits) = budgets_and_limits(&args.budget)?;
-    limits.extend(args.usd.map(in_all));
-    let key = new_key();
-    let now = Timestamp::now();
-    let expires = args.expires.map(|span| expiry(now, span)).transpose()?;
-    let stored = StoredKey {
+    let new = NewKey {
         name: args.name.clone(),
-        hash: KeyHash::of(&Key::new(key.as_str())),
-        runs,
-        budgets,
-        limits,
+        budgets: args.budget.clone(),
+        usd: args.usd.map(Money::to_decimal),
+        runs: match args.runs {
+            Runs::One => RunsOfKey::One,
+            Runs::Many => RunsOfKey::Many,
+        },
         models: args.models.clone(),
-        created: now,
-        expires,
-        revoked: None,
-        changed: None,
+        expires: args.expires.map(in_millis),
+        by: Some(who()),
+        message: None,
     };
-    // Whether its budgets are defined.
-    stored.check_budgets(&args.defined.budgets()?)?;
-    let path = args.place.path()?;
-    keys::change(&path, |file| {
-        if file.find(&args.name).is_some() {
-            return Err(CliError::new(format!("the key `{}` exists", args.name))
-                .with_hint(format!("replace it: endstop key rotate {}", args.name)));
-        }
-        file.push(stored.clone());
-        Ok(())
-    })?;
+    let desk = args.place.desk(args.defined.policy())?;
+    let ShownKey { key, issued } = desk.issue(&new).map_err(shown)?;
     writeln!(out, "{key}")?;
-    let example = match &stored.runs {
-        KeyRuns::One(run) => run.to_string(),
-        _ => format!("{}-1", args.name),
+    let example = match issued.runs.strip_suffix('*') {
+        Some(beginning) => format!("{beginning}1"),
+        None => issued.runs.clone(),
     };
     output::note(&format!(
         "key {} for {}; it is not shown again. Base URL: http://HOST:PORT/r/{example}/v1",
-        args.name,
-        in_words(&stored)
+        issued.name,
+        in_words(&issued)
     ));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The budgets by name and the limits of some values of `--budget`.
-fn budgets_and_limits(texts: &[String]) -> Result<(Vec<String>, Vec<String>), CliError> {
-    let (budgets, limits): (Vec<String>, Vec<String>) =
-        texts.iter().cloned().partition(|text| is_name(text));
-    limits.iter().try_for_each(|limit| check_limit(limit))?;
-    Ok((budgets, limits))
-}
-
-/// The limit of `--usd`.
-fn in_all(usd: Money) -> String {
-    format!("${}", usd.to_decimal())
-}
-
-/// Whether a limit is one of `--usd`.
-fn is_in_all(limit: &str) -> bool {
-    let read = limit.parse::<AccountLimit>();
-    read.is_ok_and(|it| it.dimension == Dimension::Cost && it.window == Window::Ever)
-}
-
-fn expiry(now: Timestamp, span: Duration) -> Result<Timestamp, CliError> {
-    let at = now.checked_add(span).map_err(|_| CliError::new("--expires: that is too long"))?;
-    if at <= now {
-        return Err(CliError::new("--expires: the key would have expired already")
-            .with_hint("write how long it is valid, such as `90d`"));
-    }
-    Ok(at)
-}
-
 fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let is_empty = args.budget.is_empty() && args.models.is_empty();
-    if is_empty && args.usd.is_none() && args.expires.is_none() {
-        return Err(CliError::new("nothing to change")
-            .with_hint("pass --budget, --usd, --models or --expires"));
-    }
-    if args.budget.len() > 1 && args.budget.iter().any(|text| text == NONE) {
-        return Err(CliError::new("--budget: `none` stands alone"));
-    }
-    let named: &[String] = if args.budget == [NONE] { &[] } else { &args.budget };
-    let (budgets, limits) = budgets_and_limits(named)?;
-    let replaces_in_all = args.budget == [NONE] || limits.iter().any(|limit| is_in_all(limit));
-    let now = Timestamp::now();
-    let expires = match args.expires {
-        None => None,
-        Some(NewValue::Nothing) => Some(None),
-        Some(NewValue::Set(span)) => Some(Some(expiry(now, span)?)),
+    let settings = KeySettings {
+        budgets: args.budget.clone(),
+        usd: args.usd.map(|usd| match usd {
+            NewValue::Nothing => NONE.to_owned(),
+            NewValue::Set(usd) => usd.to_decimal(),
+        }),
+        models: args.models.clone(),
+        expires: args.expires.map(|expires| match expires {
+            NewValue::Nothing => NEVER.to_owned(),
+            NewValue::Set(span) => in_millis(span),
+        }),
+        by: Some(who()),
+        message: None,
     };
-    let defined = args.defined.budgets()?;
-    let changed = keys::change(&args.place.path()?, |file| {
-        let key = found(file, &args.name)?;
-        if key.revoked.is_some() {
-            return Err(CliError::new(format!("the key `{}` is revoked", args.name))
-                .with_hint("issue one with another name: endstop key new NAME"));
-        }
-        let (in_all_before, mut others): (Vec<String>, Vec<String>) =
-            key.limits.iter().cloned().partition(|limit| is_in_all(limit));
-        // A budget that it keeps may be one of a policy that is not named here.
-        let mut checked = StoredKey { budgets: budgets.clone(), ..key.clone() };
-        if !args.budget.is_empty() {
-            key.budgets.clone_from(&budgets);
-            others.clone_from(&limits);
-        }
-        others.extend(match args.usd {
-            None if replaces_in_all => Vec::new(),
-            None => in_all_before,
-            Some(NewValue::Nothing) => Vec::new(),
-            Some(NewValue::Set(usd)) => vec![in_all(usd)],
-        });
-        checked.limits.clone_from(&others);
-        checked.check_budgets(&defined)?;
-        key.limits = others;
-        if !args.models.is_empty() {
-            key.models = if args.models == ["all"] { Vec::new() } else { args.models.clone() };
-        }
-        key.expires = expires.unwrap_or(key.expires);
-        Ok(key.clone())
-    })?;
-    writeln!(out, "{}: {}, {}", args.name, status(&changed, now), in_words(&changed))?;
+    let desk = args.place.desk(args.defined.policy())?;
+    let changed = desk.set(&args.name, &settings).map_err(shown)?;
+    writeln!(out, "{}: {}, {}", changed.name, changed.status, in_words(&changed))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn revoke(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    keys::change_for(&args.place.path()?, args.why.as_deref(), |file| {
-        let key = found(file, &args.name)?;
-        if key.revoked.is_some() {
-            return Err(CliError::new(format!("the key `{}` is revoked already", args.name)));
-        }
-        key.revoked = Some(Timestamp::now());
-        Ok(())
-    })?;
-    writeln!(out, "{}: revoked", args.name)?;
+    let revoked = args.place.desk(None)?.revoke(&args.name, &args.reason()).map_err(shown)?;
+    writeln!(out, "{}: {}", revoked.name, revoked.status)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn rotate(args: &NamedArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let new = new_key();
-    keys::change_for(&args.place.path()?, args.why.as_deref(), |file| {
-        let key = found(file, &args.name)?;
-        if key.revoked.is_some() {
-            return Err(CliError::new(format!("the key `{}` is revoked", args.name))
-                .with_hint("issue one with another name: endstop key new NAME"));
-        }
-        if status(key, Timestamp::now()) == "expired" {
-            return Err(CliError::new(format!("the key `{}` has expired", args.name))
-                .with_hint("issue one with another name: endstop key new NAME --expires 90d"));
-        }
-        key.hash = KeyHash::of(&Key::new(new.as_str()));
-        key.created = Timestamp::now();
-        Ok(())
-    })?;
-    writeln!(out, "{new}")?;
+    let rotated = args.place.desk(None)?.rotate(&args.name, &args.reason()).map_err(shown)?;
+    writeln!(out, "{}", rotated.key)?;
     output::note(&format!("the old key {} is refused from now on", args.name));
     Ok(ExitCode::SUCCESS)
 }
 
-fn found<'f>(file: &'f mut KeyFile, name: &str) -> Result<&'f mut StoredKey, CliError> {
-    file.find(name).ok_or_else(|| {
-        CliError::new(format!("no key `{name}`")).with_hint("`endstop key list` lists them")
-    })
+impl NamedArgs {
+    fn reason(&self) -> KeyReason {
+        KeyReason { by: Some(who()), message: self.why.clone() }
+    }
+}
+
+/// A length of time as the options take it.
+fn in_millis(span: Duration) -> String {
+    format!("{}ms", span.as_millis())
+}
+
+fn shown(error: KeyDeskError) -> CliError {
+    let KeyDeskError { error, details, hint, .. } = error;
+    CliError { details, hint, ..CliError::new(error) }
 }
 
 fn print(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let path = args.place.path()?;
-    let file = if path.exists() { KeyFile::read(&path)? } else { KeyFile::default() };
-    let now = Timestamp::now();
+    let keys = args.place.desk(None)?.list().map_err(shown)?.keys;
     if args.json {
-        let keys: Vec<Value> = file.stored().map(|key| to_json(key, now)).collect();
         writeln!(out, "{:#}", json!({ "version": 1, "keys": keys }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if file.stored().next().is_none() {
+    if keys.is_empty() {
         return Err(CliError::new("no key is issued")
             .with_hint("endstop key new NAME")
             .with_exit(ExitMeaning::AnswerIsNo));
     }
     let mut table =
         output::table(&["key", "status", "runs", "budgets", "models", "expires"], &[]).unbroken(0);
-    for key in file.stored() {
+    for key in &keys {
         let budgets = key.budgets.iter().chain(&key.limits);
+        let day = |time: &String| time.get(..10).unwrap_or(time).to_owned();
         table.add_row([
             key.name.clone(),
-            status(key, now).to_owned(),
-            key.runs.to_string(),
+            key.status.clone(),
+            key.runs.clone(),
             budgets.map(String::as_str).collect::<Vec<_>>().join(", "),
-            if key.models.is_empty() { "all".to_owned() } else { key.models.join(", ") },
-            key.expires.map_or_else(|| "never".to_owned(), |time| time.strftime("%F").to_string()),
+            if key.models.is_empty() { ALL.to_owned() } else { key.models.join(", ") },
+            key.expires.as_ref().map_or_else(|| NEVER.to_owned(), day),
         ]);
     }
     writeln!(out, "{}", output::shown(&table.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without the hash, which no reader needs.
-fn to_json(key: &StoredKey, now: Timestamp) -> Value {
-    json!({
-        "name": key.name,
-        "status": status(key, now),
-        "runs": key.runs.to_string(),
-        "budgets": key.budgets,
-        "limits": key.limits,
-        "models": key.models,
-        "created": key.created.to_string(),
-        "expires": key.expires.map(|time| time.to_string()),
-        "revoked": key.revoked.map(|time| time.to_string()),
-        "changed": key.changed.as_ref().map(keys::KeyAct::to_json),
-    })
-}
-
-fn status(key: &StoredKey, now: Timestamp) -> &'static str {
-    match (key.revoked, key.expires) {
-        (Some(_), _) => "revoked",
-        (None, Some(expires)) if expires <= now => "expired",
-        (None, _) => "valid",
-    }
-}
-
-fn in_words(key: &StoredKey) -> String {
-    let runs = match &key.runs {
-        KeyRuns::One(run) => format!("the run {run}"),
-        runs => format!("runs {runs}"),
+fn in_words(key: &KeyRecord) -> String {
+    let runs = match key.runs.ends_with('*') {
+        false => format!("the run {}", key.runs),
+        true => format!("runs {}", key.runs),
     };
     let budgets: Vec<&str> = key.budgets.iter().chain(&key.limits).map(String::as_str).collect();
     match budgets.as_slice() {

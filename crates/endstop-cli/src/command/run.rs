@@ -356,6 +356,7 @@ fn gateway_setup(
         shared_kill: None,
         control: Control { socket: live::socket_path(), ..Control::default() },
         stored_runs: None,
+        key_desk: None,
         refusals: None,
         upstream_observer: None,
         direct_hosts: args.guard.direct_hosts(),

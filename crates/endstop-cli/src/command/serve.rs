@@ -18,16 +18,19 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::{create_private_directory, private_file};
-use endstop_gateway::{Gateway, IssuedKeys, RefusalObserver, Runs, StoredRuns, Tunnels, Unnamed};
+use endstop_gateway::{
+    Gateway, IssuedKeys, KeyDesk, RefusalObserver, Runs, StoredRuns, Tunnels, Unnamed,
+};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
+use super::key::LocalKeys;
 use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
 use crate::budgets::{Budgets, OpenBudgets};
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
 use crate::history::HistoryArgs;
-use crate::keys::{self, FileKeys};
+use crate::keys::{GatewayKeys, KeyPlace};
 use crate::output::{self, counted, duration, tokens};
 use crate::webhook::Hook;
 use control::ControlArgs;
@@ -63,6 +66,9 @@ serve it.
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
   POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)
+  GET  /endstop/v1/keys              the keys of --keys
+  POST /endstop/v1/keys              issue one (JSON: name, budgets, models, ..)
+  POST /endstop/v1/keys/NAME/revoke  refuse one; `set` and `rotate` change it
 
 With --keep, a run that is named again after this process has ended, even by
 kill -9, continues with its counters, and --total-usd counts the spend of all
@@ -100,7 +106,8 @@ pub struct ServeArgs {
     /// Accept the client keys in this file
     ///
     /// Clients send them in place of the upstream's: keys of `endstop key`, and lines of `KEY RUN`, or `KEY PREFIX*` for all
-    /// runs whose names begin with PREFIX. Without FILE it is keys.jsonl in the state directory.
+    /// runs whose names begin with PREFIX. Without FILE they are those in the store of --budget-store, which all its gateways share,
+    /// or in keys.jsonl in the state directory.
     #[arg(long, value_name = "FILE")]
     keys: Option<Option<PathBuf>>,
     #[command(flatten)]
@@ -165,7 +172,10 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let drawn = budgets.open(is_nested, hook.budget_warnings())?;
     environment.accounts = Some(drawn.accounts.clone());
     budgets.warn_of_persistence();
-    let keys = issued_keys(args, drawn)?;
+    let place = args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store()));
+    let place = place.transpose()?;
+    let keys = issued_keys(place.as_ref(), drawn)?;
+    let desk = place.map(|place| LocalKeys::new(place, chosen.policy.clone()));
     check_directories(args)?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -177,6 +187,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         shared_kill: budgets.kill_switch(),
         control: args.control.open(args.listen)?,
         stored_runs: stored_runs(args, &budgets),
+        key_desk: desk.map(|desk| Arc::new(desk) as Arc<dyn KeyDesk>),
         refusals,
         upstream_observer: Some(Arc::new(UpstreamLog { as_json: args.json, log: args.log })),
         tunnels: Tunnels::Off,
@@ -256,15 +267,14 @@ fn stored_runs(args: &ServeArgs, budgets: &Budgets) -> Option<StoredRuns> {
     args.keep.clone().map(StoredRuns::Directory).or_else(shared)
 }
 
-/// The keys of `--keys`; they are read again when the file changes.
-fn issued_keys(args: &ServeArgs, budgets: OpenBudgets) -> Result<IssuedKeys, CliError> {
-    let path = match &args.keys {
-        None => return Ok(IssuedKeys::default()),
-        Some(named) => named.clone().map_or_else(keys::default_path, Ok)?,
-    };
-    let opened = FileKeys::open(&path, budgets).map_err(|error| match path.exists() {
-        true => error,
-        false => error.with_hint("`endstop key new NAME` issues the first key"),
+/// The keys of `--keys`; they are read again when they change.
+fn issued_keys(place: Option<&KeyPlace>, budgets: OpenBudgets) -> Result<IssuedKeys, CliError> {
+    let Some(place) = place else { return Ok(IssuedKeys::default()) };
+    let opened = GatewayKeys::open(place, budgets).map_err(|error| match place {
+        KeyPlace::File(path) if !path.exists() => {
+            error.with_hint("`endstop key new NAME` issues the first key")
+        }
+        KeyPlace::File(_) | KeyPlace::Store(_) => error,
     });
     opened.map(IssuedKeys::from_source)
 }

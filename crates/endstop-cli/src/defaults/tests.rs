@@ -157,6 +157,19 @@ fn a_key_is_changed_only_by_defaults_that_are_meant_for_it() {
 }
 
 #[test]
+fn a_store_for_every_command_is_that_of_the_keys_too_and_no_run_is_killed_by_it() {
+    let defaults = load("", &[("ENDSTOP_BUDGET_STORE", "redis://127.0.0.1")]).unwrap();
+    let of = |command: &str| {
+        let all = defaults.all().iter();
+        all.filter(|it| it.command == command && it.option == "budget-store").count()
+    };
+    for command in ["key new", "key list", "key set", "key revoke", "key rotate", "serve"] {
+        assert_eq!(of(command), 1, "{command}");
+    }
+    assert_eq!(of("kill"), 0);
+}
+
+#[test]
 fn the_file_is_in_the_configuration_directory() {
     let of = |variables: &'static [(&str, &str)]| {
         file_of(&|name: &str| {

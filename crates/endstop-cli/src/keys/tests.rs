@@ -129,3 +129,32 @@ fn a_file_of_version_1_is_read_as_it_was_written() {
     assert!(bob.limits.is_empty() && bob.budgets.is_empty() && bob.models.is_empty());
     assert_eq!(file.lines.iter().filter(|line| matches!(line, Line::Plain(..))).count(), 1);
 }
+
+#[test]
+fn a_key_of_a_store_that_cannot_be_read_is_known_by_its_name_and_the_others_are_read() {
+    let line = |version: u64, name: &str| {
+        let hash = KeyHash::of(&Key::new(name)).to_hex();
+        format!(
+            "{{\"version\":{version},\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}-*\"}}"
+        )
+    };
+    let pair = |name: &str, text: String| (name.to_owned(), text);
+    let file = KeyFile::of_store(&[
+        pair("alice", line(1, "alice")),
+        pair("bob", line(2, "bob")),
+        // A text of another key would have what that may do.
+        pair("carol", line(1, "alice")),
+        pair("dave", "no JSON".to_owned()),
+    ]);
+    assert_eq!(file.stored().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["alice"]);
+    let unread: Vec<&UnreadKey> = file.unread().collect();
+    let whys: Vec<&str> = unread.iter().map(|key| key.why.as_str()).collect();
+    assert_eq!(whys[..2], ["a later version wrote it", "it has another name"]);
+    assert!(whys[2].starts_with("no JSON object"), "{whys:?}");
+    let issued = unread[0].issued().unwrap();
+    assert_eq!((issued.name.as_str(), issued.hash), ("bob", KeyHash::of(&Key::new("bob"))));
+    assert_eq!(issued.runs.to_string(), "bob-*");
+    assert_eq!(issued.unread.as_deref(), Some("a later version wrote it"));
+    // Without a hash, no client has sent it.
+    assert!(unread[2].issued().is_none());
+}

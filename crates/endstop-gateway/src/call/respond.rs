@@ -15,7 +15,7 @@ use http::{HeaderValue, Response, StatusCode};
 use crate::body::Body;
 use crate::config::StopWith;
 use crate::refused_call::CallRefusal;
-use crate::route::{ApiFamily, RUN_HEADER};
+use crate::route::{ApiFamily, RUN_HEADER, RouteError};
 use crate::run::{NoRun, RunEntry};
 
 /// The stop reason, in the gateway's own responses.
@@ -113,6 +113,21 @@ fn later(dialect: &dyn Dialect, message: &str) -> Response<Body> {
     let mut answer = overloaded(dialect, message);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer
+}
+
+/// The error for a request that is not taken.
+pub(super) fn no_route(dialect: &dyn Dialect, why: &RouteError) -> Response<Body> {
+    let (text, (reason, _)) = (why.to_string(), why.reason());
+    match why {
+        RouteError::KeysAway(detail) => {
+            let refusal = CallRefusal::with_detail(reason, detail.clone());
+            refusing(later(dialect, &text), refusal)
+        }
+        _ => {
+            let answer = error(dialect, why.status(), ErrorKind::Invalid, &text);
+            refusing(answer, CallRefusal::new(reason))
+        }
+    }
 }
 
 /// The error for a call that has no run.

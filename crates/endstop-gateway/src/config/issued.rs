@@ -102,6 +102,8 @@ pub struct IssuedKey {
     pub is_revoked: bool,
     /// Why its budgets cannot be counted. Its calls are refused then.
     pub uncounted: Option<String>,
+    /// Why what it may do cannot be read, as that of a later version. Its calls are refused then.
+    pub unread: Option<String>,
     /// The budgets over time that its calls draw on, instead of those of
     /// [`RunEnvironment::accounts`](endstop_runtime::RunEnvironment::accounts).
     pub accounts: Option<RunAccounts>,
@@ -118,6 +120,7 @@ impl IssuedKey {
             expires: None,
             is_revoked: false,
             uncounted: None,
+            unread: None,
             accounts: None,
         }
     }
@@ -142,6 +145,9 @@ pub enum KeyChange {
     Keys(Vec<IssuedKey>),
     /// They cannot be read. Until they can, the gateway takes no call.
     Unreadable,
+    /// The store that has them is away or cannot be used, with the error. Until it can, the gateway takes no call, and asks its
+    /// clients to try again.
+    Away(String),
 }
 
 /// The source of a gateway's keys.
@@ -209,6 +215,7 @@ impl IssuedKeys {
             }
             KeyChange::Keys(keys) => KeyTable::new(keys),
             KeyChange::Unreadable => KeyTable { is_unreadable: true, ..KeyTable::default() },
+            KeyChange::Away(why) => KeyTable { away: Some(why), ..KeyTable::default() },
         };
         let new = Arc::new(new);
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
@@ -241,6 +248,8 @@ pub(crate) struct KeyTable {
     keys: Vec<Arc<IssuedKey>>,
     places: HashMap<KeyHash, usize>,
     is_unreadable: bool,
+    /// Why the store that has them is away.
+    away: Option<String>,
     /// Whether a key that begins like an issued one has to be one.
     is_complete: bool,
 }
@@ -252,6 +261,7 @@ impl KeyTable {
             keys: keys.into_iter().map(Arc::new).collect(),
             places,
             is_unreadable: false,
+            away: None,
             is_complete: true,
         }
     }
@@ -267,6 +277,11 @@ impl KeyTable {
 
     pub(crate) const fn is_unreadable(&self) -> bool {
         self.is_unreadable
+    }
+
+    /// Why the store that has the keys is away, if it is.
+    pub(crate) fn away(&self) -> Option<&str> {
+        self.away.as_deref()
     }
 
     /// The key that a request has sent, if it is one of them.

@@ -1,5 +1,7 @@
 //! The OpenAPI document of the control API, made from its types.
 
+mod keys;
+
 use std::borrow::Cow;
 
 use schemars::generate::SchemaSettings;
@@ -17,9 +19,12 @@ const PROBLEMS: [(u16, &str); 8] = [
     (400, "The body cannot be read or used."),
     (401, "The token is missing or wrong."),
     (403, "A web page of another site has sent it, or it is for another host."),
-    (404, "There is no such run, or no such total."),
+    (404, "There is no such run or key, or no such total."),
     (405, "The path has other methods."),
-    (409, "The run is in a state in which this is not possible, or another gateway serves it."),
+    (
+        409,
+        "The run or key is in a state in which this is not possible, or another gateway serves the run.",
+    ),
     (500, "Stored runs cannot be read."),
     (503, "The store that gateways share is away."),
 ];
@@ -159,8 +164,9 @@ impl Operation {
             json!({ "name": name, "in": place, "required": is_required, "schema": { "type": of } })
         };
         let run = self.path.contains("{run}").then(|| parameter("run", "path", "string"));
+        let key = self.path.contains("{name}").then(|| parameter("name", "path", "string"));
         let events = self.path.ends_with("/wait").then(|| parameter("events", "query", "integer"));
-        run.into_iter().chain(events).collect()
+        run.into_iter().chain(key).chain(events).collect()
     }
 }
 
@@ -187,7 +193,7 @@ pub fn control_openapi() -> Value {
     };
     let mut generator = SchemaSettings::draft2020_12().with(place).into_generator();
     let mut paths = Map::new();
-    for operation in &OPERATIONS {
+    for operation in OPERATIONS.iter().chain(&keys::OPERATIONS) {
         let described = operation.describe(&mut generator);
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         if let Value::Object(path) = path {

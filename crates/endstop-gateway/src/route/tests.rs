@@ -6,7 +6,7 @@ use endstop_core::probe::Probes;
 use http::HeaderValue;
 
 use super::*;
-use crate::config::{Key, Upstreams};
+use crate::config::{IssuedKey, IssuedKeys, Key, KeyChange, KeyHash, KeySource, Upstreams};
 use crate::secret::is_same;
 
 fn config(runs: Runs) -> Config {
@@ -353,4 +353,51 @@ fn calls_to_an_intercepted_host_reach_the_scripted_model_where_that_is_the_upstr
         let route = intercepted(host, &Method::POST, target, true);
         assert_eq!((route.host.is_none(), route.rest.as_str()), (true, rest), "{host}");
     }
+}
+
+/// A store that is away.
+#[derive(Debug)]
+struct AwayStore;
+
+impl KeySource for AwayStore {
+    fn look(&self) -> KeyChange {
+        KeyChange::Away("redis://HOST refused".to_owned())
+    }
+}
+
+#[test]
+fn without_the_store_of_the_keys_no_request_is_taken_with_or_without_a_key() {
+    let keys = IssuedKeys::from_source(AwayStore);
+    let config = config(Runs::Many { unnamed: Unnamed::Shared, keys });
+    for key in [None, Some("Bearer sk-own"), Some("Bearer endstop_1")] {
+        let pairs: Vec<_> = key.map(|key| ("authorization", key)).into_iter().collect();
+        let error = post(&config, "/r/free/v1/chat/completions", &pairs).unwrap_err();
+        assert_eq!(error.reason(), ("store_away", None));
+        assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!error.to_string().contains("HOST"), "{error}");
+    }
+}
+
+#[test]
+fn a_key_of_a_later_version_is_refused_by_its_name_and_the_others_are_taken() {
+    let key = |name: &str| {
+        let hash = KeyHash::of(&Key::new(format!("{name}-secret")));
+        IssuedKey::new(name, hash, format!("{name}-*").parse().unwrap())
+    };
+    let mut later = key("later");
+    later.unread = Some("a later version wrote it".to_owned());
+    let keys = IssuedKeys::new(vec![later, key("known")]);
+    let config = config(Runs::Many { unnamed: Unnamed::Refuse, keys });
+    let call = |name: &str| {
+        let key = format!("Bearer {name}-secret");
+        post(
+            &config,
+            &format!("/r/{name}-1/v1/chat/completions"),
+            &[("authorization", key.as_str())],
+        )
+    };
+    let error = call("later").unwrap_err();
+    assert_eq!(error, RouteError::UnreadKey("later".to_owned()));
+    assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(call("known").unwrap().run.as_str(), "known-1");
 }

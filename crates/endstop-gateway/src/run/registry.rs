@@ -24,6 +24,7 @@ use super::entry::{Eviction, RunEntry, RunOrigin};
 use super::run_log::{OpenLogError, RunLogs};
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::{Config, KeyTable, Runs, Upstreams};
+use crate::key_desk::KeyDesk;
 use crate::limits::{
     MAX_CONTROL_TAKE, MAX_KILLED_GROUPS, MAX_LISTED, REST_INTERVAL, STOPPED_PER_RUN,
     STORE_PATIENCE, TAKE_RECHECK,
@@ -468,6 +469,11 @@ impl Registry {
         self.runs().insert(id.clone(), Arc::clone(&entry));
         self.note_served(id);
         Ok(entry)
+    }
+
+    /// The keys of the gateway for the control API, if it has some.
+    pub(crate) fn key_desk(&self) -> Option<Arc<dyn KeyDesk>> {
+        self.config.key_desk.clone()
     }
 
     /// The budget that all runs share, if it limits money.

@@ -27,18 +27,24 @@ use crate::limits::{MAX_PAST_ADJUSTMENTS, MAX_SPAN_TRIES};
 
 mod address;
 mod connections;
+mod keys;
 mod kills;
 mod persistence;
 mod spool;
 mod watch;
 mod wire;
 
+pub use keys::{StoreKeyChange, StoreKeys};
 pub use kills::{KillReceipt, KillTarget, PastKill, StoreKill};
 pub use persistence::StorePersistence;
 pub(crate) use wire::{Reply, Request};
 
 /// The functions, with `LIBRARY` for the name of the library.
-const LIBRARY: &str = concat!(include_str!("redis/library.lua"), include_str!("redis/runs.lua"));
+const LIBRARY: &str = concat!(
+    include_str!("redis/library.lua"),
+    include_str!("redis/runs.lua"),
+    include_str!("redis/keys.lua")
+);
 /// The last format of the keys that is known.
 const FORMAT: u64 = 1;
 
@@ -386,6 +392,8 @@ fn operation(function: &'static str) -> &'static str {
         "rest" => "release a run",
         "renew" => "keep runs",
         "runs" => "list runs",
+        "keys" => "read the keys",
+        "change_keys" => "change the keys",
         "wanted" => "ask which runs are wanted",
         other => other,
     }

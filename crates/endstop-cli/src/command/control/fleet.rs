@@ -22,7 +22,7 @@ pub(super) struct Where {
     pub(super) server: Option<String>,
     /// With --server: variable with its token
     #[arg(long, value_name = "VAR")]
-    token_env: Option<String>,
+    pub(super) token_env: Option<String>,
 }
 
 /// A run, and the gateway that has it.

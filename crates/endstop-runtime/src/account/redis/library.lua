@@ -5,7 +5,7 @@
 -- Amounts are {steps, tokens, nano-dollars}: integers below 2^53, which a Lua number keeps exactly. Times are milliseconds
 -- since 1970, by the clock of the server; they never run backwards.
 --
--- KEYS[1] .. ':meta'                    format, latest (the latest time), epoch (the number of kills)
+-- KEYS[1] .. ':meta'                    format, latest (the latest time), epoch (the number of kills), keys (keys.lua)
 -- KEYS[1] .. ':counter:ACCOUNT:WINDOW'  END-START -> {settled x 3, held x 3, unconfirmed x 3}
 -- KEYS[1] .. ':hold:ID'                 {state, expires, owner, amounts, {{account, window, END-START}, ..}}
 -- KEYS[1] .. ':held'                    ids of the holds that are held, by expiry

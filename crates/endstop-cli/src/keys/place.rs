@@ -1,0 +1,152 @@
+//! Where keys are: in a file of this machine, or in a store that gateways on many machines share.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
+use endstop::store::{create_private_directory, private_file, replace_file};
+use endstop_gateway::{KeyDeskError, KeyProblem};
+
+use super::{KeyAct, KeyFile, default_path, desk_error};
+use crate::error::CliError;
+use crate::limits::{MAX_KEY_TRIES, MAX_STORE_KEYS};
+
+/// Where keys are.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyPlace {
+    /// A file; it need not exist.
+    File(PathBuf),
+    /// A store.
+    Store(RedisBudgetStore),
+}
+
+impl KeyPlace {
+    /// The file that is named, the store if there is one, or the default file.
+    ///
+    /// # Errors
+    /// Returns an error if there is no state directory for the default file.
+    pub(crate) fn of(
+        file: Option<PathBuf>,
+        store: Option<RedisBudgetStore>,
+    ) -> Result<Self, CliError> {
+        match (file, store) {
+            (Some(file), _) => Ok(Self::File(file)),
+            (None, Some(store)) => Ok(Self::Store(store)),
+            (None, None) => default_path().map(Self::File),
+        }
+    }
+
+    /// The keys. A missing file has no key.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    pub(crate) fn read(&self) -> Result<KeyFile, CliError> {
+        match self {
+            Self::File(path) if !path.exists() => Ok(KeyFile::default()),
+            Self::File(path) => KeyFile::read(path),
+            Self::Store(store) => {
+                let keys = store.keys(None).map_err(|error| store_failed(&error))?;
+                Ok(KeyFile::of_store(&keys.unwrap_or_default().keys))
+            }
+        }
+    }
+
+    /// Changes the keys, and notes in each key that is changed who did so, when and why. Whole or not at all: a gateway never
+    /// reads half of it. With a store, `change` is called again if another process has changed the same key in the meantime.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read or written, or `change` fails: then they are as before.
+    pub(crate) fn change<T>(
+        &self,
+        act: &KeyAct,
+        mut change: impl FnMut(&mut KeyFile) -> Result<T, KeyDeskError>,
+    ) -> Result<T, KeyDeskError> {
+        match self {
+            Self::File(path) => change_file(path, act, change),
+            Self::Store(store) => change_store(store, act, &mut change),
+        }
+    }
+}
+
+/// An error of the store of the keys.
+pub(super) fn store_failed(error: &BudgetStoreError) -> CliError {
+    CliError::new(error.to_string())
+}
+
+fn unavailable(error: CliError) -> KeyDeskError {
+    desk_error(KeyProblem::Unavailable, error)
+}
+
+/// Changes a file of keys, which is created if it is missing.
+fn change_file<T>(
+    path: &Path,
+    act: &KeyAct,
+    change: impl FnOnce(&mut KeyFile) -> Result<T, KeyDeskError>,
+) -> Result<T, KeyDeskError> {
+    let failed = |error: io::Error| {
+        let shown = path.display();
+        unavailable(CliError::new(format!("cannot write the keys `{shown}`: {error}")))
+    };
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        create_private_directory(directory).map_err(failed)?;
+    }
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    // Two commands at once would each write back what they have read.
+    let lock: File =
+        private_file().create(true).append(true).open(beside(".lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    let mut file = match path.exists() {
+        true => KeyFile::read(path).map_err(unavailable)?,
+        false => KeyFile::default(),
+    };
+    let before = file.clone();
+    let result = change(&mut file)?;
+    file.note(&before, act);
+    replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
+    Ok(result)
+}
+
+/// Changes keys of a store, each only if it is still as it was read.
+fn change_store<T>(
+    store: &RedisBudgetStore,
+    act: &KeyAct,
+    change: &mut impl FnMut(&mut KeyFile) -> Result<T, KeyDeskError>,
+) -> Result<T, KeyDeskError> {
+    let failed = |error: BudgetStoreError| unavailable(store_failed(&error));
+    for _ in 0..MAX_KEY_TRIES {
+        let read = store.keys(None).map_err(failed)?.unwrap_or_default().keys;
+        let before = KeyFile::of_store(&read);
+        let mut file = before.clone();
+        let result = change(&mut file)?;
+        file.note(&before, act);
+        if file.lines.len() > MAX_STORE_KEYS.max(before.lines.len()) {
+            let error = CliError::new(format!("the store has {MAX_STORE_KEYS} keys, the most"));
+            return Err(unavailable(error.with_hint("use another namespace")));
+        }
+        if store.change_keys(&changes(&before, &file, read)).map_err(failed)? {
+            return Ok(result);
+        }
+    }
+    let error = "others change this key all the time: nothing was changed";
+    Err(unavailable(CliError::new(error)))
+}
+
+/// The changes that lead to `after`. `read` is the text of each key before, as the store has it.
+fn changes(before: &KeyFile, after: &KeyFile, read: Vec<(String, String)>) -> Vec<StoreKeyChange> {
+    let known: BTreeMap<&str, _> = before.stored().map(|key| (key.name.as_str(), key)).collect();
+    let mut read: BTreeMap<String, String> = read.into_iter().collect();
+    let changed = after.stored().filter(|key| known.get(key.name.as_str()) != Some(key));
+    changed
+        .map(|key| StoreKeyChange {
+            name: key.name.clone(),
+            before: read.remove(&key.name),
+            after: key.to_json().to_string(),
+        })
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! Keys of clients in the store, for gateways on many machines.
+//!
+//! The store knows a key by its name. Its text is that of its reader: what a key may do, and the hash of what a client sends.
+//!
+//! Decision: a gateway asks for the version of the keys before each call, and gets all keys if it has another one. A lookup of one
+//! key would be the same round trip, and a message to all gateways could arrive later than the next call.
+
+use super::super::store::BudgetStoreError;
+use super::RedisBudgetStore;
+use super::wire::Request;
+
+/// The keys of a store at one moment.
+///
+/// See the example of [`RedisBudgetStore::change_keys`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreKeys {
+    /// The version, which is another one after each change.
+    pub version: u64,
+    /// Each key by its name, with its text, in the order of the names.
+    pub keys: Vec<(String, String)>,
+}
+
+/// A change of one key of a store.
+///
+/// See the example of [`RedisBudgetStore::change_keys`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreKeyChange {
+    /// The name.
+    pub name: String,
+    /// The text as it was read. `None` for a new key.
+    pub before: Option<String>,
+    /// The text from now on.
+    pub after: String,
+}
+
+impl RedisBudgetStore {
+    /// Returns the keys of clients; `None` if they have the version that the caller knows. It takes one round trip.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read. Then nothing is known of any key.
+    pub fn keys(&self, known: Option<u64>) -> Result<Option<StoreKeys>, BudgetStoreError> {
+        let request = Request { after: known, ..Request::default() };
+        let reply = self.shared.call("keys", request, true)?;
+        let version = reply.number(0)?;
+        if known == Some(version) {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        let mut words = reply.texts(1).into_iter();
+        while let Some(name) = words.next() {
+            let Some(text) = words.next() else {
+                return Err(BudgetStoreError::Failed {
+                    doing: "read the keys",
+                    path: self.shared.server.clone().into(),
+                    why: "one has no text that can be read".to_owned(),
+                });
+            };
+            keys.push((name, text));
+        }
+        keys.sort();
+        Ok(Some(StoreKeys { version, keys }))
+    }
+
+    /// Changes keys of clients: all of these, or none of them if one is not as it was read. Returns whether they are changed; if
+    /// not, read them again. A repetition changes nothing.
+    ///
+    /// ```no_run
+    /// use endstop_runtime::account::{RedisBudgetStore, StoreKeyChange};
+    ///
+    /// let store = RedisBudgetStore::open("redis://127.0.0.1:6379")?;
+    /// let (name, after) = ("alice".to_owned(), "{}".to_owned());
+    /// assert!(store.change_keys(&[StoreKeyChange { name, before: None, after }])?);
+    /// assert!(store.keys(None)?.is_some_and(|all| all.keys.len() == 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the store does not confirm the change. It may have happened.
+    pub fn change_keys(&self, changes: &[StoreKeyChange]) -> Result<bool, BudgetStoreError> {
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        let words = changes.iter().flat_map(|change| {
+            let before = change.before.as_deref().unwrap_or_default();
+            [change.name.as_bytes(), before.as_bytes(), change.after.as_bytes()]
+        });
+        let words: Vec<&[u8]> = words.collect();
+        let reply = self.shared.call_with("change_keys", Request::default(), true, &words)?;
+        match reply.word.as_str() {
+            "OK" => Ok(true),
+            "MOVED" => Ok(false),
+            word => Err(BudgetStoreError::Failed {
+                doing: "change the keys",
+                path: self.shared.server.clone().into(),
+                why: format!("it answers `{word}`"),
+            }),
+        }
+    }
+}
