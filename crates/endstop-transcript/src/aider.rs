@@ -46,7 +46,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     while let Some(time) = started.take() {
         let mut run = RunBuilder::new(reading, &mut *sink).named(Some(time.as_str()));
         run.note(parse_civil(&time));
-        let mut chat = Chat {
+        let mut chat = AiderChat {
             run,
             words: String::new(),
             has_breaks: false,
@@ -85,7 +85,7 @@ fn start_in(line: &str) -> Option<String> {
     line.strip_prefix(STARTED).map(|time| time.trim().to_owned())
 }
 
-struct Chat<'s, 'w> {
+struct AiderChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The model's text since its last call ended.
     words: String,
@@ -99,7 +99,7 @@ struct Chat<'s, 'w> {
     counts: Option<Value>,
 }
 
-impl Chat<'_, '_> {
+impl AiderChat<'_, '_> {
     fn line(&mut self, line: &str) -> Result<(), Full> {
         let has_break = line.ends_with(BREAK);
         let line = line.trim_end();

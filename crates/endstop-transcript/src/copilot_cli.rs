@@ -42,7 +42,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let outline = Outline::of(reading);
     let mut run = RunBuilder::new(reading, sink);
     run.has_money(outline.has_usage || outline.last_sum > 0);
-    let mut session = Session { run, outline, model: None, call: None };
+    let mut session = CopilotSession { run, outline, model: None, call: None };
     let mut lines = reading.lines();
     while lines.advance() {
         if let Some(event) = lines.parse::<Event<'_>>() {
@@ -134,7 +134,7 @@ struct ModelMetrics {
     usage: Option<Value>,
 }
 
-struct Session<'s, 'w> {
+struct CopilotSession<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     outline: Outline,
     model: Option<String>,
@@ -142,7 +142,7 @@ struct Session<'s, 'w> {
     call: Option<Time>,
 }
 
-impl Session<'_, '_> {
+impl CopilotSession<'_, '_> {
     fn event(&mut self, event: Event<'_>, line: u64) -> Result<(), Full> {
         let kind = event.kind.unwrap_or_default();
         let time = word(event.timestamp).and_then(|text| parse_time(&text));

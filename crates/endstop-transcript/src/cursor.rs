@@ -80,7 +80,7 @@ fn read_conversation(
     let id = composer.composer_id.unwrap_or_default();
     let run = RunBuilder::new(reading, sink).named(Some(&*id));
     let model = composer.model_config.and_then(|config| config.model_name);
-    let mut chat = Chat { run, model, call: None };
+    let mut chat = CursorChat { run, model, call: None };
     let wrong = "not a message of this format";
     for raw in composer.conversation.into_iter().flatten() {
         if let Some(bubble) = reading.parse::<Bubble<'_>>(raw, wrong) {
@@ -157,7 +157,7 @@ struct Tool<'a> {
 
 /// A model call whose messages are read.
 #[derive(Default)]
-struct OpenCall {
+struct CursorOpenCall {
     /// It called a tool.
     has_tool: bool,
     /// The name by which its tools refer to it.
@@ -166,13 +166,13 @@ struct OpenCall {
     has_usage: bool,
 }
 
-struct Chat<'s, 'w> {
+struct CursorChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     model: Option<String>,
-    call: Option<OpenCall>,
+    call: Option<CursorOpenCall>,
 }
 
-impl Chat<'_, '_> {
+impl CursorChat<'_, '_> {
     fn message(&mut self, bubble: Bubble<'_>) {
         let time = time_of(bubble.created_at);
         let added = match bubble.kind.as_ref().and_then(Number::as_u64) {
@@ -208,7 +208,7 @@ impl Chat<'_, '_> {
             reply = Reply { usage: charge.usage, ..Reply::of_model(model.as_deref()) };
         }
         if !goes_on {
-            self.call = Some(OpenCall::default());
+            self.call = Some(CursorOpenCall::default());
             self.run.reply(time, reply);
         } else if usage.is_some()
             && self.call.as_ref().is_some_and(|call| !call.has_usage)

@@ -48,7 +48,7 @@ fn first_value(object: &[u8]) -> Option<&[u8]> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Task<'a> {
+struct IntercodeTask<'a> {
     environment: Option<Text<'a>>,
     task_id: Option<Value>,
     turn_history: Turns<'a>,
@@ -76,18 +76,18 @@ struct Summary {
 /// Distinguishes a task from a key that a later version may put next to the tasks.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Mark<'a> {
+struct IntercodeMark<'a> {
     turn_history: Option<&'a RawValue>,
 }
 
 fn read_task(key: &str, task: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_task =
-        serde_json::from_str(task.get()).is_ok_and(|m: Mark<'_>| m.turn_history.is_some());
+        serde_json::from_str(task.get()).is_ok_and(|m: IntercodeMark<'_>| m.turn_history.is_some());
     if !is_task {
         return;
     }
     let wrong = format_args!("task {key} is not of this format");
-    let Some(task) = reading.parse::<Task<'_>>(task, wrong) else { return };
+    let Some(task) = reading.parse::<IntercodeTask<'_>>(task, wrong) else { return };
     let name = name_of(task.task_id.as_ref());
     let id = format!("{}/{}", reading.part.stem(), name.as_deref().unwrap_or(key));
     let mut run = RunBuilder::new(reading, sink).named(Some(id));
@@ -123,7 +123,7 @@ fn fill(
     Ok(())
 }
 
-fn outcome_of(task: &Task<'_>) -> Option<bool> {
+fn outcome_of(task: &IntercodeTask<'_>) -> Option<bool> {
     let stated = task.summary.as_ref().and_then(|summary| summary.max_reward.as_ref()?.as_f64());
     let mut rewards = task.turn_history.rewards.iter().filter_map(Value::as_f64);
     let best = stated.or_else(|| rewards.by_ref().reduce(f64::max))?;

@@ -27,14 +27,14 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// A record of MAST.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Record<'a> {
+struct MastRecord<'a> {
     trace_id: Option<&'a RawValue>,
     /// JSON, or a text that holds it.
     trace: &'a RawValue,
 }
 
 #[derive(Deserialize)]
-struct Chat {
+struct MastChat {
     trajectory: Vec<Said>,
 }
 
@@ -46,10 +46,10 @@ struct Said {
 
 fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let wrong = "not a chat of separate messages";
-    let Some(record) = reading.parse::<Record<'_>>(item, wrong) else { return };
+    let Some(record) = reading.parse::<MastRecord<'_>>(item, wrong) else { return };
     let trace = record.trace.get();
     let trace = word(Some(record.trace)).unwrap_or(Text::from(trace));
-    let Some(chat) = reading.parse_text::<Chat>(&trace, wrong) else { return };
+    let Some(chat) = reading.parse_text::<MastChat>(&trace, wrong) else { return };
     let id = record.trace_id.map(RawValue::get).unwrap_or_default();
     let id = word(record.trace_id).unwrap_or(Text::from(id));
     let mut run = RunBuilder::new(reading, sink).named(Some(id));

@@ -48,7 +48,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut index = 0;
     reading.each_item(&["messages"], &mut |item| {
         let wrong = format_args!("message {index} is not of this format");
-        if let Some(message) = reading.parse::<Message<'_>>(item, wrong) {
+        if let Some(message) = reading.parse::<MiniSweMessage<'_>>(item, wrong) {
             let added = take(&mut run, message, index);
             run.check(added);
         }
@@ -59,7 +59,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct MiniSweMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     extra: Option<Extra<'a>>,
@@ -68,7 +68,7 @@ struct Message<'a> {
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Extra<'a> {
-    response: Option<Response<'a>>,
+    response: Option<MiniSweResponse<'a>>,
     /// The commands that were executed, in `-1.1`.
     actions: Option<Vec<Action>>,
     timestamp: Option<Number>,
@@ -83,7 +83,7 @@ struct Action {
 
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Response<'a> {
+struct MiniSweResponse<'a> {
     model: Option<Text<'a>>,
     provider: Option<Text<'a>>,
     service_tier: Option<Text<'a>>,
@@ -92,7 +92,7 @@ struct Response<'a> {
     usage: Option<Value>,
 }
 
-fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Result<(), Full> {
+fn take(run: &mut RunBuilder<'_, '_>, message: MiniSweMessage<'_>, index: u64) -> Result<(), Full> {
     let extra = message.extra.unwrap_or_default();
     let text = text_or_json(message.content);
     match &*message.role {
@@ -107,7 +107,7 @@ fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Resul
     }
 }
 
-fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
+fn price(reading: Reading<'_>, response: MiniSweResponse<'_>, time: Time, index: u64) -> Reply {
     let usage = response.usage.filter(|usage| !usage.is_null());
     let providers = &[response.provider.as_deref(), None];
     let call = usage.as_ref().map(|usage| ModelCall {

@@ -53,7 +53,7 @@ struct Trial<'a> {
 /// and lists in files have messages that no API would send. So this is a separate form.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct ChatMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
@@ -129,7 +129,7 @@ fn read_trial(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
-    if let Some(message) = run.reading.parse::<Message<'_>>(message, "not a chat message") {
+    if let Some(message) = run.reading.parse::<ChatMessage<'_>>(message, "not a chat message") {
         let added = match &*message.role {
             "user" => {
                 run.user(None);
@@ -146,7 +146,7 @@ fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
     }
 }
 
-fn answer(step: &mut Step, message: Message<'_>) -> Result<(), Full> {
+fn answer(step: &mut Step, message: ChatMessage<'_>) -> Result<(), Full> {
     step.say(None, text_of(message.content).unwrap_or_default())?;
     let calls = message.tool_calls.into_iter().flatten();
     let calls = calls.filter_map(|call| Some((call.id, call.function?)));

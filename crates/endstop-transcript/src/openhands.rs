@@ -164,7 +164,7 @@ struct Evaluation<'s, 'w> {
     has_begun: bool,
     /// Whether the last message was the agent's, in files that do not say.
     agent_spoke: bool,
-    tally: Tally,
+    tally: CallTally,
 }
 
 #[derive(Default)]
@@ -177,13 +177,13 @@ struct AgentState {
 
 /// The calls of a run.
 #[derive(Debug, Default)]
-struct Tally {
+struct CallTally {
     replies: usize,
     tells_usage: bool,
     has_children: bool,
 }
 
-impl Tally {
+impl CallTally {
     /// Whether that many costs are those of its calls.
     const fn takes(&self, costs: usize) -> bool {
         self.replies == costs && !self.tells_usage && !self.has_children
@@ -201,7 +201,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             seen: Recent::default(),
             has_begun: false,
             agent_spoke: false,
-            tally: Tally::default(),
+            tally: CallTally::default(),
         }
     }
 
@@ -396,7 +396,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
     }
 
     /// Ends the run, if it has begun.
-    fn finish(mut self) -> Tally {
+    fn finish(mut self) -> CallTally {
         if self.child.is_some() {
             self.end_child();
         }

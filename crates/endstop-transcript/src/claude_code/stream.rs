@@ -63,11 +63,11 @@ struct ClaudeAgent<'s> {
     elsewhere: Option<&'s HashSet<u64>>,
     seen: HashSet<u64>,
     timeline: AgentTimeline,
-    open: Option<OpenMessage>,
+    open: Option<ClaudeOpenMessage>,
 }
 
 /// The message whose step is open.
-struct OpenMessage {
+struct ClaudeOpenMessage {
     /// Its digest; `None` while its requests have only failed.
     key: Option<u64>,
     time: Time,
@@ -231,7 +231,8 @@ impl ClaudeAgent<'_> {
         let begun = self.timeline.last().or(time);
         self.begin_child(begun);
         self.timeline.begin(begun);
-        self.open = Some(OpenMessage { key, time: begun, model: None, finish: None, usage: None });
+        self.open =
+            Some(ClaudeOpenMessage { key, time: begun, model: None, finish: None, usage: None });
     }
 
     fn close(&mut self) {
@@ -270,7 +271,7 @@ impl From<serde_json::Error> for Refused {
     }
 }
 
-impl OpenMessage {
+impl ClaudeOpenMessage {
     fn reply(self, reading: Reading<'_>) -> Reply {
         let mut reply = Reply { model: self.model, finish: self.finish, ..Reply::default() };
         if let Some((line, usage)) = self.usage {

@@ -34,7 +34,7 @@ pub(super) struct InspectAssembler<'s, 'w, 'a> {
     results: BTreeMap<String, ToolAnswer>,
     /// How many of an operator's messages stand before the reply with this id.
     operators: BTreeMap<String, usize>,
-    spans: BTreeMap<String, Span>,
+    spans: BTreeMap<String, InspectSpan>,
     /// How many old steps of scorers are open.
     scoring: usize,
     has_steps: bool,
@@ -50,7 +50,7 @@ struct Failure<'a> {
 
 /// The owner of the events of a span.
 #[derive(Clone, Debug, Default)]
-struct Span {
+struct InspectSpan {
     is_scorer: bool,
     /// The outermost span of a tool around it.
     tool: Option<String>,
