@@ -343,7 +343,7 @@ impl AgentLoop {
 /// ```
 pub struct Iteration {
     run: AgentRun,
-    phase: Phase,
+    phase: IterationPhase,
     /// Of the kill switch and whatever else may end the run.
     watch: Option<agent_run::Watch>,
 }
@@ -355,7 +355,7 @@ impl fmt::Debug for Iteration {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum IterationPhase {
     Begin,
     Steps,
     Over,
@@ -364,7 +364,7 @@ enum Phase {
 impl Iteration {
     fn new(run: AgentRun) -> Self {
         let watch = agent_run::Watch::of(&run);
-        Self { run, phase: Phase::Begin, watch }
+        Self { run, phase: IterationPhase::Begin, watch }
     }
 
     async fn into_last_state(mut self) -> AgentState {
@@ -397,11 +397,12 @@ impl Iteration {
             watch.follow(&self.run);
         }
         let mut flow = match self.phase {
-            Phase::Over => return false,
-            Phase::Begin => self.run.begin().await,
-            Phase::Steps => self.run.flow(),
+            IterationPhase::Over => return false,
+            IterationPhase::Begin => self.run.begin().await,
+            IterationPhase::Steps => self.run.flow(),
         };
-        let is_first = std::mem::replace(&mut self.phase, Phase::Steps) == Phase::Begin;
+        let is_first =
+            std::mem::replace(&mut self.phase, IterationPhase::Steps) == IterationPhase::Begin;
         if flow == Flow::On {
             flow = self.run.step().await;
         } else if flow == Flow::Pause && is_first {
@@ -417,7 +418,7 @@ impl Iteration {
             self.run.save_after_step().await;
         } else {
             self.run.end().await;
-            self.phase = Phase::Over;
+            self.phase = IterationPhase::Over;
         }
         true
     }

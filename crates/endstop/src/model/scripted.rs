@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::play::Answer;
+use self::play::ScriptedResponse;
 use super::reply::Reply;
 use super::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream, ToolChoice};
 use crate::limits::MAX_REMEMBERED;
@@ -278,7 +278,7 @@ impl Model for ScriptedModel {
     }
 
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
-        Box::pin(Answer::new(self, request))
+        Box::pin(ScriptedResponse::new(self, request))
     }
 }
 

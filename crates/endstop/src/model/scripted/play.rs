@@ -14,7 +14,7 @@ use crate::model::reply::{Ending, Reply};
 use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest, ReportedUsage};
 
 /// The stream of one call.
-pub(super) struct Answer<'a> {
+pub(super) struct ScriptedResponse<'a> {
     model: &'a ScriptedModel,
     request: ModelRequest<'a>,
     /// None before the first poll.
@@ -34,13 +34,13 @@ struct Played {
     is_over: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ScriptedResponse<'a> {
     pub(super) fn new(model: &'a ScriptedModel, request: ModelRequest<'a>) -> Self {
         Self { model, request, reply: None, played: Played::default(), wait: None }
     }
 }
 
-impl Answer<'_> {
+impl ScriptedResponse<'_> {
     fn over(&mut self, outcome: &AtomicU64) {
         self.played.is_over = true;
         self.model.end_of_call(outcome);
@@ -86,7 +86,7 @@ impl Answer<'_> {
     }
 }
 
-impl Stream for Answer<'_> {
+impl Stream for ScriptedResponse<'_> {
     type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -116,7 +116,7 @@ impl Stream for Answer<'_> {
     }
 }
 
-impl Drop for Answer<'_> {
+impl Drop for ScriptedResponse<'_> {
     fn drop(&mut self) {
         if self.reply.is_some() && !self.played.is_over {
             self.model.end_of_call(&self.model.counts.dropped);

@@ -86,7 +86,8 @@ pub(super) struct SchemaFault(pub(super) String);
 ///
 /// Returns the first thing that is wrong with it.
 pub(super) fn patterns(schema: &Value) -> Result<Patterns, SchemaFault> {
-    let mut reader = Reader { root: schema, patterns: Patterns::default(), seen: HashSet::new() };
+    let mut reader =
+        SchemaReader { root: schema, patterns: Patterns::default(), seen: HashSet::new() };
     reader.schema(schema, "")?;
     Circles { root: schema, states: HashMap::new(), parts: Vec::new() }.look(schema)?;
     Ok(reader.patterns)
@@ -97,14 +98,14 @@ pub(super) fn referred<'s>(root: &'s Value, reference: &str) -> Option<&'s Value
     root.pointer(reference.strip_prefix('#')?)
 }
 
-struct Reader<'s> {
+struct SchemaReader<'s> {
     root: &'s Value,
     patterns: Patterns,
     /// By address: what a reference names is read once.
     seen: HashSet<*const Value>,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> SchemaReader<'s> {
     fn schema(&mut self, schema: &'s Value, place: &str) -> Result<(), SchemaFault> {
         if !self.seen.insert(std::ptr::from_ref(schema)) {
             return Ok(());
