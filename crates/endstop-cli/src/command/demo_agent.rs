@@ -130,14 +130,14 @@ struct Conversation {
 }
 
 /// A tool call of the model.
-struct Call {
+struct DemoCall {
     id: String,
     block: Value,
 }
 
 enum Reply {
     Said(String),
-    Call(Call),
+    Call(DemoCall),
 }
 
 impl Conversation {
@@ -158,7 +158,7 @@ impl Conversation {
     }
 
     /// A call and its result.
-    fn add(&mut self, call: &Call, result: &str) {
+    fn add(&mut self, call: &DemoCall, result: &str) {
         let result = json!([{ "type": "tool_result", "tool_use_id": call.id, "content": result }]);
         for message in [
             json!({ "role": "assistant", "content": [call.block] }),
@@ -226,5 +226,5 @@ fn reply(response: CallResponse) -> Reply {
     };
     let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let block = json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": input });
-    Reply::Call(Call { id: call.id, block })
+    Reply::Call(DemoCall { id: call.id, block })
 }
