@@ -65,7 +65,7 @@ struct Seen {
 }
 
 /// For each dimension, the value by which a condition is met for certain, and stays met.
-type Reach = [Option<u64>; DIMENSIONS];
+type DimensionLimits = [Option<u64>; DIMENSIONS];
 
 impl Policy {
     /// Returns the policy's bounds, of a run that begins no others. O(nodes).
@@ -94,7 +94,7 @@ impl Policy {
                 }
                 // The wrap-up is an extra step, and its cost is unknown here.
                 Action::Finish => {
-                    let mut only_steps: Reach = [None; DIMENSIONS];
+                    let mut only_steps: DimensionLimits = [None; DIMENSIONS];
                     only_steps[STEPS] =
                         reach(&rule.condition, false, seen)[STEPS].map(|n| n.saturating_add(1));
                     only_steps
@@ -108,7 +108,12 @@ impl Policy {
     }
 }
 
-fn tighten_all(best: &mut [Option<Bound>; DIMENSIONS], reach: Reach, rule: &Rule, overrides: u32) {
+fn tighten_all(
+    best: &mut [Option<Bound>; DIMENSIONS],
+    reach: DimensionLimits,
+    rule: &Rule,
+    overrides: u32,
+) {
     for (dimension, (slot, limit)) in best.iter_mut().zip(reach).enumerate() {
         tighten(slot, limit, dimension, rule, overrides);
     }
@@ -174,7 +179,7 @@ const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
 
 /// Recursion is bounded by the depth that a policy may have.
 #[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
-fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
+fn reach(condition: &Condition, negated: bool, seen: Seen) -> DimensionLimits {
     match condition {
         Condition::Compare(comparison) => leaf(comparison, negated, seen),
         Condition::Fact(_) => [None; DIMENSIONS],
@@ -182,7 +187,8 @@ fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
         Condition::Named(named) => reach(named.expansion(), negated, seen),
         Condition::And(parts) | Condition::Or(parts) => {
             let all = matches!(condition, Condition::And(_)) != negated;
-            let reaches: Vec<Reach> = parts.iter().map(|part| reach(part, negated, seen)).collect();
+            let reaches: Vec<DimensionLimits> =
+                parts.iter().map(|part| reach(part, negated, seen)).collect();
             core::array::from_fn(|d| {
                 let mut limits = reaches.iter().map(|reach| reach[d]);
                 if all {
@@ -207,7 +213,7 @@ fn lower_bound(op: CompareOp, value: u64, negated: bool) -> Option<u64> {
 }
 
 #[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
-fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
+fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> DimensionLimits {
     let mut reach = [None; DIMENSIONS];
     let limit = lower_bound(comparison.op, comparison.value, negated);
     // A run's own share bounds nothing that its descendants do.
@@ -227,7 +233,7 @@ fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
     reach
 }
 
-fn over_time(temporal: &Temporal, negated: bool, seen: Seen) -> Reach {
+fn over_time(temporal: &Temporal, negated: bool, seen: Seen) -> DimensionLimits {
     let none = [None; DIMENSIONS];
     match temporal {
         Temporal::Ever(of) | Temporal::Within { of, .. } if !negated => reach(of, false, seen),
