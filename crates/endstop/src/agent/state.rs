@@ -315,8 +315,8 @@ impl AgentState {
     /// continues. A limit approves no rule without a cost limit.
     #[must_use]
     pub fn approved(mut self, limit: Option<Money>) -> Self {
-        let verdict = self.execution.trip_record.as_deref();
-        let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
+        let record = self.execution.trip_record.as_deref();
+        let rules = record.map_or(&[][..], |record| &record.rules);
         let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
         let given = held.map(|rule| GivenApproval {
             rule: rule.id.clone(),
@@ -525,7 +525,7 @@ impl AgentState {
     /// Returns the signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
+        self.execution.trip_record.as_ref().and_then(|record| record.primary.as_ref())
     }
 
     /// Returns why the run ended: `completed` if it ended naturally, `None` while it runs.
@@ -544,8 +544,7 @@ impl AgentState {
     /// Returns the signals that stand.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
-        let stop_signals =
-            self.execution.trip_record.as_ref().map(|verdict| verdict.signals.clone());
+        let stop_signals = self.execution.trip_record.as_ref().map(|record| record.signals.clone());
         ExecutionContinuation {
             stop_signals: stop_signals.unwrap_or_default(),
             is_continuation_requested: false,
@@ -557,7 +556,7 @@ impl AgentState {
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {
-            Some(verdict) => verdict.to_string(),
+            Some(record) => record.to_string(),
             None => format!("status: {}", self.status().name()),
         };
         if let Some(unconfirmed) = self.execution.uncertainty.unconfirmed_text() {

@@ -200,10 +200,10 @@ async fn the_output_cap_is_lowered_to_what_fits_and_below_sixteen_the_call_is_re
     // 15 are left, which is too little.
     assert_eq!((model.calls(), state.usage().output), (1 + u64::from(model.calls() > 1), 500));
     assert_eq!(model.calls(), 1, "{}", state.explain());
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    let leaf = &verdict.rules[0].tree.parts[0];
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    let leaf = &trip_record.rules[0].tree.parts[0];
     assert_eq!(leaf.projected.as_deref(), Some("516"), "{}", state.explain());
-    assert!(verdict.refused.as_deref().unwrap().contains("model request"));
+    assert!(trip_record.refused.as_deref().unwrap().contains("model request"));
     assert_eq!(state.stop_reason(), Some(StopReason::TokenLimitReached));
 }
 
@@ -214,10 +214,10 @@ async fn a_refused_call_shows_the_leaf_of_money_with_its_projected_value() {
         under(&model, "[stop]\nlimit = \"cost >= $0.0001 or steps >= 50\"\n").tool(ok_tool("look"));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.cost()), (0, Some(usd("0"))));
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    let leaf = &verdict.rules[0].tree.parts[0];
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    let leaf = &trip_record.rules[0].tree.parts[0];
     assert!(leaf.text.contains("cost") && leaf.projected.is_some(), "{}", state.explain());
-    assert_eq!(verdict.rule.as_deref(), Some("limit"));
+    assert_eq!(trip_record.rule.as_deref(), Some("limit"));
     assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
 }
 

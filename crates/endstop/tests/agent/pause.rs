@@ -52,8 +52,8 @@ async fn a_paused_run_goes_on_in_another_process_once_it_is_approved() {
     assert_eq!((state.usage().total(), state.steps().len()), (550, 5));
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded; 5]);
     assert_all_answered(&state);
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.overrides.len(), 1, "{:?}", verdict.overrides);
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.overrides.len(), 1, "{:?}", trip_record.overrides);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A recorded run replays through the decision core alone to the same verdict, byte for byte; the runs of
+//! A recorded run replays through the decision core alone to the same trip record, byte for byte; the runs of
 //! sub-agents too.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::support::*;
 #[derive(Default)]
 struct Seen {
     program: Option<Arc<Program>>,
-    verdict: String,
+    trip_record: String,
     saved: String,
     status: Status,
     events: usize,
@@ -43,7 +43,7 @@ impl Observer for All {
         let mut all = self.0.lock().unwrap();
         let seen = all.entry(info.id.to_string()).or_default();
         seen.program = Some(Arc::clone(run.program()));
-        seen.verdict = run.trip_record().to_json();
+        seen.trip_record = run.trip_record().to_json();
         seen.saved = run.save().unwrap();
         seen.status = run.status();
     }
@@ -104,12 +104,12 @@ pub(crate) async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
         let mut replay = Replay { run, left: seen.events };
         transcript.read(PriceTable::embedded(), &mut replay);
         assert_eq!(replay.left, 0, "{what}: {id}");
-        assert_eq!(replay.run.trip_record().to_json(), seen.verdict, "{what}: {id}");
+        assert_eq!(replay.run.trip_record().to_json(), seen.trip_record, "{what}: {id}");
         assert_eq!(replay.run.save().unwrap(), seen.saved, "{what}: {id}");
         assert_eq!(replay.run.status(), seen.status, "{what}: {id}");
     }
     let root = &all[state.id.as_str()];
-    assert_eq!(state.execution.trip_record.as_ref().unwrap().to_json(), root.verdict, "{what}");
+    assert_eq!(state.execution.trip_record.as_ref().unwrap().to_json(), root.trip_record, "{what}");
     (all.len(), state.status())
 }
 
@@ -146,7 +146,7 @@ fn helper() -> AgentLoop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_run_of_a_tree_replays_to_the_same_verdict() {
+async fn every_run_of_a_tree_replays_to_the_same_trip_record() {
     let cases = [
         ("[stop]\nlimit = \"steps >= 40\"\n", 7),
         ("[stop]\nlimit = \"steps >= 4\"\n", 4),

@@ -115,9 +115,9 @@ async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule(
     let record = state.explain();
     assert_eq!(state.steps().len(), 1, "{record}");
     assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{record}");
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.rule.as_deref(), Some("stop"), "{record}");
-    assert!(verdict.rules[0].trips, "{record}");
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.rule.as_deref(), Some("stop"), "{record}");
+    assert!(trip_record.rules[0].trips, "{record}");
     let cost = state.cost().unwrap();
     assert!(cost <= "0.20".parse().unwrap() && cost > "0.10".parse().unwrap(), "{record}");
 }
@@ -134,8 +134,8 @@ async fn a_parents_hard_limit_of_steps_that_a_child_reaches_stops_the_parent_by_
         .unwrap();
     let state = root.run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.steps().len()), (3, 1));
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.rule.as_deref(), Some("steps"), "{}", state.explain());
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.rule.as_deref(), Some("steps"), "{}", state.explain());
 }
 
 /// The end of a run whose model asks a sub-agent once.

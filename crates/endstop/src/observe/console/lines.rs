@@ -333,8 +333,8 @@ fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
 }
 
 /// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
-fn holding(verdict: &TripRecord, action: Action) -> String {
-    let rules = verdict.rules.iter().filter(|rule| rule.trips && rule.action == action);
+fn holding(record: &TripRecord, action: Action) -> String {
+    let rules = record.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {
             let observed = leaf.observed.as_ref();
