@@ -126,9 +126,9 @@ fn outcome_of(sample: &Sample<'_>) -> Option<bool> {
         // Versions before scores had names.
         _ => Vec::from_iter(read(sample.score)),
     };
-    let mut verdicts = scores.iter().filter_map(|score| succeeded(score.get("value")?));
-    let first = verdicts.next()?;
-    verdicts.all(|verdict| verdict == first).then_some(first)
+    let mut outcomes = scores.iter().filter_map(|score| succeeded(score.get("value")?));
+    let first = outcomes.next()?;
+    outcomes.all(|outcome| outcome == first).then_some(first)
 }
 
 fn succeeded(value: &Value) -> Option<bool> {

@@ -60,8 +60,8 @@ const NO_CALLS: [&str; 11] = [
 /// Actions that end immediately: they have no observation.
 const ENDS: [&str; 2] = ["finish", "reject"];
 
-/// The words by which benchmarks name their verdict.
-const VERDICTS: [&str; 4] = ["resolved", "correct", "score", "result"];
+/// The words by which benchmarks name the outcome.
+const OUTCOMES: [&str; 4] = ["resolved", "correct", "score", "result"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.document() else { return false };
@@ -143,11 +143,11 @@ fn outcome_of(line: &EvaluationLine<'_>) -> Option<bool> {
     let read = |raw: Option<&RawValue>| serde_json::from_str::<Value>(raw?.get()).ok();
     let (report, result) = (read(line.report), read(line.test_result));
     let resolved = |value: &Value| value.get("resolved")?.as_bool();
-    let verdict = |result: &Value| {
-        let said = || VERDICTS.iter().find_map(|word| result.get(word)?.as_bool());
+    let outcome = |result: &Value| {
+        let said = || OUTCOMES.iter().find_map(|word| result.get(word)?.as_bool());
         result.get("report").and_then(resolved).or_else(|| result.as_bool()).or_else(said)
     };
-    report.as_ref().and_then(resolved).or_else(|| result.as_ref().and_then(verdict))
+    report.as_ref().and_then(resolved).or_else(|| result.as_ref().and_then(outcome))
 }
 
 struct Evaluation<'s, 'w> {
