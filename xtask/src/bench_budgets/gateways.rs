@@ -252,8 +252,8 @@ fn difference(told: &Value, replayed: &Value) -> Option<String> {
     let usd = |value: Option<&Value>| value.and_then(picos);
     let cost = (usd(report.pointer("/spend/usd")), usd(replayed.pointer("/run/cost_usd")));
     let is_stop = |value: Option<&Value>| value.and_then(Value::as_str) == Some("steps_limit");
-    let verdict = replayed.pointer("/verdict/primary/reason");
-    let stop = (is_stop(report.get("reason")), is_stop(verdict));
+    let reason = replayed.pointer("/verdict/primary/reason");
+    let stop = (is_stop(report.get("reason")), is_stop(reason));
     let is_same =
         steps.0 == steps.1 && tokens.0 == tokens.1 && cost.0 == cost.1 && stop.0 == stop.1;
     (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {stop:?}"))

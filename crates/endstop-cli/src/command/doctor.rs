@@ -88,7 +88,7 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 enum CallRoute {
     By(Way),
     /// The calls go elsewhere.
-    Not,
+    Elsewhere,
     /// Nothing is known of the program, or of its configuration.
     Unknown,
 }
@@ -97,7 +97,7 @@ impl CallRoute {
     const fn way(self) -> &'static str {
         match self {
             Self::By(way) => way.name(),
-            Self::Not => "none",
+            Self::Elsewhere => "none",
             Self::Unknown => "unknown",
         }
     }
@@ -149,7 +149,7 @@ impl<'a> Diagnosis<'a> {
             Some(it) if intercepts && it.intercepted == InterceptEffect::Unknown => {
                 CallRoute::Unknown
             }
-            Some(_) => CallRoute::Not,
+            Some(_) => CallRoute::Elsewhere,
             None if intercepts => CallRoute::By(Way::Intercept),
             None => CallRoute::By(adaptation.way()),
         };
@@ -162,7 +162,7 @@ impl<'a> Diagnosis<'a> {
         match self.route {
             _ if self.path.is_none() => ExitMeaning::NotFound,
             CallRoute::By(_) => ExitMeaning::Ok,
-            CallRoute::Not | CallRoute::Unknown => ExitMeaning::AnswerIsNo,
+            CallRoute::Elsewhere | CallRoute::Unknown => ExitMeaning::AnswerIsNo,
         }
     }
 
@@ -205,7 +205,7 @@ impl<'a> Diagnosis<'a> {
     fn guard(&self) -> (&'static str, &'static str) {
         match self.route {
             _ if self.intercepts => (GUARD_INTERCEPTS, "intercept"),
-            CallRoute::Not => (GUARD_ELSEWHERE, "allow"),
+            CallRoute::Elsewhere => (GUARD_ELSEWHERE, "allow"),
             CallRoute::By(_) | CallRoute::Unknown => (GUARD, "refuse"),
         }
     }
@@ -231,7 +231,7 @@ impl<'a> Diagnosis<'a> {
     /// What to do instead, if the calls go elsewhere.
     fn hint(&self) -> Option<&str> {
         let elsewhere = self.adaptation.elsewhere.as_ref();
-        elsewhere.filter(|_| self.route == CallRoute::Not).map(|it| it.hint.as_str())
+        elsewhere.filter(|_| self.route == CallRoute::Elsewhere).map(|it| it.hint.as_str())
     }
 
     fn account(&self) -> (&'static str, Option<&'static str>) {
@@ -290,7 +290,7 @@ impl<'a> Diagnosis<'a> {
             (CallRoute::By(Way::Intercept), _) => {
                 "yes, by --intercept, at the addresses of model providers".to_owned()
             }
-            (CallRoute::Not, elsewhere) => {
+            (CallRoute::Elsewhere, elsewhere) => {
                 let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
                 let either = if self.intercepts { "; --intercept does not help" } else { "" };
                 format!("no: {what}{either}")
