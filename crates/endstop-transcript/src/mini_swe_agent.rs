@@ -17,7 +17,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, RecordedResponse, Step};
 use super::text::{Text, text_or_json, word};
 use super::time::{Time, of_seconds};
 use super::timeline::TimelineEntry;
@@ -107,7 +107,12 @@ fn take(run: &mut RunBuilder<'_, '_>, message: MiniSweMessage<'_>, index: u64) -
     }
 }
 
-fn price(reading: Reading<'_>, response: MiniSweResponse<'_>, time: Time, index: u64) -> Reply {
+fn price(
+    reading: Reading<'_>,
+    response: MiniSweResponse<'_>,
+    time: Time,
+    index: u64,
+) -> RecordedResponse {
     let usage = response.usage.filter(|usage| !usage.is_null());
     let providers = &[response.provider.as_deref(), None];
     let call = usage.as_ref().map(|usage| ModelCall {
@@ -115,7 +120,7 @@ fn price(reading: Reading<'_>, response: MiniSweResponse<'_>, time: Time, index:
         ..ModelCall::new(UsageShape::OpenAiChat, usage).of(providers).at(time)
     });
     let reply = reading.reply(response.model, call, format_args!("usage of message {index}"));
-    Reply { finish: finish_of_first(response.choices), ..reply }
+    RecordedResponse { finish: finish_of_first(response.choices), ..reply }
 }
 
 fn observation(

@@ -24,7 +24,7 @@ use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::paths::directory_named;
 use super::reading::Reading;
-use super::step::{CostSource, Full, Reply};
+use super::step::{CostSource, Full, RecordedResponse};
 use super::text::{Text, is_full_reward, name_of, present, text_of};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
@@ -138,7 +138,7 @@ struct TauToolCall<'a> {
 /// The provider's reply, or the one choice of it.
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct RawReply<'a> {
+struct RawResponse<'a> {
     finish_reason: Option<Text<'a>>,
     choices: Option<Vec<ChatChoice<'a>>>,
 }
@@ -233,7 +233,7 @@ impl Dialog<'_, '_> {
         Ok(())
     }
 
-    fn price(&self, message: &TauMessage<'_>, time: Time) -> Reply {
+    fn price(&self, message: &TauMessage<'_>, time: Time) -> RecordedResponse {
         const USAGE: &str = "usage of a message";
         let raw = message.raw_data.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let reading = self.run.reading;
@@ -255,11 +255,11 @@ impl Dialog<'_, '_> {
         if stated.is_some() {
             (reply.cost, reply.source) = (stated, CostSource::Billed);
         }
-        Reply { finish: finish_of(raw.unwrap_or_default()), ..reply }
+        RecordedResponse { finish: finish_of(raw.unwrap_or_default()), ..reply }
     }
 }
 
-fn finish_of(raw: RawReply<'_>) -> Option<String> {
+fn finish_of(raw: RawResponse<'_>) -> Option<String> {
     raw.finish_reason.map(Text::into_owned).or_else(|| finish_of_first(raw.choices))
 }
 
