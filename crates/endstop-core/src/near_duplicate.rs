@@ -14,7 +14,7 @@ use crate::limits::{SIMILAR_BITS, SIMILAR_MIN_WORDS, SIMILAR_REPLIES, SIMILAR_WO
 /// The hash of the reply that is being streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct ReplyHash {
+pub(crate) struct ResponseHash {
     /// The word that is being streamed, in UTF-8 that may be cut.
     word: Vec<u8>,
     words: u32,
@@ -27,7 +27,7 @@ pub(crate) struct ReplyHash {
 /// Bits of a hash.
 const BITS: usize = 64;
 
-impl Default for ReplyHash {
+impl Default for ResponseHash {
     fn default() -> Self {
         Self {
             word: Vec::with_capacity(SIMILAR_WORD_BYTES),
@@ -63,7 +63,7 @@ mod balance {
     }
 }
 
-impl ReplyHash {
+impl ResponseHash {
     /// Adds a piece; any split gives the same hash.
     pub(crate) fn feed(&mut self, piece: &str) {
         for c in piece.chars() {
@@ -118,12 +118,12 @@ impl ReplyHash {
 /// The hashes of the last replies that were long enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct LastReplies {
+pub(crate) struct LastResponses {
     hashes: [u64; SIMILAR_REPLIES],
     count: u64,
 }
 
-impl LastReplies {
+impl LastResponses {
     /// Whether the reply is nearly one of the remembered ones.
     pub(crate) fn has_near(&self, hash: u64) -> bool {
         let known = self.count.min(SIMILAR_REPLIES as u64) as usize;

@@ -194,7 +194,11 @@ impl Model {
         Ok(Self { sender, base: uri })
     }
 
-    async fn ask(&mut self, place: &str, conversation: &Conversation) -> Result<DemoResponse, String> {
+    async fn ask(
+        &mut self,
+        place: &str,
+        conversation: &Conversation,
+    ) -> Result<DemoResponse, String> {
         let path = format!("{}{place}/v1/messages", self.base.path().trim_end_matches('/'));
         let host = self.base.authority().map(ToString::to_string).unwrap_or_default();
         let key = std::env::var("ANTHROPIC_API_KEY").unwrap_or_default();
