@@ -402,8 +402,8 @@ const STALE: u64 = 30;
 const REPEATS: u64 = 8;
 /// The fourth round: no recorded success has a second.
 const CYCLES: u64 = 3;
-/// Steps in a row with nothing new, replies without results among them. Runs went on to succeed after nine
-/// replies that could not be carried out.
+/// Steps in a row with nothing new, responses without results among them. Runs went on to succeed after nine
+/// responses that could not be carried out.
 const PATIENCE: u64 = 12;
 
 /// The expansion of `no_progress()`.

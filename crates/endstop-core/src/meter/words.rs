@@ -11,7 +11,7 @@ use crate::near_duplicate::{LastResponses, ResponseHash};
 use crate::program::{Names, Program};
 use crate::text::{Found, TextState};
 
-/// The reply that is being streamed, and the last ones, for their similarity.
+/// The response that is being streamed, and the last ones, for their similarity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct ComparedResponses {
@@ -66,7 +66,7 @@ impl Words {
         any
     }
 
-    /// The reply is complete. Returns whether that made a fact true.
+    /// The response is complete. Returns whether that made a fact true.
     pub(crate) fn end_reply(&mut self, program: &Program, facts: &mut Facts) -> bool {
         let mut any = false;
         if program.texts().has_patterns() {
