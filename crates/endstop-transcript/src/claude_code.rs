@@ -67,7 +67,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     run.merge(agents_of(reading, &survey, &discarded));
     if run.has_replies() {
         reading.warn(WarningKind::LowerBound, || {
-            "token counts are snapshots of replies in progress: tokens and cost are lower bounds"
+            "token counts are snapshots of responses in progress: tokens and cost are lower bounds"
                 .to_owned()
         });
     }

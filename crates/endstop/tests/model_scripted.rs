@@ -79,7 +79,7 @@ async fn replies_come_in_order_and_end_in_an_error() {
     let beyond = ask(&model, &[]).await;
     let [Err(error)] = &beyond[..] else { panic!("{beyond:?}") };
     assert_eq!(error.kind, ModelErrorKind::Rejected);
-    assert_eq!(error.message, "the script has 3 replies and no more");
+    assert_eq!(error.message, "the script has 3 responses and no more");
     assert_eq!((model.calls(), model.finished(), model.failed()), (4, 3, 1));
     assert_eq!(model.in_flight(), 0);
 }

@@ -282,7 +282,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         let Some(step) = agent.step().filter(|step| step.awaits(&id)) else {
             let function = name(event.function);
             return self.run.reading.warn(WarningKind::LateLine, || {
-                format!("a call of `{function}` was not asked for by the last reply")
+                format!("a call of `{function}` was not asked for by the last response")
             });
         };
         step.set_call(&id, begun, is_refused);

@@ -239,7 +239,7 @@ impl ScriptedModel {
                 let last = replies.last().filter(|_| *repeats_last);
                 replies.get(at).or(last).cloned().ok_or_else(|| {
                     let message =
-                        format!("{} has {} replies and no more", self.described, replies.len());
+                        format!("{} has {} responses and no more", self.described, replies.len());
                     ModelError::new(ModelErrorKind::Rejected, message)
                 })
             }

@@ -280,7 +280,7 @@ fn decided(observation: &Observation<'_>) -> Option<Line> {
         }
         Directive::Retry => {
             let rule = holding(&observation.run.trip_record(), Action::Retry);
-            Some(Line::new(Kind::Retry, format!("The reply is dropped: {rule}")))
+            Some(Line::new(Kind::Retry, format!("The response is dropped: {rule}")))
         }
         _ => None,
     }
