@@ -3,11 +3,11 @@
 //! ```
 //! use endstop::agent::AgentLoop;
 //! use endstop::core::condition::named::max_steps;
-//! use endstop::model::{Reply, ScriptedModel};
+//! use endstop::model::{ScriptedModel, ScriptedResponse};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+//! let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 //! let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 //! let state = agent.run("What is the answer?").await?;
 //! assert_eq!(state.final_response(), Some("Forty-two."));
@@ -71,7 +71,7 @@ use hooks::Hooks;
 /// use endstop::agent::{AgentLoop, AgentState};
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::signal::StopReason;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::tool::{FunctionTool, ToolContext};
 /// use serde_json::json;
 ///
@@ -83,7 +83,7 @@ use hooks::Hooks;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // This model searches for ever.
-/// let reply = Reply::call("search", json!({ "query": "the answer" }));
+/// let reply = ScriptedResponse::call("search", json!({ "query": "the answer" }));
 /// let search = |_: Search, _: ToolContext| async { Ok("nothing found") };
 /// let agent = AgentLoop::builder("searcher")
 ///     .model(ScriptedModel::new("scripted").reply(reply).repeat_last())
@@ -325,11 +325,11 @@ impl AgentLoop {
 /// ```
 /// use endstop::agent::{AgentLoop, AgentState};
 /// # use endstop::core::condition::named::max_steps;
-/// # use endstop::model::{Reply, ScriptedModel};
+/// # use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
 /// let mut saved = Vec::new();
@@ -430,11 +430,11 @@ impl Iteration {
     /// ```
     /// # use endstop::agent::{AgentLoop, AgentState};
     /// # use endstop::core::condition::named::max_steps;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+    /// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
     /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
     /// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
     /// let run = steps.handle();

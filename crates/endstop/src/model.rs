@@ -11,8 +11,8 @@ mod open_error;
 mod provider;
 #[cfg(feature = "transcripts")]
 mod replay;
-mod reply;
 mod scripted;
+mod scripted_response;
 mod secret;
 mod timeouts;
 
@@ -36,8 +36,8 @@ pub use open_error::OpenModelError;
 pub use provider::{ProviderModel, ProviderModelBuilder};
 #[cfg(feature = "transcripts")]
 pub use replay::{ReplayModel, ReplayModelError, UNRECORDED_TOOL};
-pub use reply::Reply;
 pub use scripted::{RecordedRequest, ScriptedModel};
+pub use scripted_response::ScriptedResponse;
 pub use secret::Secret;
 pub use timeouts::Timeouts;
 
@@ -45,7 +45,7 @@ pub use timeouts::Timeouts;
 ///
 /// ```
 /// use endstop::message::Message;
-/// use endstop::model::{Model, ModelEvent, ModelRequest, Reply, ScriptedModel, ToolChoice};
+/// use endstop::model::{Model, ModelEvent, ModelRequest, ScriptedModel, ScriptedResponse, ToolChoice};
 /// use futures_util::StreamExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -58,7 +58,7 @@ pub use timeouts::Timeouts;
 ///     tool_choice: ToolChoice::None,
 ///     max_output_tokens: Some(100),
 /// };
-/// let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 /// let first = model.stream(request).next().await.unwrap()?;
 /// assert_eq!(first, ModelEvent::Text("Forty-two.".to_owned()));
 /// # Ok(())

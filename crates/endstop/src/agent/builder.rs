@@ -66,10 +66,10 @@ pub enum BuildError {
 /// ```
 /// use endstop::agent::{AgentLoop, BuildError};
 /// use endstop::core::condition::named::{max_steps, text_mention};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// let builder = || {
-///     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+///     let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done."));
 ///     AgentLoop::builder("worker").instructions("Be brief.").model(model)
 /// };
 /// assert!(builder().stop_when(max_steps(25)).build().is_ok());

@@ -161,10 +161,10 @@ impl ExecutionState {
 /// ```
 /// # use endstop::agent::AgentLoop;
 /// # use endstop::core::condition::named::max_steps;
-/// # use endstop::model::{Reply, ScriptedModel};
+/// # use endstop::model::{ScriptedModel, ScriptedResponse};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two.").usage(90, 10));
+/// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.").usage(90, 10));
 /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let state = agent.run("What is the answer?").await?;
 /// let [step] = state.steps() else { panic!("one step") };
@@ -334,11 +334,11 @@ impl AgentState {
     /// # use endstop::cancel::{CancelToken, Urgency};
     /// # use endstop::core::condition::named::max_steps;
     /// # use endstop::core::signal::StopSignal;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let builder = || {
-    /// #     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+    /// #     let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done."));
     /// #     AgentLoop::builder("worker").model(model).stop_when(max_steps(5))
     /// # };
     /// let token = CancelToken::new();
@@ -363,11 +363,12 @@ impl AgentState {
     /// # use endstop::agent::AgentLoop;
     /// # use endstop::core::condition::named::max_steps;
     /// # use endstop::message::Message;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # use serde_json::json;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = ScriptedModel::new("scripted").reply(Reply::call("x", json!({}))).reply(Reply::text("Done."));
+    /// # let call = ScriptedResponse::call("x", json!({}));
+    /// # let model = ScriptedModel::new("scripted").reply(call).reply(ScriptedResponse::text("Done."));
     /// # let agent = AgentLoop::builder("worker").model(model).stop_when(max_steps(1)).build()?;
     /// let stopped = agent.run("Work.").await?;
     /// let (id, next) = (stopped.id.clone(), stopped.next_execution());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::names::{environment, hint};
 use super::open_error::OpenModelError;
 use super::timeouts::Timeouts;
-use super::{KnownProvider, Model, Reply, ScriptedModel, Secret, known_provider};
+use super::{KnownProvider, Model, ScriptedModel, ScriptedResponse, Secret, known_provider};
 
 /// Options that the name of a model does not contain. The default takes key and base URL from the environment.
 ///
@@ -70,7 +70,7 @@ const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everyt
 /// Returns [`OpenModelError`]: what is unknown or missing, and what to do about it.
 pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenModelError> {
     if name == "scripted" {
-        let reply = Reply::text(SCRIPTED_REPLY);
+        let reply = ScriptedResponse::text(SCRIPTED_REPLY);
         return Ok(Arc::new(ScriptedModel::new(name).reply(reply).repeat_last()));
     }
     if let Some(file) = name.strip_prefix("replay:") {

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::play::ScriptedResponse;
-use super::reply::Reply;
+use self::play::ScriptedStream;
+use super::scripted_response::ScriptedResponse;
 use super::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream, ToolChoice};
 use crate::limits::MAX_REMEMBERED;
 use crate::message::Message;
@@ -20,12 +20,12 @@ use crate::tool::ToolSpec;
 /// of their stream.
 ///
 /// ```
-/// use endstop::model::{Model, Reply, ScriptedModel};
+/// use endstop::model::{Model, ScriptedModel, ScriptedResponse};
 /// use serde_json::json;
 ///
 /// let model = ScriptedModel::new("scripted")
-///     .reply(Reply::call("counter", json!({ "step": 1 })).usage(100, 10))
-///     .reply(Reply::text("done").usage(120, 2));
+///     .reply(ScriptedResponse::call("counter", json!({ "step": 1 })).usage(100, 10))
+///     .reply(ScriptedResponse::text("done").usage(120, 2));
 /// assert_eq!(model.name(), "scripted");
 /// assert_eq!(model.calls(), 0);
 /// ```
@@ -41,10 +41,10 @@ pub struct ScriptedModel {
     requests: Mutex<VecDeque<RecordedRequest>>,
 }
 
-type Answerer = dyn Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync;
+type Answerer = dyn Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync;
 
 enum Script {
-    List { replies: Vec<Arc<Reply>>, first: u64, repeats_last: bool },
+    List { replies: Vec<Arc<ScriptedResponse>>, first: u64, repeats_last: bool },
     Function(Box<Answerer>),
 }
 
@@ -64,11 +64,11 @@ struct Counts {
 /// use std::sync::Arc;
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let model = Arc::new(ScriptedModel::new("scripted").reply(Reply::text("Yes.")).remember(10));
+/// let model = Arc::new(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Yes.")).remember(10));
 /// let agent = AgentLoop::builder("answerer")
 ///     .instructions("Be brief.")
 ///     .shared_model(model.clone())
@@ -107,7 +107,7 @@ impl ScriptedModel {
     /// Returns a model that makes each reply from the request and from the number of calls before it.
     pub fn from_fn(
         name: impl Into<String>,
-        answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync + 'static,
     ) -> Self {
         Self::with_script(name.into(), Script::Function(Box::new(answer)))
     }
@@ -128,7 +128,7 @@ impl ScriptedModel {
     /// Adds the answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does
     /// nothing to a model made of a function.
     #[must_use]
-    pub fn reply(mut self, reply: Reply) -> Self {
+    pub fn reply(mut self, reply: ScriptedResponse) -> Self {
         if let Script::List { replies, .. } = &mut self.script {
             replies.push(Arc::new(reply));
         }
@@ -221,7 +221,7 @@ impl ScriptedModel {
     }
 
     /// Counts a call and finds its reply.
-    fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<Reply>, ModelError> {
+    fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<ScriptedResponse>, ModelError> {
         let index = self.counts.started.fetch_add(1, Ordering::SeqCst);
         let in_flight = self.counts.in_flight.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         self.counts.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
@@ -278,7 +278,7 @@ impl Model for ScriptedModel {
     }
 
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
-        Box::pin(ScriptedResponse::new(self, request))
+        Box::pin(ScriptedStream::new(self, request))
     }
 }
 

@@ -37,14 +37,14 @@ use lines::Seen;
 /// use std::sync::Arc;
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::observe::ConsoleObserver;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let console = Arc::new(ConsoleObserver::stderr().show_run_ids(true).max_width(100));
 /// let agent = AgentLoop::builder("answerer")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.")))
 ///     .stop_when(max_steps(5))
 ///     .shared_observer(console.clone())
 ///     .build()?;

@@ -45,7 +45,7 @@ pub struct DryRunStop {
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::{Policy, Program, probe::Probes};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::observe::DryRunObserver;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +53,7 @@ pub struct DryRunStop {
 /// let tried = Policy::from_toml("[stop]\nsaid = \"said(\\\"Forty\\\")\"")?;
 /// let dry_run = Arc::new(DryRunObserver::new(Arc::new(Program::new(&tried, &Probes::new())?)));
 /// let agent = AgentLoop::builder("answerer")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.")))
 ///     .stop_when(max_steps(5))
 ///     .shared_observer(dry_run.clone())
 ///     .build()?;

@@ -113,7 +113,7 @@ impl FunctionTool {
     /// use endstop::agent::AgentLoop;
     /// use endstop::core::signal::StopReason;
     /// use endstop::core::units::Money;
-    /// use endstop::model::{Reply, ScriptedModel};
+    /// use endstop::model::{ScriptedModel, ScriptedResponse};
     /// use endstop::tool::{FunctionTool, ToolError, ToolOutput};
     /// use serde_json::json;
     ///
@@ -128,7 +128,7 @@ impl FunctionTool {
     /// # let policy = format!("{free}[stop]\nmoney = \"cost >= $0.10\"\n");
     /// # let policy = endstop::core::Policy::from_toml(&policy)?;
     /// let agent = AgentLoop::builder("researcher")
-    ///     .model(ScriptedModel::new("scripted").reply(Reply::call("search", json!({}))).repeat_last())
+    ///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::call("search", json!({}))).repeat_last())
     ///     .tool(search.cost_at_most(cents(5)))
     ///     .policy(policy) // cost >= $0.10, and the model is free
     ///     .build()?;

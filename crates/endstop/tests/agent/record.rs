@@ -10,7 +10,7 @@ use endstop::agent::{AgentBuilder, AgentLoop, Approval, Trigger};
 use endstop::core::run::Status;
 use endstop::core::{Event, Program, Run};
 use endstop::ledger::Budget;
-use endstop::model::{ModelErrorKind, Reply};
+use endstop::model::{ModelErrorKind, ScriptedResponse};
 use endstop::observe::{Observation, Observer, RunInfo, TraceRecorder};
 use endstop_price::PriceTable;
 use endstop_transcript::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
@@ -117,12 +117,14 @@ pub(crate) async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
 fn parent(rules: &str) -> AgentBuilder {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            0 | 3 => (0..3).fold(Reply::text("On it."), |reply, task| {
+            0 | 3 => (0..3).fold(ScriptedResponse::text("On it."), |reply, task| {
                 reply.tool_call("helper", json!({ "task": task.to_string() }))
             }),
-            1 => Reply::call("fail", json!({})).tool_call("nosuch", json!({})),
-            n if n < 6 => Reply::text("Looking \"around\"\n").tool_call("look", json!({})),
-            _ => Reply::text("Done."),
+            1 => ScriptedResponse::call("fail", json!({})).tool_call("nosuch", json!({})),
+            n if n < 6 => {
+                ScriptedResponse::text("Looking \"around\"\n").tool_call("look", json!({}))
+            }
+            _ => ScriptedResponse::text("Done."),
         };
         reply.pieces_of(4).usage(1_000, 100).delay(Duration::from_millis(30))
     });
@@ -135,9 +137,9 @@ fn parent(rules: &str) -> AgentBuilder {
 fn helper() -> AgentLoop {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            0 => Reply::call("look", json!({})),
-            1 => Reply::error(ModelErrorKind::Unavailable),
-            _ => Reply::text("Helped."),
+            0 => ScriptedResponse::call("look", json!({})),
+            1 => ScriptedResponse::error(ModelErrorKind::Unavailable),
+            _ => ScriptedResponse::text("Helped."),
         };
         reply.usage(200, 20).delay(Duration::from_millis(20))
     });
@@ -185,7 +187,7 @@ async fn every_run_of_a_tree_replays_to_the_same_trip_record() {
 #[tokio::test(start_paused = true)]
 async fn what_people_and_hooks_do_is_in_the_record() {
     let limit = "[stop]\nlimit = \"steps >= 3\"\n[rule.limit]\nhard = false\n";
-    let looker = priced(|_, _| Reply::call("look", json!({})).usage(1_000, 100));
+    let looker = priced(|_, _| ScriptedResponse::call("look", json!({})).usage(1_000, 100));
     let looker = under(&looker, limit).tool(ok_tool("look"));
     let critic = looker.hook(Trigger::OnStop, 0, |context| {
         context.request_continuation("critic");

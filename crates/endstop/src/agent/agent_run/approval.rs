@@ -45,13 +45,13 @@ pub enum Approval {
 /// ```
 /// use endstop::agent::{AgentLoop, Approval, ApprovalRequest};
 /// use endstop::core::{Policy, signal::StopReason};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let text = "[stop]\nsteps = \"steps >= 9\"\n[pause]\nstart = \"steps >= 0\"";
 /// let agent = AgentLoop::builder("worker")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")))
 ///     .policy(Policy::from_toml(text)?)
 ///     .approver(|asked: &ApprovalRequest<'_>| Approval::No(format!("not {}", asked.rules[0])))
 ///     .build()?;

@@ -1,4 +1,4 @@
-//! The replies that a script gives.
+//! The responses that a script gives.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{ModelEnd, ModelError, ModelErrorKind, ReportedUsage};
 use crate::message::ToolCall;
 
-/// One answer of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
+/// One response of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
 /// and how it ends.
 ///
 /// It plays its reasoning, then its text, then its tool calls, then its ending. By default it is undivided, instant
@@ -18,13 +18,13 @@ use crate::message::ToolCall;
 /// ```
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+/// use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new("scripted")
-///     .reply(Reply::error(ModelErrorKind::RateLimited))
-///     .reply(Reply::text("Forty-two.").usage(120, 3));
+///     .reply(ScriptedResponse::error(ModelErrorKind::RateLimited))
+///     .reply(ScriptedResponse::text("Forty-two.").usage(120, 3));
 /// let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let state = agent.run("What is the answer?").await?;
 /// assert_eq!(state.steps()[0].attempts, 2);
@@ -33,7 +33,7 @@ use crate::message::ToolCall;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ScriptedResponse {
     pub(super) reasoning: String,
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
@@ -59,7 +59,7 @@ pub(super) enum Ending {
     Cut,
 }
 
-impl Default for Reply {
+impl Default for ScriptedResponse {
     fn default() -> Self {
         Self {
             reasoning: String::new(),
@@ -79,7 +79,7 @@ impl Default for Reply {
     }
 }
 
-impl Reply {
+impl ScriptedResponse {
     /// Creates a text reply.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
