@@ -23,7 +23,7 @@ const RULE_COLUMNS: usize = 120;
 
 /// The state of a run between its events.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RunProgress {
     pub(super) time: Time,
     /// Steps of the run itself that began.
     steps: u64,
@@ -38,7 +38,7 @@ pub(super) struct Seen {
     said: Option<StopSignal>,
 }
 
-impl Seen {
+impl RunProgress {
     /// The lines that an event of the run itself gives.
     pub(super) fn event(&mut self, options: &Options, observation: &Observation<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
@@ -49,7 +49,7 @@ impl Seen {
             EventKind::AttemptFailed { .. } => Some(self.attempt_failed(options, observation)),
             EventKind::Reply { model, usage, cost, finish, .. } => {
                 lines.extend(said(options, &observation.detail));
-                let facts = ReplyFacts { usage: *usage, cost: *cost, finish: *finish };
+                let facts = ResponseFacts { usage: *usage, cost: *cost, finish: *finish };
                 lines.insert(0, self.reply(*model, &facts, &observation.detail));
                 None
             }
@@ -117,7 +117,7 @@ impl Seen {
         Line::new(Kind::Error, format!("'{}' failed: {why} [{}]", self.model, facts.join(", ")))
     }
 
-    fn reply(&self, model: Option<&str>, facts: &ReplyFacts<'_>, detail: &Detail<'_>) -> Line {
+    fn reply(&self, model: Option<&str>, facts: &ResponseFacts<'_>, detail: &Detail<'_>) -> Line {
         let model = model.map_or_else(|| self.model.clone(), |model| clean_to(model, NAME));
         let (about, time) = match detail {
             Detail::Reply { is_estimate, took, .. } => (*is_estimate, Some(*took)),
@@ -231,7 +231,7 @@ impl Seen {
 }
 
 /// The facts about a reply.
-struct ReplyFacts<'a> {
+struct ResponseFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
     finish: Option<&'a str>,
