@@ -35,12 +35,12 @@ struct MastRecord<'a> {
 
 #[derive(Deserialize)]
 struct MastChat {
-    trajectory: Vec<Said>,
+    trajectory: Vec<MastMessage>,
 }
 
 /// A message of AG2.
 #[derive(Deserialize)]
-struct Said {
+struct MastMessage {
     content: Option<Value>,
 }
 
