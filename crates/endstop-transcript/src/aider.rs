@@ -17,7 +17,7 @@ use super::call_charge::{ModelCall, as_anthropic_without_cached, with_cost};
 use super::limits::MAX_STEP_BYTES;
 use super::lines::JsonLines;
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse};
+use super::step::{Full, ModelResponse};
 use super::time::parse_civil;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -161,7 +161,7 @@ impl AiderChat<'_, '_> {
         self.reply(reply)
     }
 
-    fn reply(&mut self, reply: RecordedResponse) -> Result<(), Full> {
+    fn reply(&mut self, reply: ModelResponse) -> Result<(), Full> {
         // A step that only failed attempts have opened is that of this call.
         if self.run.step().is_some_and(|step| step.reply().is_some()) {
             self.run.close();
@@ -179,11 +179,11 @@ impl AiderChat<'_, '_> {
             self.words.clear();
             return Ok(());
         }
-        let reply = RecordedResponse::unpriced(self.run.model());
+        let reply = ModelResponse::unpriced(self.run.model());
         self.reply(reply)
     }
 
-    fn priced(&self, counts: &Value) -> RecordedResponse {
+    fn priced(&self, counts: &Value) -> ModelResponse {
         // A model is named with its provider, and with the router before it: `openrouter/openai/gpt-5`.
         let named = self.run.model().unwrap_or_default();
         let (provider, model) = named.rsplit_once('/').unwrap_or(("", named));

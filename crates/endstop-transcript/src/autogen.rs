@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, present, text_or_json};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -103,13 +103,13 @@ impl AutogenChat<'_, '_> {
 
     fn call(&mut self, message: &AutogenMessage<'_>, time: Time) -> Result<(), Full> {
         let reading = self.run.reading;
-        let mut reply = RecordedResponse::default();
+        let mut reply = ModelResponse::default();
         if let Some(usage) = reading.usage::<Value>(message.models_usage, "usage") {
             let call = ModelCall::new(UsageShape::OpenAiChat, &usage).at(time);
             reading.price(&mut reply, &call, "usage");
             // No model is named, so nothing was priced.
             let usage = reply.usage.filter(|usage| usage.total() > 0);
-            reply = RecordedResponse { usage, ..RecordedResponse::default() };
+            reply = ModelResponse { usage, ..ModelResponse::default() };
         }
         let step = self.run.reply(time, reply);
         if message.kind.as_deref() != Some("ToolCallRequestEvent") {

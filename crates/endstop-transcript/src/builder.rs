@@ -10,7 +10,7 @@ use endstop_core::event::Source as Origin;
 use super::limits::MAX_UNTIMED_ENTRIES;
 use super::merge::{MergedAgent, Untimed, merge};
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::time::Time;
 use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry};
 use super::writer::{Closing, RunWriter};
@@ -151,7 +151,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
     }
 
     /// The model replied: a step that began when the agent last did something.
-    pub(crate) fn reply(&mut self, time: Time, reply: RecordedResponse) -> &mut Step {
+    pub(crate) fn reply(&mut self, time: Time, reply: ModelResponse) -> &mut Step {
         self.close();
         self.own.reply(time, reply)
     }

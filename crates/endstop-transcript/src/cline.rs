@@ -27,7 +27,7 @@ use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic, as_anthropic_without_cached, with_cost};
 use super::paths::directory_of;
 use super::reading::Reading;
-use super::step::{CostSource, Failures, Full, RecordedResponse};
+use super::step::{CostSource, Failures, Full, ModelResponse};
 use super::text::Text;
 use super::time::Time;
 use super::{Head, RunSink};
@@ -120,7 +120,7 @@ struct ClineRequest<'a> {
 
 /// A model call whose messages are read.
 struct ClineOpenCall {
-    reply: RecordedResponse,
+    reply: ModelResponse,
     begun: Time,
     /// The last message about it.
     last: Time,
@@ -253,19 +253,14 @@ impl ClineTask<'_, '_> {
         let (cost, source) = (Some(Cost::Known(cost)), CostSource::Billed);
         self.run.reply(
             time,
-            RecordedResponse {
-                model: self.model.clone(),
-                cost,
-                source,
-                ..RecordedResponse::default()
-            },
+            ModelResponse { model: self.model.clone(), cost, source, ..ModelResponse::default() },
         );
         self.run.close();
         Ok(())
     }
 
     /// The usage and the cost of a call, and whether the file records any.
-    fn reply_of(&self, request: &ClineRequest<'_>, time: Time) -> (RecordedResponse, bool) {
+    fn reply_of(&self, request: &ClineRequest<'_>, time: Time) -> (ModelResponse, bool) {
         let counts =
             [&request.tokens_in, &request.tokens_out, &request.cache_writes, &request.cache_reads];
         let is_none =

@@ -21,7 +21,7 @@ use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic_without_cached};
 use super::limits::MAX_MODELS;
 use super::reading::Reading;
-use super::step::{CostSource, Full, RecordedResponse};
+use super::step::{CostSource, Full, ModelResponse};
 use super::text::{Text, compact, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
@@ -209,7 +209,7 @@ impl CopilotSession<'_, '_> {
     ) -> Result<(), Full> {
         let named = word(data.model).map(Text::into_owned);
         let mut reply =
-            RecordedResponse::of_model(named.or(self.model.clone().filter(|_| agent.is_none())));
+            ModelResponse::of_model(named.or(self.model.clone().filter(|_| agent.is_none())));
         if line < self.outline.last_sum && !self.outline.has_usage {
             // Its cost is in the sum.
             reply.source = CostSource::Computed;
@@ -278,12 +278,7 @@ impl CopilotSession<'_, '_> {
 }
 
 /// A reply of this model with its usage and cost.
-fn priced(
-    reading: Reading<'_>,
-    model: Option<&str>,
-    usage: &Value,
-    time: Time,
-) -> RecordedResponse {
+fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> ModelResponse {
     // The names of Anthropic's models have dashes elsewhere, and no length of the context.
     let listed = model.map(|model| match model.strip_prefix("claude-") {
         Some(_) => model.trim_end_matches("-1m").replace('.', "-"),

@@ -18,7 +18,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::sqlite::{Database, is_with};
-use super::step::{Full, RecordedResponse};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, compact, present, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -200,15 +200,13 @@ impl CursorChat<'_, '_> {
         let goes_on = self.call.as_ref().is_some_and(|call| {
             !call.has_tool || (tool.is_some() && id.is_some() && call.id == id)
         });
-        let mut reply = RecordedResponse::of_model(model.as_deref());
+        let mut reply = ModelResponse::of_model(model.as_deref());
         if let Some(usage) = &usage {
             let shape = ModelCall::new(UsageShape::OpenAiChat, usage);
             let charge = self.run.reading.price(&mut reply, &shape, "tokenCount");
             // Cached input is not recorded, and costs much less.
-            reply = RecordedResponse {
-                usage: charge.usage,
-                ..RecordedResponse::of_model(model.as_deref())
-            };
+            reply =
+                ModelResponse { usage: charge.usage, ..ModelResponse::of_model(model.as_deref()) };
         }
         if !goes_on {
             self.call = Some(CursorOpenCall::default());

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::builder::RunBuilder;
 use super::document::{Element, each_member};
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, is_full_reward, name_of, text_of};
 use super::{Head, RunSink};
 
@@ -96,7 +96,7 @@ fn read_task(key: &str, task: &RawValue, reading: Reading<'_>, sink: &mut dyn Ru
     let environment = task.environment.as_deref().unwrap_or(ENVIRONMENT);
     let tool = environment.strip_prefix(PREFIX).unwrap_or(environment);
     for (index, action) in task.turn_history.actions.iter().enumerate() {
-        let step = run.reply(None, RecordedResponse::default());
+        let step = run.reply(None, ModelResponse::default());
         let added = fill(step, tool, action, index, &task.turn_history);
         run.check(added);
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::reading::Reading;
-use super::step::RecordedResponse;
+use super::step::ModelResponse;
 use super::text::{Text, word};
 use super::{Head, RunSink};
 
@@ -58,7 +58,7 @@ fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
             run.user(None);
             continue;
         }
-        let step = run.reply(None, RecordedResponse::default());
+        let step = run.reply(None, ModelResponse::default());
         let text = match said.content {
             Some(Value::String(text)) => text,
             Some(Value::Null) | None => String::new(),

@@ -17,7 +17,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, text_or_json, word};
 use super::time::{Time, of_seconds};
 use super::timeline::TimelineEntry;
@@ -112,7 +112,7 @@ fn price(
     response: MiniSweResponse<'_>,
     time: Time,
     index: u64,
-) -> RecordedResponse {
+) -> ModelResponse {
     let usage = response.usage.filter(|usage| !usage.is_null());
     let providers = &[response.provider.as_deref(), None];
     let call = usage.as_ref().map(|usage| ModelCall {
@@ -120,7 +120,7 @@ fn price(
         ..ModelCall::new(UsageShape::OpenAiChat, usage).of(providers).at(time)
     });
     let reply = reading.reply(response.model, call, format_args!("usage of message {index}"));
-    RecordedResponse { finish: finish_of_first(response.choices), ..reply }
+    ModelResponse { finish: finish_of_first(response.choices), ..reply }
 }
 
 fn observation(

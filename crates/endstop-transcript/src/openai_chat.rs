@@ -13,7 +13,7 @@ use super::document::warn_of;
 use super::head::first_keys;
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, is_full_reward, text_of};
 use super::{Head, RunSink};
 
@@ -135,7 +135,7 @@ fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
                 run.user(None);
                 Ok(())
             }
-            "assistant" => answer(run.reply(None, RecordedResponse::default()), message),
+            "assistant" => answer(run.reply(None, ModelResponse::default()), message),
             "tool" | "function" => {
                 let result = text_of(message.content).unwrap_or_default();
                 run.result(message.tool_call_id.as_deref(), None, result, false)

@@ -36,7 +36,7 @@ use super::layout::Layout;
 use super::limits::MAX_HELD_BYTES;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{CostSource, RecordedResponse, ToolAnswer};
+use super::step::{CostSource, ModelResponse, ToolAnswer};
 use super::time::{Time, parse_utc};
 use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::{Warning, WarningKind, Warnings};
@@ -314,7 +314,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         }
     }
 
-    fn begin(&mut self, response: Option<u64>, time: Time, reply: RecordedResponse, text: String) {
+    fn begin(&mut self, response: Option<u64>, time: Time, reply: ModelResponse, text: String) {
         let (state, timeline) = self.agent();
         state.response = response;
         let failures = std::mem::take(&mut state.failures);
@@ -406,11 +406,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
     }
 }
 
-fn reply_of(
-    reading: Reading<'_>,
-    response: Option<LlmResponse<'_>>,
-    time: Time,
-) -> RecordedResponse {
+fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time) -> ModelResponse {
     let response = response.unwrap_or_default();
     let usage = reading.usage::<Value>(response.usage, "usage");
     let call = usage.as_ref().map(|usage| ModelCall {
@@ -419,7 +415,7 @@ fn reply_of(
     });
     let finish = response.choices.and_then(|choices| choices.into_iter().next()?.finish_reason);
     let reply = reading.reply(response.model, call, "usage");
-    RecordedResponse { finish: finish.map(Into::into), ..reply }
+    ModelResponse { finish: finish.map(Into::into), ..reply }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::limits::MAX_HISTORY_BYTES;
 use super::messages::{list_of, said_in, told_in};
 use super::paths::{directory_of, documents_in};
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, present, value_of};
 use super::time::{Time, of_seconds};
 use super::warning::WarningKind;
@@ -142,7 +142,7 @@ fn reply_of(
     response: &OpenHandsResponse<'_>,
     time: Time,
     file: Reading<'_>,
-) -> RecordedResponse {
+) -> ModelResponse {
     const USAGE: &str = "usage of a response";
     let usage = file.usage::<Value>(response.usage, USAGE);
     let usage = usage.map(|usage| with_cost(usage, value_of(call.cost)));
@@ -156,7 +156,7 @@ fn reply_of(
     });
     let finish = |choice: &Value| choice.get("finish_reason")?.as_str().map(str::to_owned);
     let finish = response.choices.iter().flatten().next().and_then(finish);
-    RecordedResponse { finish, ..file.reply(response.model.as_deref(), call, USAGE) }
+    ModelResponse { finish, ..file.reply(response.model.as_deref(), call, USAGE) }
 }
 
 /// An item of the API of responses as a message; anything else as it is.

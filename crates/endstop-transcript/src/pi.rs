@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic, with_cost};
 use super::reading::Reading;
-use super::step::{Failures, Full, RecordedResponse};
+use super::step::{Failures, Full, ModelResponse};
 use super::text::{Text, compact, whole_text, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -124,7 +124,7 @@ impl PiSession<'_, '_> {
         let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
         let call = call.map(|call| call.of(providers).at(time));
         let reply = reading.reply(message.model, call, USAGE);
-        let reply = RecordedResponse { finish: message.stop_reason.map(Text::into_owned), ..reply };
+        let reply = ModelResponse { finish: message.stop_reason.map(Text::into_owned), ..reply };
         let blocks = message.content.map_or("[]", RawValue::get);
         let wrong = "content is not of this format";
         let blocks: Vec<PiBlock<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();

@@ -13,7 +13,7 @@ use super::document::{Element, Wanted, each_element, look_for};
 use super::limits::{MAX_CHILD_FILES, MAX_ELEMENT_BYTES};
 use super::lines::JsonLines;
 use super::part::Part;
-use super::step::{Full, RecordedResponse};
+use super::step::{Full, ModelResponse};
 use super::supplies::Supplies;
 use super::warning::{WarningKind, Warnings};
 
@@ -177,8 +177,8 @@ impl<'s> Reading<'s> {
         model: Option<impl Into<String>>,
         call: Option<ModelCall<'_>>,
         name: impl Display,
-    ) -> RecordedResponse {
-        let mut reply = RecordedResponse::unpriced(model);
+    ) -> ModelResponse {
+        let mut reply = ModelResponse::unpriced(model);
         if let Some(call) = call {
             self.price(&mut reply, &call, name);
         }
@@ -188,7 +188,7 @@ impl<'s> Reading<'s> {
     /// Sets usage and cost of a reply from its usage report. `name` is what warnings call the report.
     pub(crate) fn price(
         &self,
-        reply: &mut RecordedResponse,
+        reply: &mut ModelResponse,
         call: &ModelCall<'_>,
         name: impl Display,
     ) -> CallCharge {

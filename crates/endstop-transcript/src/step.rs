@@ -16,7 +16,7 @@ pub(crate) struct Step {
     begun: Time,
     failures: Vec<Time>,
     pieces: Vec<(Time, String)>,
-    reply: Option<(Time, RecordedResponse)>,
+    reply: Option<(Time, ModelResponse)>,
     calls: Vec<ToolCall>,
     /// Indices of calls, in the order of their results.
     answered: Vec<usize>,
@@ -45,7 +45,7 @@ impl Failures {
 
 /// The model's response, without its text.
 #[derive(Debug, Default)]
-pub(crate) struct RecordedResponse {
+pub(crate) struct ModelResponse {
     pub(crate) model: Option<String>,
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) cost: Option<Cost>,
@@ -86,7 +86,7 @@ pub(crate) struct ToolAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-impl RecordedResponse {
+impl ModelResponse {
     /// A reply whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
         Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
@@ -127,7 +127,7 @@ impl Step {
     }
 
     /// Sets the model's response.
-    pub(crate) fn answer(&mut self, time: Time, reply: RecordedResponse) {
+    pub(crate) fn answer(&mut self, time: Time, reply: ModelResponse) {
         self.reply = Some((time, reply));
     }
 
@@ -304,7 +304,7 @@ impl Step {
     }
 
     /// The model's response.
-    pub(crate) fn reply(&self) -> Option<&RecordedResponse> {
+    pub(crate) fn reply(&self) -> Option<&ModelResponse> {
         self.reply.as_ref().map(|(_, reply)| reply)
     }
 

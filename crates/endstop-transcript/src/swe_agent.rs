@@ -27,7 +27,7 @@ use super::builder::RunBuilder;
 use super::document::{Element, Wanted, each_element};
 use super::head::Keys;
 use super::reading::Reading;
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, text_of};
 use super::warning::Warnings;
 use super::{Head, RunSink};
@@ -152,7 +152,7 @@ fn read_run(lists: &Lists<'_>, id: Option<String>, model: Option<String>, sink: 
             run.user(None);
         }
         if !turn.is_closing {
-            let reply = RecordedResponse::of_model(run.model());
+            let reply = ModelResponse::of_model(run.model());
             let added = turn.fill(run.reply(None, reply));
             run.check(added);
         }

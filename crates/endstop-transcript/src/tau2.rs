@@ -24,7 +24,7 @@ use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::paths::directory_named;
 use super::reading::Reading;
-use super::step::{CostSource, Full, RecordedResponse};
+use super::step::{CostSource, Full, ModelResponse};
 use super::text::{Text, is_full_reward, name_of, present, text_of};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
@@ -233,7 +233,7 @@ impl Dialog<'_, '_> {
         Ok(())
     }
 
-    fn price(&self, message: &TauMessage<'_>, time: Time) -> RecordedResponse {
+    fn price(&self, message: &TauMessage<'_>, time: Time) -> ModelResponse {
         const USAGE: &str = "usage of a message";
         let raw = message.raw_data.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let reading = self.run.reading;
@@ -255,7 +255,7 @@ impl Dialog<'_, '_> {
         if stated.is_some() {
             (reply.cost, reply.source) = (stated, CostSource::Billed);
         }
-        RecordedResponse { finish: finish_of(raw.unwrap_or_default()), ..reply }
+        ModelResponse { finish: finish_of(raw.unwrap_or_default()), ..reply }
     }
 }
 

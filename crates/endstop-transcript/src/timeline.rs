@@ -4,7 +4,7 @@ use endstop_core::EventKind;
 
 use super::limits::MAX_STEP_ITEMS;
 use super::messages::{RecordedInput, RecordedOutput, RequestedCall};
-use super::step::{Full, RecordedResponse, Step, ToolAnswer};
+use super::step::{Full, ModelResponse, Step, ToolAnswer};
 use super::time::Time;
 
 /// The next thing that an agent did.
@@ -72,7 +72,7 @@ impl TimelineEntry {
     }
 
     /// The reply whose event is at that place.
-    pub(crate) fn reply(&self, event: EntryEvent) -> Option<&RecordedResponse> {
+    pub(crate) fn reply(&self, event: EntryEvent) -> Option<&ModelResponse> {
         match (self, event) {
             (Self::Step(step), EntryEvent::Reply) => step.reply(),
             _ => None,
@@ -154,7 +154,7 @@ impl AgentTimeline {
     }
 
     /// The model replied: a step that began when the agent last did something.
-    pub(crate) fn reply(&mut self, time: Time, reply: RecordedResponse) -> &mut Step {
+    pub(crate) fn reply(&mut self, time: Time, reply: ModelResponse) -> &mut Step {
         let begun = self.last.or(time);
         self.seen(time);
         let step = self.begin(begun);
@@ -249,7 +249,7 @@ impl AgentTimeline {
     pub(crate) fn answer(
         &mut self,
         time: Time,
-        reply: RecordedResponse,
+        reply: ModelResponse,
         said: &RecordedOutput,
     ) -> Result<(), Full> {
         self.close();

@@ -20,7 +20,7 @@ use super::head::ends_of;
 use super::limits::MAX_NESTING;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{Full, RecordedResponse, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::time::Time;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -261,14 +261,14 @@ impl VscodeChat<'_, '_> {
                 return Ok(());
             }
             let time = if begun.is_some() { self.run.last() } else { None };
-            let reply = RecordedResponse::of_model(model);
+            let reply = ModelResponse::of_model(model);
             let step = self.run.reply(time, reply);
             return said_in(items, step);
         }
         let results = metadata.get("toolCallResults").and_then(Value::as_object);
         for round in rounds {
             let time = round.get("timestamp").and_then(Value::as_u64);
-            let step = self.run.reply(time, RecordedResponse::of_model(model));
+            let step = self.run.reply(time, ModelResponse::of_model(model));
             let text = round.get("response").and_then(Value::as_str);
             step.say(time, text.unwrap_or_default())?;
             let calls = round.get("toolCalls").and_then(Value::as_array);

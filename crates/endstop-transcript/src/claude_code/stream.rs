@@ -16,7 +16,7 @@ use crate::call_charge::ModelCall;
 use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;
-use crate::step::{Full, RecordedResponse};
+use crate::step::{Full, ModelResponse};
 use crate::text::{Text, whole_text};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
@@ -272,12 +272,9 @@ impl From<serde_json::Error> for Refused {
 }
 
 impl ClaudeOpenMessage {
-    fn reply(self, reading: Reading<'_>) -> RecordedResponse {
-        let mut reply = RecordedResponse {
-            model: self.model,
-            finish: self.finish,
-            ..RecordedResponse::default()
-        };
+    fn reply(self, reading: Reading<'_>) -> ModelResponse {
+        let mut reply =
+            ModelResponse { model: self.model, finish: self.finish, ..ModelResponse::default() };
         if let Some((line, usage)) = self.usage {
             let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
             let call = ModelCall {

@@ -11,7 +11,7 @@ use super::record::{
 use super::report;
 use crate::builder::RunBuilder;
 use crate::limits::MAX_NESTING;
-use crate::step::{Full, RecordedResponse, ToolAnswer};
+use crate::step::{Full, ModelResponse, ToolAnswer};
 use crate::text::{Text, compact, present, word};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
@@ -195,7 +195,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
             return;
         }
         let mut reply =
-            RecordedResponse { model: output.model.map(Into::into), ..RecordedResponse::default() };
+            ModelResponse { model: output.model.map(Into::into), ..ModelResponse::default() };
         if word(event.cache).as_deref() == Some("read") {
             report::fill_kept(&mut reply);
         } else {
@@ -225,7 +225,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         &mut self,
         tool: Option<&str>,
         replied: Time,
-        reply: RecordedResponse,
+        reply: ModelResponse,
         message: InspectMessage<'_>,
     ) {
         let turns = message.id.as_deref().and_then(|id| self.operators.remove(id));
@@ -254,7 +254,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
                 (Some("assistant"), _) => {
                     self.close(None);
                     self.open(None, None, None, 0);
-                    self.answered(None, None, RecordedResponse::unpriced(None::<String>), message);
+                    self.answered(None, None, ModelResponse::unpriced(None::<String>), message);
                 }
                 (Some("tool"), _) => {
                     let answer = self.answer_of(&message);

@@ -10,7 +10,7 @@ use crate::messages::{
     RecordedInput, RecordedOutput, RequestedCall, list_of, said_in, text_of, told_in,
 };
 use crate::reading::Reading;
-use crate::step::RecordedResponse;
+use crate::step::ModelResponse;
 use crate::text::{Text, value_of};
 use crate::time::{Time, of_seconds, parse_utc};
 
@@ -216,8 +216,8 @@ fn time_of(value: Option<&Value>) -> Time {
 }
 
 /// The model's response, its usage and its cost.
-pub(super) fn reply(row: &SpendRow, call: &LoggedCall, reading: Reading<'_>) -> RecordedResponse {
-    let mut reply = RecordedResponse { model: call.model.clone(), ..RecordedResponse::default() };
+pub(super) fn reply(row: &SpendRow, call: &LoggedCall, reading: Reading<'_>) -> ModelResponse {
+    let mut reply = ModelResponse { model: call.model.clone(), ..ModelResponse::default() };
     reply.finish.clone_from(&call.finish);
     let priced = ModelCall {
         providers: &[call.provider.as_deref(), None],

@@ -8,7 +8,7 @@ use serde_json::{Number, Value, json};
 use crate::builder::RunBuilder;
 use crate::call_charge::{ModelCall, as_anthropic, with_cost};
 use crate::reading::Reading;
-use crate::step::{Failures, Full, RecordedResponse, Step};
+use crate::step::{Failures, Full, ModelResponse, Step};
 use crate::text::{Text, compact, present, text_or_json, value_of};
 use crate::time::Time;
 use crate::timeline::AgentTimeline;
@@ -240,7 +240,7 @@ impl<'s> Conversation<'s> {
         let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
         let call = call.map(|call| call.of(providers).at(time));
         let reply = self.reading.reply(answer.model.as_deref(), call, "tokens of a message");
-        let reply = RecordedResponse { finish, ..reply };
+        let reply = ModelResponse { finish, ..reply };
         let mut failures = std::mem::take(&mut self.failures);
         let step = self.step(answer);
         let added = step.fail_as(&mut failures);
