@@ -36,7 +36,7 @@ pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
 }
 
 /// The types that a file defines, by name. Definitions for several targets, such as `#[cfg(unix)]` and `#[cfg(windows)]`,
-/// are one type: they have one name so that the rest of the file need not tell them apart.
+/// are one type: they have one name so that the rest of the file works with each of them.
 #[derive(Default)]
 struct Types {
     lines: BTreeMap<String, Vec<usize>>,

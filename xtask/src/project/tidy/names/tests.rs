@@ -3,7 +3,7 @@
 use super::super::modules::{modules, samples::tree};
 use super::*;
 
-/// What the check finds in these files, as it is printed.
+/// The findings in these files, as they are printed.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     check(&modules(&tree(files))).iter().map(Finding::to_string).collect()
 }
