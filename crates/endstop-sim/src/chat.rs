@@ -30,7 +30,7 @@ fn tool(tool: &Value) -> Option<Tool> {
     Some(Tool { name: function.get("name")?.as_str()?.to_owned(), namespace: None, schema })
 }
 
-/// Also that of the responses interface, which names a function without nesting.
+/// Also that of the Responses API, which names a function without nesting.
 pub(crate) fn choice(value: Option<&Value>) -> ToolChoice {
     let Some(value) = value else { return ToolChoice::Auto };
     let mode = value.as_str().or_else(|| value.pointer("/allowed_tools/mode")?.as_str());

@@ -177,7 +177,7 @@ fn stream(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     numbered.events.into_answer("text/event-stream; charset=utf-8")
 }
 
-/// Events that are counted, as this interface does.
+/// Events that are counted, as this API does.
 #[derive(Default)]
 struct Numbered {
     events: Events,

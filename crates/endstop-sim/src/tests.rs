@@ -1,4 +1,4 @@
-//! Requests of each interface, as they are read and answered.
+//! Requests of each API, as they are read and answered.
 
 use serde_json::{Value, json};
 

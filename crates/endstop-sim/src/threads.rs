@@ -36,7 +36,7 @@ impl Threads {
         true
     }
 
-    /// Keeps what an answer was given to, if a later request may continue it. A client of the responses interface
+    /// Keeps what an answer was given to, if a later request may continue it. A client of the Responses API
     /// sends its tools again, one of message threads does not.
     pub(crate) fn keep(&mut self, request: &SimRequest, reply: &PlannedResponse) {
         let (id, tools) = match request.api {
