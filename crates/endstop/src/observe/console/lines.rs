@@ -275,11 +275,11 @@ fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
 fn decided(observation: &Observation<'_>) -> Option<Line> {
     match observation.directive {
         Directive::Pause => {
-            let rule = holding(&observation.run.trip_record(), Action::Pause);
+            let rule = tripping(&observation.run.trip_record(), Action::Pause);
             Some(Line::new(Kind::Pause, format!("A person decides: {rule}")))
         }
         Directive::Retry => {
-            let rule = holding(&observation.run.trip_record(), Action::Retry);
+            let rule = tripping(&observation.run.trip_record(), Action::Retry);
             Some(Line::new(Kind::Retry, format!("The response is dropped: {rule}")))
         }
         _ => None,
@@ -333,7 +333,7 @@ fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
 }
 
 /// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
-fn holding(record: &TripRecord, action: Action) -> String {
+fn tripping(record: &TripRecord, action: Action) -> String {
     let rules = record.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {
