@@ -332,7 +332,7 @@ fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
     }
 }
 
-/// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
+/// The rules of `action` that trip, each with a leaf that is true: `ask-first (cost >= $1.00 is $1.20)`.
 fn tripping(record: &TripRecord, action: Action) -> String {
     let rules = record.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
