@@ -100,7 +100,7 @@ struct CodexAssembler<'s, 'w> {
     /// A report without a call yet.
     pending: Option<Report>,
     copied: Copied,
-    /// A user turn at the end of the copy, which is the session's own if a reply to it follows.
+    /// A user turn at the end of the copy, which is the session's own if a response to it follows.
     copied_turn: Option<Time>,
 }
 

@@ -277,7 +277,7 @@ impl CopilotSession<'_, '_> {
     }
 }
 
-/// A reply of this model with its usage and cost.
+/// A response of this model with its usage and cost.
 fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> ModelResponse {
     // The names of Anthropic's models have dashes elsewhere, and no length of the context.
     let listed = model.map(|model| match model.strip_prefix("claude-") {

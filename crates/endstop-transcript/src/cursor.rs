@@ -162,7 +162,7 @@ struct CursorOpenCall {
     has_tool: bool,
     /// The name by which its tools refer to it.
     id: Option<String>,
-    /// It has a reply with usage.
+    /// It has a response with usage.
     has_usage: bool,
 }
 

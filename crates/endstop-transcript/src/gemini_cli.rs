@@ -6,7 +6,7 @@
 //!   known values. Neither is an event.
 //! - `tokens.input` includes the cached ones, `output` excludes the thoughts.
 //! - A message is stamped when it is first written. For a message without text that is when its tools are done: the
-//!   time of a reply is then the latest possible.
+//!   time of a response is then the latest possible.
 //! - A tool failed if its status is `error` or `cancelled`.
 //! - A sub-agent has a separate file, in a directory named by its parent's session.
 //!

@@ -59,7 +59,7 @@ struct IntercodeTask<'a> {
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Turns<'a> {
     actions: Vec<&'a RawValue>,
-    /// One fewer than there are actions if the last reply could not be read.
+    /// One fewer than there are actions if the last response could not be read.
     #[serde(default)]
     observations: Vec<&'a RawValue>,
     #[serde(default)]

@@ -3,7 +3,7 @@
 //! - An assistant message is one model call. The amount that the response reports as billed (`usage.cost`) is its
 //!   cost; without it the price table computes the cost. The tool's own figures (`extra.cost`, `instance_cost`) are
 //!   not read: it knows neither cached tokens nor price changes.
-//! - A reply with exactly one bash block is one call of the tool `bash`; any other number is not executed:
+//! - A response with exactly one bash block is one call of the tool `bash`; any other number is not executed:
 //!   one refused call. `-1.1` lists the executed commands in `extra.actions`.
 //! - A command with a non-zero exit code has still given the model something; it is a failed call only if it was
 //!   killed for time or the shell could not run it (codes 126 and 127).
@@ -137,7 +137,7 @@ fn observation(
             run.seen(time);
             return added;
         }
-        // The words that refuse a reply without exactly one command, or the run's own closing note.
+        // The words that refuse a response without exactly one command, or the run's own closing note.
         Some(step) if step.has_refused() => {}
         // A task is not an act of the agent.
         _ if role == "user" => run.push(TimelineEntry::User(time)),

@@ -9,7 +9,7 @@
 //!   without sources the user speaks first and after each message of the agent.
 //! - A tool failed if its observation is an `error`, or its exit code is above 0, or without one `success` is
 //!   false. An action that the user rejected is refused. `finish` has no observation: it is done when said.
-//! - An error that is of no action is a reply that could not be used: a failed attempt of the next step.
+//! - An error that is of no action is a response that could not be used: a failed attempt of the next step.
 //! - Between the action `delegate` and its observation it is a sub-agent that acts.
 //! - A run succeeded if its report says `resolved`, or its test result is or says so in one word. A model's opinion
 //!   of it (`success` of the resolver) is not read.
@@ -171,7 +171,7 @@ struct Evaluation<'s, 'w> {
 struct AgentState {
     /// The response whose step is open.
     response: Option<u64>,
-    /// Replies before the next step that could not be used.
+    /// Responses before the next step that could not be used.
     failures: usize,
 }
 

@@ -76,7 +76,7 @@ struct PiBlock<'a> {
 
 struct PiSession<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Calls that failed since the last reply.
+    /// Calls that failed since the last response.
     failures: Failures,
 }
 

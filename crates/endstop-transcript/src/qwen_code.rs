@@ -116,7 +116,7 @@ struct ToolCallResult<'a> {
 /// One file while it is read.
 struct QwenFile<'s> {
     file: AgentFile<'s>,
-    /// Requests that failed since the last reply.
+    /// Requests that failed since the last response.
     failures: Failures,
 }
 

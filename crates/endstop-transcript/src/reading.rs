@@ -170,7 +170,7 @@ impl<'s> Reading<'s> {
         serde_json::from_str(raw).map_err(warn).ok()
     }
 
-    /// A reply of this model with what its call used and cost, if there is a report of that. `name` is what warnings call
+    /// A response of this model with what its call used and cost, if there is a report of that. `name` is what warnings call
     /// the report.
     pub(crate) fn reply(
         &self,
@@ -185,7 +185,7 @@ impl<'s> Reading<'s> {
         reply
     }
 
-    /// Sets usage and cost of a reply from its usage report. `name` is what warnings call the report.
+    /// Sets usage and cost of a response from its usage report. `name` is what warnings call the report.
     pub(crate) fn price(
         &self,
         reply: &mut ModelResponse,

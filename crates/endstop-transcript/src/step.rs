@@ -87,12 +87,12 @@ pub(crate) struct ToolAnswer {
 pub(crate) struct Full;
 
 impl ModelResponse {
-    /// A reply whose cost is unknown until a report has it.
+    /// A response whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
         Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
     }
 
-    /// A reply of a format without tokens and money.
+    /// A response of a format without tokens and money.
     pub(crate) fn of_model(model: Option<impl Into<String>>) -> Self {
         Self { model: model.map(Into::into), ..Self::default() }
     }
@@ -342,7 +342,7 @@ impl Step {
             events.push((*failed, EntryEvent::AttemptFailed));
         }
         if let Some((time, _)) = &self.reply {
-            // A tool may begin while the rest of the reply still streams; for the order of a run the reply
+            // A tool may begin while the rest of the response still streams; for the order of a run the response
             // is there once it does.
             let first_call = self.calls.iter().filter_map(|call| call.time).min();
             let time = first_call.map_or(*time, |first| Some(time.unwrap_or(first).min(first)));

@@ -2,7 +2,7 @@
 //! them, next to a directory `simulations` with a document for each.
 //!
 //! - An assistant message is one model call. The greeting with which the harness opens a conversation is
-//!   none: it has neither usage nor a raw reply.
+//!   none: it has neither usage nor a raw response.
 //! - The user is simulated by a model. Its text is a user turn; its tokens, its money and its own tool calls are not
 //!   the agent's.
 //! - A message's `cost` is the cost of the call. The tool writes 0 for a model that it has no price for: with tokens
@@ -135,7 +135,7 @@ struct TauToolCall<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// The provider's reply, or the one choice of it.
+/// The provider's response, or the one choice of it.
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct RawResponse<'a> {

@@ -71,7 +71,7 @@ impl TimelineEntry {
         }
     }
 
-    /// The reply whose event is at that place.
+    /// The response whose event is at that place.
     pub(crate) fn reply(&self, event: EntryEvent) -> Option<&ModelResponse> {
         match (self, event) {
             (Self::Step(step), EntryEvent::Reply) => step.reply(),

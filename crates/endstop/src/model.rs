@@ -74,7 +74,7 @@ pub struct ModelRequest<'a> {
     pub tools: &'a [ToolSpec],
     /// Whether tools may or must be called.
     pub tool_choice: ToolChoice,
-    /// The most output tokens that the reply may have, reasoning included; the budget depends on it.
+    /// The most output tokens that the response may have, reasoning included; the budget depends on it.
     pub max_output_tokens: Option<u64>,
 }
 
@@ -121,7 +121,7 @@ pub struct ModelEnd {
     pub usage: Option<ReportedUsage>,
     /// The provider's finish reason, raw.
     pub finish: Option<String>,
-    /// Data that the provider needs back unchanged with the reply.
+    /// Data that the provider needs back unchanged with the response.
     pub opaque: Vec<Value>,
 }
 
@@ -167,7 +167,7 @@ pub trait Model: Send + Sync + fmt::Debug {
         ""
     }
 
-    /// The most output tokens of a reply to a request without a cap, if the model has such a bound.
+    /// The most output tokens of a response to a request without a cap, if the model has such a bound.
     fn max_output_tokens(&self) -> Option<u64> {
         None
     }

@@ -218,7 +218,7 @@ impl ClaudeAgent<'_> {
         Ok(())
     }
 
-    /// A request failed; the next reply answers the same step.
+    /// A request failed; the next response answers the same step.
     fn failed(&mut self, time: Time) -> Result<(), Refused> {
         if self.open.as_ref().is_none_or(|open| open.key.is_some()) {
             self.begin(None, time);

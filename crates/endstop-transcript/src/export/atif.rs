@@ -25,7 +25,7 @@ pub(super) struct Builder {
     children: Vec<Child>,
     /// Steps of sub-agents that are not over, the oldest first.
     descendants: Vec<OpenStep>,
-    /// Whether every reply names its model.
+    /// Whether every response names its model.
     all_name_models: bool,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct InspectAssembler<'s, 'w, 'a> {
     attachments: Attachments<'a>,
     /// Results in the conversation, by the id of their call: some agents run their tools elsewhere.
     results: BTreeMap<String, ToolAnswer>,
-    /// How many of an operator's messages stand before the reply with this id.
+    /// How many of an operator's messages stand before the response with this id.
     operators: BTreeMap<String, usize>,
     spans: BTreeMap<String, InspectSpan>,
     /// How many old steps of scorers are open.
@@ -186,7 +186,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         let replied = completed.or(time);
         let retries = present(event.retries).and_then(|text| text.parse::<usize>().ok());
         let failed = usize::from(present(event.error).is_some());
-        // Old versions wrote the event, and its one time, when the reply had arrived.
+        // Old versions wrote the event, and its one time, when the response had arrived.
         let has_begun = completed.is_some() || is_pending;
         let failures = retries.unwrap_or(0).saturating_add(failed);
         self.open(tool, if has_begun { time } else { None }, replied, failures);

@@ -13,7 +13,7 @@ use crate::time::Time;
 /// Services that offer a provider's models at separate prices: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
-/// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
+/// Sets the usage and cost of a response of the model that Inspect calls `name`, `provider/model`.
 pub(super) fn fill(
     reading: Reading<'_>,
     reply: &mut ModelResponse,
@@ -47,7 +47,7 @@ pub(super) fn fill(
     }
 }
 
-/// A reply that Inspect had kept from an earlier call: no model was asked.
+/// A response that Inspect had kept from an earlier call: no model was asked.
 pub(super) fn fill_kept(reply: &mut ModelResponse) {
     reply.usage = Some(TokenUsage::default());
     reply.cost = Some(Cost::Known(Money::ZERO));

@@ -24,7 +24,7 @@ pub enum Trigger {
     BeforeStep,
     /// Before each request to the model. The messages to send may be changed.
     BeforeModelRequest,
-    /// After the model's reply was recorded.
+    /// After the model's response was recorded.
     AfterModelResponse,
     /// Before a tool call begins. The call may be blocked.
     BeforeToolUse,

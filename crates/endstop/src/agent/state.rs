@@ -200,7 +200,7 @@ pub struct Step {
     /// The provider's finish reason, raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// The position of the reply in [`AgentState::messages`]; `None` if the step has no reply.
+    /// The position of the response in [`AgentState::messages`]; `None` if the step has no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<usize>,
     /// Whether it was the last one that a finish rule leaves: tools off.
@@ -577,7 +577,7 @@ impl AgentState {
         }
     }
 
-    /// Where the next answer to the last reply goes: behind its other answers, and before any message that a user
+    /// Where the next answer to the last response goes: behind its other answers, and before any message that a user
     /// sent in the meantime.
     pub(crate) fn place_of_answer(&self) -> usize {
         let reply = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }));
@@ -594,7 +594,7 @@ impl AgentState {
         }
     }
 
-    /// The calls of the last reply that have no answer yet: only of a run that was interrupted.
+    /// The calls of the last response that have no answer yet: only of a run that was interrupted.
     pub(crate) fn unanswered(&self) -> Vec<ToolCall> {
         let Some(at) = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))
         else {

@@ -1,4 +1,4 @@
-//! A model whose replies are given in advance: for tests, demonstrations and benchmarks.
+//! A model whose responses are given in advance: for tests, demonstrations and benchmarks.
 
 mod play;
 
@@ -14,7 +14,7 @@ use crate::limits::MAX_REMEMBERED;
 use crate::message::Message;
 use crate::tool::ToolSpec;
 
-/// A model that plays replies: given one by one, or made by a function of the request.
+/// A model that plays responses: given one by one, or made by a function of the request.
 ///
 /// It needs no network and no clock but tokio's, so it works on paused time. Calls count from the first poll
 /// of their stream.
@@ -32,7 +32,7 @@ use crate::tool::ToolSpec;
 pub struct ScriptedModel {
     name: String,
     provider: String,
-    /// The source whose replies are used up.
+    /// The source whose responses are used up.
     described: String,
     max_output_tokens: Option<u64>,
     script: Script,
@@ -95,16 +95,16 @@ pub struct RecordedRequest {
 }
 
 impl ScriptedModel {
-    /// Bytes of text that are taken for one token if a reply reports no usage.
+    /// Bytes of text that are taken for one token if a response reports no usage.
     pub const BYTES_PER_TOKEN: u64 = 4;
 
-    /// Creates a model without replies; add them with [`reply`](Self::reply).
+    /// Creates a model without responses; add them with [`reply`](Self::reply).
     pub fn new(name: impl Into<String>) -> Self {
         let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };
         Self::with_script(name.into(), script)
     }
 
-    /// Returns a model that makes each reply from the request and from the number of calls before it.
+    /// Returns a model that makes each response from the request and from the number of calls before it.
     pub fn from_fn(
         name: impl Into<String>,
         answer: impl Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync + 'static,
@@ -125,7 +125,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Adds the answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does
+    /// Adds the answer to the next call. A call beyond the last response is an error that no retry can resolve. Does
     /// nothing to a model made of a function.
     #[must_use]
     pub fn reply(mut self, reply: ScriptedResponse) -> Self {
@@ -135,7 +135,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Repeats the last reply for every further call.
+    /// Repeats the last response for every further call.
     #[must_use]
     pub fn repeat_last(mut self) -> Self {
         if let Script::List { repeats_last, .. } = &mut self.script {
@@ -144,7 +144,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Begins at this reply, counted from 0: for a run that continues in another process.
+    /// Begins at this response, counted from 0: for a run that continues in another process.
     #[must_use]
     pub fn starting_at(mut self, reply: u64) -> Self {
         if let Script::List { first, .. } = &mut self.script {
@@ -160,7 +160,7 @@ impl ScriptedModel {
         self
     }
 
-    /// The subject of the error after the last reply.
+    /// The subject of the error after the last response.
     #[cfg(feature = "transcripts")]
     pub(super) fn described_as(mut self, described: String) -> Self {
         self.described = described;
@@ -220,7 +220,7 @@ impl ScriptedModel {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call and finds its reply.
+    /// Counts a call and finds its response.
     fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<ScriptedResponse>, ModelError> {
         let index = self.counts.started.fetch_add(1, Ordering::SeqCst);
         let in_flight = self.counts.in_flight.fetch_add(1, Ordering::SeqCst).saturating_add(1);

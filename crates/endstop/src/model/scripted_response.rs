@@ -80,12 +80,12 @@ impl Default for ScriptedResponse {
 }
 
 impl ScriptedResponse {
-    /// Creates a text reply.
+    /// Creates a text response.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Creates a reply that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
+    /// Creates a response that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::default().tool_call(tool, arguments)
     }
@@ -96,7 +96,7 @@ impl ScriptedResponse {
         Self::default().fail(kind, None)
     }
 
-    /// Asks for a tool call. Its id is `call_1` and so on, by its place in the reply, so that the same
+    /// Asks for a tool call. Its id is `call_1` and so on, by its place in the response, so that the same
     /// script gives the same ids in every run.
     #[must_use]
     pub fn tool_call(self, tool: impl Into<String>, arguments: Value) -> Self {
@@ -235,7 +235,7 @@ impl ScriptedResponse {
         self
     }
 
-    /// Makes the reply never end after its text.
+    /// Makes the response never end after its text.
     #[must_use]
     pub fn stall(mut self) -> Self {
         self.ending = Ending::Stall;
@@ -249,7 +249,7 @@ impl ScriptedResponse {
         self
     }
 
-    /// The contents of an ending do not matter to a reply that has none.
+    /// The contents of an ending do not matter to a response that has none.
     fn with_end(mut self, change: impl FnOnce(&mut ModelEnd)) -> Self {
         if let Ending::End(end) = &mut self.ending {
             change(end);

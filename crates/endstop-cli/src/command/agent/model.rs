@@ -35,7 +35,7 @@ pub(super) fn is_offline(name: &str) -> bool {
     name.starts_with("scripted") || name.starts_with("replay:")
 }
 
-/// Opens a model. A replayed one continues after the replies that the run has had.
+/// Opens a model. A replayed one continues after the responses that the run has had.
 pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = name.strip_prefix("scripted") {
         return scripted(script)

@@ -98,7 +98,7 @@ impl AgentRun {
         agent.retry_pricing.as_ref().filter(|_| uses_retry_model).unwrap_or(&agent.pricing)
     }
 
-    /// Asks until there is a reply, or the run ends or pauses.
+    /// Asks until there is a response, or the run ends or pauses.
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
         let mut failed = 0u32;
@@ -285,7 +285,7 @@ impl AgentRun {
         }
     }
 
-    /// A reply, or the part of one that was received before an abort.
+    /// A response, or the part of one that was received before an abort.
     async fn take_reply(
         &mut self,
         mut answer: AttemptResult,
@@ -335,7 +335,7 @@ impl AgentRun {
         false
     }
 
-    /// Puts the reply into the conversation.
+    /// Puts the response into the conversation.
     fn keep_reply(
         &mut self,
         answer: AttemptResult,

@@ -1,4 +1,4 @@
-//! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
+//! The tool calls of a response: begun in order, run side by side, each answered exactly once.
 
 mod admit;
 
@@ -47,7 +47,7 @@ struct Answered {
     took: Duration,
 }
 
-/// The calls of one reply.
+/// The calls of one response.
 struct Batch {
     /// Shared, so that one can be read while the others change.
     calls: Arc<Vec<ToolCall>>,

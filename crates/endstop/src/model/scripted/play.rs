@@ -23,7 +23,7 @@ pub(super) struct ScriptedStream<'a> {
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-/// How much of a reply has been given.
+/// How much of a response has been given.
 #[derive(Default)]
 struct Played {
     pieces: u64,

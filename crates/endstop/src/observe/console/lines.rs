@@ -230,7 +230,7 @@ impl RunProgress {
     }
 }
 
-/// The facts about a reply.
+/// The facts about a response.
 struct ResponseFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,

@@ -65,7 +65,7 @@ impl AgentRun {
         }
     }
 
-    /// A lowered output cap that truncates a reply is not a natural end: the limit behind the cap ends the run,
+    /// A lowered output cap that truncates a response is not a natural end: the limit behind the cap ends the run,
     /// unless this is a wrap-up, which ends it anyway.
     pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
         let Some(step) = self.state.execution.steps.last() else { return };
