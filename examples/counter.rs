@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::observe::ConsoleObserver;
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
@@ -38,7 +38,7 @@ fn counter() -> FunctionTool {
 async fn main() -> Result<(), Box<dyn Error>> {
     // A model that would call the tool forever.
     let model = ScriptedModel::new("scripted")
-        .reply(Reply::call("counter", json!({})).usage(120, 15))
+        .reply(ScriptedResponse::call("counter", json!({})).usage(120, 15))
         .repeat_last();
     let agent = AgentLoop::builder("counter")
         .model(model)

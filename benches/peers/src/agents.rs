@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use endstop::agent::{AgentLoop, AgentState};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Model, ModelEvent, ModelRequest, Reply, ScriptedModel, ToolChoice};
+use endstop::model::{
+    Model, ModelEvent, ModelRequest, ScriptedModel, ScriptedResponse, ToolChoice,
+};
 use endstop::tool::{FunctionTool, Tool, ToolContext, ToolError};
 use endstop_core::Policy;
 use endstop_core::expr::parse;
@@ -36,9 +38,9 @@ pub fn policy(steps: u64) -> Policy {
 pub fn model(steps: u64) -> ScriptedModel {
     ScriptedModel::from_fn("instant", move |_, call| {
         if (call + 1) % steps == 0 {
-            Reply::text("done").usage(900, 100)
+            ScriptedResponse::text("done").usage(900, 100)
         } else {
-            Reply::default().raw_tool_call("work", "{}").usage(900, 100)
+            ScriptedResponse::default().raw_tool_call("work", "{}").usage(900, 100)
         }
     })
 }
@@ -80,9 +82,11 @@ pub fn agent_at(depth: u32, steps: u64) -> AgentLoop {
         let name = below.name().to_owned();
         let manager = ScriptedModel::from_fn("instant", move |_, call| {
             if call % 2 == 0 {
-                Reply::default().raw_tool_call(name.clone(), r#"{"task":"go on"}"#).usage(900, 100)
+                ScriptedResponse::default()
+                    .raw_tool_call(name.clone(), r#"{"task":"go on"}"#)
+                    .usage(900, 100)
             } else {
-                Reply::text("done").usage(900, 100)
+                ScriptedResponse::text("done").usage(900, 100)
             }
         });
         // Its own limits are of the whole tree, so that nothing trips.

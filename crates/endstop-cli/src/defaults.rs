@@ -83,7 +83,7 @@ pub struct Defaults {
 }
 
 /// A value of the file, and its line.
-struct Entry {
+struct DefaultEntry {
     values: Vec<String>,
     line: usize,
 }
@@ -91,7 +91,7 @@ struct Entry {
 /// A table of the file: the path of its command, and its options.
 struct CommandTable {
     path: Vec<String>,
-    entries: Vec<(String, Entry)>,
+    entries: Vec<(String, DefaultEntry)>,
 }
 
 impl Defaults {
@@ -349,7 +349,7 @@ fn read_table(
             let problem = format!("`{name}` needs a text, a number, `true` or `false`");
             return Err((Box::new(CliError::new(problem)), value.span()));
         };
-        entries.push((name, Entry { values, line: line_of(text, Some(key.span())) }));
+        entries.push((name, DefaultEntry { values, line: line_of(text, Some(key.span())) }));
     }
     tables.push(CommandTable { path: path.to_vec(), entries });
     Ok(())

@@ -68,7 +68,7 @@ pub(crate) fn usage_error(
     if answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
-    let place = Place::of(root, args);
+    let place = NamedCommand::of(root, args);
     Some(match answer.kind() {
         ErrorKind::UnknownArgument => unknown_argument(answer, root, &place, args),
         ErrorKind::InvalidSubcommand => unknown_subcommand(answer, &place),
@@ -81,13 +81,13 @@ pub(crate) fn usage_error(
 }
 
 /// The subcommand that a command line is for.
-struct Place<'c> {
+struct NamedCommand<'c> {
     /// As it is written: `endstop key new`.
     words: String,
     command: &'c clap::Command,
 }
 
-impl<'c> Place<'c> {
+impl<'c> NamedCommand<'c> {
     fn of(root: &'c clap::Command, args: &[OsString]) -> Self {
         let mut place = Self { words: "endstop".to_owned(), command: root };
         let words = args.iter().skip(1).map_while(|word| word.to_str());
@@ -135,7 +135,7 @@ fn context(answer: &clap::Error, kind: ContextKind) -> Option<String> {
 fn unknown_argument(
     answer: &clap::Error,
     root: &clap::Command,
-    place: &Place<'_>,
+    place: &NamedCommand<'_>,
     args: &[OsString],
 ) -> CliError {
     let option = context(answer, ContextKind::InvalidArg).unwrap_or_default();
@@ -167,7 +167,7 @@ fn unknown_argument(
 }
 
 /// The replacement for an option of another program, with the value that the user gave it, or an example.
-fn guessed(option: &str, place: &Place<'_>, args: &[OsString]) -> Option<String> {
+fn guessed(option: &str, place: &NamedCommand<'_>, args: &[OsString]) -> Option<String> {
     let (_, right, example) = GUESSES.iter().find(|(names, _, _)| names.contains(&option))?;
     place.has_option(right).then_some(())?;
     let value = value_of(option, args);
@@ -184,7 +184,11 @@ fn value_of<'a>(option: &str, args: &'a [OsString]) -> Option<&'a str> {
 }
 
 /// `--usd`, if `-usd` was written.
-fn spelled_with_one_dash(option: &str, place: &Place<'_>, args: &[OsString]) -> Option<String> {
+fn spelled_with_one_dash(
+    option: &str,
+    place: &NamedCommand<'_>,
+    args: &[OsString],
+) -> Option<String> {
     let is_short = option.len() == 2 && option.starts_with('-');
     let mut words = args.iter().filter_map(|word| word.to_str());
     let word = words.find(|word| is_short && word.len() > 2 && word.starts_with(option))?;
@@ -192,7 +196,7 @@ fn spelled_with_one_dash(option: &str, place: &Place<'_>, args: &[OsString]) -> 
     place.has_option(&long).then_some(long)
 }
 
-fn unknown_subcommand(answer: &clap::Error, place: &Place<'_>) -> CliError {
+fn unknown_subcommand(answer: &clap::Error, place: &NamedCommand<'_>) -> CliError {
     let word = context(answer, ContextKind::InvalidSubcommand).unwrap_or_default();
     let error = CliError::new(format!("unknown subcommand `{word}`"));
     let names = place.command.get_subcommands().filter(|sub| !sub.is_hide_set());
@@ -212,7 +216,7 @@ fn unknown_subcommand(answer: &clap::Error, place: &Place<'_>) -> CliError {
 }
 
 /// A further word behind the argument of a command that has subcommands as well: the first word may be a misspelled one.
-fn extra_word(answer: &clap::Error, place: &Place<'_>, args: &[OsString]) -> CliError {
+fn extra_word(answer: &clap::Error, place: &NamedCommand<'_>, args: &[OsString]) -> CliError {
     let word = context(answer, ContextKind::InvalidSubcommand).unwrap_or_default();
     let error = CliError::new(format!("unexpected `{word}`"));
     if place.command.find_subcommand(&word).is_some() {
@@ -225,7 +229,7 @@ fn extra_word(answer: &clap::Error, place: &Place<'_>, args: &[OsString]) -> Cli
     error.with_hint(guess.unwrap_or_else(|| place.help()))
 }
 
-fn missing(answer: &clap::Error, place: &Place<'_>) -> CliError {
+fn missing(answer: &clap::Error, place: &NamedCommand<'_>) -> CliError {
     if place.words == "endstop run" {
         let error = CliError::new("missing command");
         return error.with_hint("put it last: `endstop run --usd 2 -- my-agent`");
@@ -246,7 +250,7 @@ fn missing(answer: &clap::Error, place: &Place<'_>) -> CliError {
 }
 
 /// The first paragraph of any other error, with its last clause as the hint if it says what to do.
-fn other(answer: &clap::Error, place: &Place<'_>) -> CliError {
+fn other(answer: &clap::Error, place: &NamedCommand<'_>) -> CliError {
     let rendered = answer.render().to_string();
     let lines = rendered.lines().take_while(|line| !line.is_empty());
     let lines = lines.filter(|line| !line.trim_start().starts_with("[possible values"));

@@ -320,7 +320,7 @@ fn a_pause_that_nobody_approves_holds_the_run_up() {
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), &told["stopped"]), (Some(124), &true.into()), "{stderr}");
     assert_eq!((&told["upstream_calls"], &told["command_exit_code"]), (&2.into(), &0.into()));
-    assert_eq!(told["held_by"][0], "ask: steps >= 2 is 2");
+    assert_eq!(told["paused_by"][0], "ask: steps >= 2 is 2");
     let why = "endstop: stopped: not approved within 100ms (rule ask: steps >= 2 is 2)";
     assert!(stderr.contains(why), "{stderr}");
     let flags = [&flags[..], &["--preserve-status"]].concat();

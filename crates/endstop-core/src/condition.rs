@@ -129,7 +129,7 @@ impl CompareOp {
 
     /// Returns whether `left op right`.
     #[must_use]
-    pub const fn holds(self, left: u64, right: u64) -> bool {
+    pub const fn is_met(self, left: u64, right: u64) -> bool {
         match self {
             Self::Ge => left >= right,
             Self::Gt => left > right,

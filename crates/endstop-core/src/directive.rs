@@ -14,7 +14,7 @@ pub enum Directive {
     /// The announced thing does not start and gets a typed result; the run continues. It is a separate directive,
     /// because a sub-agent that is too deep, or a tool call in the wrap-up, must not end the run.
     Refuse,
-    /// Drop the reply and ask the model again, within the same step.
+    /// Drop the response and ask the model again, within the same step.
     Retry,
     /// Begin the announced step as the last one: tools off, and the driver asks the model for a final answer.
     Finish,

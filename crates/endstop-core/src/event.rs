@@ -113,7 +113,7 @@ pub enum EventKind<'a> {
         /// Money that was charged; `None` where failing costs nothing.
         cost: Option<Cost>,
     },
-    /// A model request succeeded. Its usage is settled. A checkpoint. A run whose own replies arrive without
+    /// A model request succeeded. Its usage is settled. A checkpoint. A run whose own responses arrive without
     /// [`EventKind::StepBegin`] is stopped, see [`Run::observe`](crate::Run::observe).
     Reply {
         /// The model that answered.
@@ -124,7 +124,7 @@ pub enum EventKind<'a> {
         cost: Option<Cost>,
         /// The provider's finish reason, raw.
         finish: Option<&'a str>,
-        /// How many tool calls the reply asks for, malformed ones included.
+        /// How many tool calls the response asks for, malformed ones included.
         tool_calls: u32,
     },
     /// A call of a tool that declares a cost is about to be dispatched: announced before [`EventKind::ToolBegin`]. A
@@ -168,7 +168,7 @@ pub enum EventKind<'a> {
         /// The tool's name.
         tool: &'a str,
     },
-    /// The step is over: every call it asked for is answered. The natural end of the run if the reply
+    /// The step is over: every call it asked for is answered. The natural end of the run if the response
     /// asked for no tool. A checkpoint.
     StepEnd,
     /// A sub-agent is about to begin. A checkpoint.

@@ -22,7 +22,7 @@ pub const MAX_COUNT: u64 = 1_024;
 pub const MAX_PROBE_STATE: usize = 4 * 1024;
 /// Longest saved run that is read, in bytes: above what a policy of the largest size writes.
 pub const MAX_STATE: usize = 16 * 1024 * 1024;
-/// How often in a row a reply is dropped before a retry rule stops the run: each is charged, and a third reply of the
+/// How often in a row a response is dropped before a retry rule stops the run: each is charged, and a third response of the
 /// same kind shows that asking again does not help.
 pub const MAX_REPLY_RETRIES: u32 = 2;
 /// Overrides and approvals that a trip record keeps; earlier ones are only counted. They are saved with the run and
@@ -63,13 +63,13 @@ pub(crate) const STALE_MIN_STREAK: u64 = 3;
 /// A call that took this long, in milliseconds, and did not fail has waited for something. Waiting does not count as
 /// a loop.
 pub(crate) const WAIT_MS: u64 = 10_000;
-/// Replies that a new one is compared with: a run that repeats itself does so within a few replies, and each is one
+/// Responses that a new one is compared with: a run that repeats itself does so within a few responses, and each is one
 /// word of the state.
-pub(crate) const SIMILAR_REPLIES: usize = 8;
-/// Shorter replies are agreement, not repetition.
+pub(crate) const SIMILAR_RESPONSES: usize = 8;
+/// Shorter responses are agreement, not repetition.
 pub(crate) const SIMILAR_MIN_WORDS: u32 = 12;
-/// Bits of 64 in which the hashes of nearly equal replies may differ: a changed word changes a few triples and so a few
-/// bits, while the hashes of unrelated replies differ in about half of them.
+/// Bits of 64 in which the hashes of nearly equal responses may differ: a changed word changes a few triples and so a few
+/// bits, while the hashes of unrelated responses differ in about half of them.
 pub(crate) const SIMILAR_BITS: u32 = 3;
 /// Longest word that is distinguished, in bytes; longer ones (such as base64) are hashed by their head.
 pub(crate) const SIMILAR_WORD_BYTES: usize = 64;

@@ -52,7 +52,7 @@ pub(crate) struct Meter {
     reported: Table<NumberIx, Option<u64>>,
     depth: u64,
     context_tokens: u64,
-    /// Whether the last own reply did not report its tokens.
+    /// Whether the last own response did not report its tokens.
     context_unknown: bool,
     progress: Progress,
     words: Words,

@@ -1,7 +1,7 @@
-//! Near-duplicate replies: a 64-bit similarity hash over word triples, streamed.
+//! Near-duplicate responses: a 64-bit similarity hash over word triples, streamed.
 //!
-//! The reply is read as lower-case words of letters and digits. Two replies are nearly the same if their
-//! hashes differ in at most [`SIMILAR_BITS`] bits; replies of fewer than [`SIMILAR_MIN_WORDS`] words ("yes",
+//! The response is read as lower-case words of letters and digits. Two responses are nearly the same if their
+//! hashes differ in at most [`SIMILAR_BITS`] bits; responses of fewer than [`SIMILAR_MIN_WORDS`] words ("yes",
 //! "done, thank you") never are.
 
 use alloc::vec::Vec;
@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::limits::{SIMILAR_BITS, SIMILAR_MIN_WORDS, SIMILAR_REPLIES, SIMILAR_WORD_BYTES};
+use crate::limits::{SIMILAR_BITS, SIMILAR_MIN_WORDS, SIMILAR_RESPONSES, SIMILAR_WORD_BYTES};
 
-/// The hash of the reply that is being streamed.
+/// The hash of the response that is being streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct ReplyHash {
+pub(crate) struct ResponseHash {
     /// The word that is being streamed, in UTF-8 that may be cut.
     word: Vec<u8>,
     words: u32,
@@ -27,7 +27,7 @@ pub(crate) struct ReplyHash {
 /// Bits of a hash.
 const BITS: usize = 64;
 
-impl Default for ReplyHash {
+impl Default for ResponseHash {
     fn default() -> Self {
         Self {
             word: Vec::with_capacity(SIMILAR_WORD_BYTES),
@@ -63,7 +63,7 @@ mod balance {
     }
 }
 
-impl ReplyHash {
+impl ResponseHash {
     /// Adds a piece; any split gives the same hash.
     pub(crate) fn feed(&mut self, piece: &str) {
         for c in piece.chars() {
@@ -79,7 +79,7 @@ impl ReplyHash {
         }
     }
 
-    /// Forgets the reply so far.
+    /// Forgets the response so far.
     pub(crate) fn clear(&mut self) {
         self.word.clear();
         (self.words, self.last_two, self.balance) = (0, [0; 2], [0; BITS]);
@@ -104,7 +104,7 @@ impl ReplyHash {
         }
     }
 
-    /// The reply's hash, or `None` if it is too short to be compared. Starts over.
+    /// The hash of the response, or `None` if it is too short to be compared. Starts over.
     pub(crate) fn finish(&mut self) -> Option<u64> {
         self.end_word();
         let bits = self.balance.iter().enumerate().filter(|(_, balance)| **balance > 0);
@@ -115,25 +115,25 @@ impl ReplyHash {
     }
 }
 
-/// The hashes of the last replies that were long enough.
+/// The hashes of the last responses that were long enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct LastReplies {
-    hashes: [u64; SIMILAR_REPLIES],
+pub(crate) struct LastResponses {
+    hashes: [u64; SIMILAR_RESPONSES],
     count: u64,
 }
 
-impl LastReplies {
-    /// Whether the reply is nearly one of the remembered ones.
+impl LastResponses {
+    /// Whether the response is nearly one of the remembered ones.
     pub(crate) fn has_near(&self, hash: u64) -> bool {
-        let known = self.count.min(SIMILAR_REPLIES as u64) as usize;
+        let known = self.count.min(SIMILAR_RESPONSES as u64) as usize;
         self.hashes.iter().take(known).any(|old| (old ^ hash).count_ones() <= SIMILAR_BITS)
     }
 
     /// Remembers one more.
     #[expect(clippy::indexing_slicing, reason = "a count modulo the length")]
     pub(crate) fn push(&mut self, hash: u64) {
-        let oldest = (self.count % SIMILAR_REPLIES as u64) as usize;
+        let oldest = (self.count % SIMILAR_RESPONSES as u64) as usize;
         self.hashes[oldest] = hash;
         self.count = self.count.saturating_add(1);
     }

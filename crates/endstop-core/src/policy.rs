@@ -39,7 +39,7 @@ pub enum Action {
     Pause,
     /// One more model call without tools, then the run stops.
     Finish,
-    /// The reply is dropped and asked for again.
+    /// The response is dropped and asked for again.
     Retry,
     /// An event, once a rule.
     Warn,

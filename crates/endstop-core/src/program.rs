@@ -87,7 +87,7 @@ pub(crate) struct Needs {
     pub(crate) seen: bool,
     /// The results seen since the user's last message, for `stale`.
     pub(crate) stale: bool,
-    /// The similarity hash of replies.
+    /// The similarity hash of responses.
     pub(crate) replies: bool,
 }
 

@@ -121,9 +121,9 @@ impl Run {
     /// Records an event and returns the next directive. O(conditions of the policy); allocates only when something
     /// trips.
     ///
-    /// A driver reports [`EventKind::StepBegin`] before the replies of a step. Without it `max_steps` and all
-    /// other rules on steps could never trip, so a reply of the run itself stops a run that has begun no step,
-    /// with [`StopReason::ErrorForbade`] and a message that says so. Replies of descendants do not.
+    /// A driver reports [`EventKind::StepBegin`] before the responses of a step. Without it `max_steps` and all
+    /// other rules on steps could never trip, so a response of the run itself stops a run that has begun no step,
+    /// with [`StopReason::ErrorForbade`] and a message that says so. Responses of descendants do not.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
         let goes_on = matches!(event.kind, EventKind::UserMessage | EventKind::StepBegin);
         if !(goes_on && event.source == Source::Own) {
@@ -425,7 +425,7 @@ impl Run {
             _ => {}
         }
         let fault = if self.state.meter.step().is_missed_by(event) {
-            REPLY_WITHOUT_STEP
+            RESPONSE_WITHOUT_STEP
         } else if self.state.meter.tallies().has_overflowed() {
             "an amount passed the largest number that can be counted"
         } else {
@@ -619,6 +619,6 @@ impl Run {
     }
 }
 
-/// The message of a run whose driver reports replies and no steps.
-const REPLY_WITHOUT_STEP: &str = "the driver reported a model reply before any step: it has to report \
-     `EventKind::StepBegin` before the replies of a step, or no limit on steps can trip";
+/// The message of a run whose driver reports responses and no steps.
+const RESPONSE_WITHOUT_STEP: &str = "the driver reported a model response before any step: it has to report \
+     `EventKind::StepBegin` before the responses of a step, or no limit on steps can trip";

@@ -63,11 +63,11 @@ stop_reasons! {
     TimeLimitReached = "time_limit", 4, true;
     /// Too many attempts or errors.
     RetryLimitReached = "retry_limit", 5, true;
-    /// The run went round in circles.
+    /// The run was in a loop.
     NoProgress = "no_progress", 5, true;
     /// Another agent took over.
     HandedOff = "handed_off", 6, false;
-    /// A condition that means "done" held.
+    /// A condition that means "done" was met.
     ConditionMet = "condition_met", 6, false;
     /// The model's finish reason was one to stop at.
     FinishReasonReceived = "finish_reason", 6, false;
@@ -292,7 +292,7 @@ impl fmt::Display for AgentStop {
 impl core::error::Error for AgentStop {}
 
 impl AgentStop {
-    /// Returns the signal to raise for a stop thrown by `tool`.
+    /// Returns the signal to raise for a stop that `tool` returned.
     ///
     /// Reason: the signal's, or `stop_requested`. Message: the first present of the signal's, the exception's and the
     /// reason's value. Context: the union; the exception's entries win. Source: the first present of the exception's,

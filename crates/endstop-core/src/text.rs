@@ -240,7 +240,7 @@ impl Pattern {
         let looks_ahead = !hir.properties().look_set().is_empty();
         if !looks_ahead && hir.properties().minimum_len() == Some(0) {
             return Err(bad(
-                "the pattern matches the empty text, so it always holds".to_string(),
+                "the pattern matches the empty text, so it is always true".to_string(),
                 "use `+` instead of `*`",
             ));
         }

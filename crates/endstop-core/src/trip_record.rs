@@ -351,9 +351,9 @@ impl Explainer<'_> {
         let value = reach.flatten().map_or(settled, |reach| reach.compared);
         let met = match self.sight.frame.reading(compare.gauge) {
             Reading::Absent | Reading::Unknown => None,
-            _ if reach == Some(None) => compare.range.holds_from(value),
-            Reading::AtLeast | Reading::Unpriced => compare.range.holds_from(value),
-            Reading::Known => Some(compare.range.holds(value)),
+            _ if reach == Some(None) => compare.range.is_met_from(value),
+            Reading::AtLeast | Reading::Unpriced => compare.range.is_met_from(value),
+            Reading::Known => Some(compare.range.is_met(value)),
         };
         met.map_or(Truth::Unknown, |met| Truth::known(met != negated))
     }

@@ -173,8 +173,8 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
     run.see(STEP);
     let cost = Cost::Known(Money::from_picos(2_000_000_000_000));
     assert_eq!(run.see(EventKind::AttemptBegin { next_cost: Some(cost) }), Pause);
-    let verdict = run.0.trip_record();
-    let rule = verdict.rules.iter().find(|rule| rule.id == "p").unwrap();
+    let trip_record = run.0.trip_record();
+    let rule = trip_record.rules.iter().find(|rule| rule.id == "p").unwrap();
     assert_eq!((rule.trips, rule.tree.observed.as_deref()), (true, Some("$2.00")));
     let restored = Run::restore(
         Arc::new(
@@ -187,7 +187,7 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
         ),
         &run.0.save().unwrap(),
     );
-    assert_eq!(restored.unwrap().trip_record(), verdict);
+    assert_eq!(restored.unwrap().trip_record(), trip_record);
 }
 
 #[test]
@@ -247,10 +247,10 @@ fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
         finish: None,
         tool_calls: 0,
     });
-    let verdict = driver.0.trip_record();
-    assert_eq!((verdict.tokens, verdict.cost_usd.as_deref()), (42, Some("0.25")));
+    let trip_record = driver.0.trip_record();
+    assert_eq!((trip_record.tokens, trip_record.cost_usd.as_deref()), (42, Some("0.25")));
     // A count inside a step is shown as it is.
-    assert_eq!(verdict.rules[0].tree.observed.as_deref(), Some("1"));
+    assert_eq!(trip_record.rules[0].tree.observed.as_deref(), Some("1"));
 }
 
 #[test]

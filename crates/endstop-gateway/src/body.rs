@@ -34,9 +34,9 @@ pub(crate) trait BodySource {
 }
 
 /// The body of a response.
-pub(crate) struct Body(Kind);
+pub(crate) struct Body(BodyContent);
 
-enum Kind {
+enum BodyContent {
     Full(Bytes),
     Stream { source: Pin<Box<dyn BodySource + Send>>, length: Option<u64> },
     Broken(Option<BodyError>),
@@ -45,32 +45,32 @@ enum Kind {
 impl Body {
     /// A body of these bytes; sent with its length.
     pub(crate) const fn full(bytes: Bytes) -> Self {
-        Self(Kind::Full(bytes))
+        Self(BodyContent::Full(bytes))
     }
 
     /// An empty body.
     pub(crate) const fn empty() -> Self {
-        Self(Kind::Full(Bytes::new()))
+        Self(BodyContent::Full(Bytes::new()))
     }
 
     /// A body of unknown length from a source.
     pub(crate) fn stream(source: impl BodySource + Send + 'static) -> Self {
-        Self(Kind::Stream { source: Box::pin(source), length: None })
+        Self(BodyContent::Stream { source: Box::pin(source), length: None })
     }
 
     /// A body from a source of exactly `length` bytes; sent with its length. If the source gives another number, the
     /// connection is cut.
     pub(crate) fn sized_stream(source: impl BodySource + Send + 'static, length: u64) -> Self {
-        Self(Kind::Stream { source: Box::pin(source), length: Some(length) })
+        Self(BodyContent::Stream { source: Box::pin(source), length: Some(length) })
     }
 }
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Kind::Full(bytes) => write!(f, "Body({} B)", bytes.len()),
-            Kind::Stream { .. } => f.write_str("Body(stream)"),
-            Kind::Broken(_) => f.write_str("Body(broken)"),
+            BodyContent::Full(bytes) => write!(f, "Body({} B)", bytes.len()),
+            BodyContent::Stream { .. } => f.write_str("Body(stream)"),
+            BodyContent::Broken(_) => f.write_str("Body(broken)"),
         }
     }
 }
@@ -84,9 +84,9 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Stream { source, length } => {
+            BodyContent::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            BodyContent::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            BodyContent::Stream { source, length } => {
                 match std::task::ready!(source.as_mut().poll_data(cx)) {
                     Some(Ok(data)) => {
                         if let Some(left) = length {
@@ -97,29 +97,29 @@ impl http_body::Body for Body {
                     None => Poll::Ready(None),
                     Some(Err(error)) => {
                         // An error drops earlier parts that are not written yet: one more poll first.
-                        self.0 = Kind::Broken(Some(error));
+                        self.0 = BodyContent::Broken(Some(error));
                         cx.waker().wake_by_ref();
                         Poll::Pending
                     }
                 }
             }
-            Kind::Broken(error) => Poll::Ready(error.take().map(Err)),
+            BodyContent::Broken(error) => Poll::Ready(error.take().map(Err)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Stream { source, .. } => source.is_end(),
-            Kind::Broken(_) => false,
+            BodyContent::Full(bytes) => bytes.is_empty(),
+            BodyContent::Stream { source, .. } => source.is_end(),
+            BodyContent::Broken(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Stream { length: Some(length), .. } => SizeHint::with_exact(*length),
-            Kind::Stream { .. } | Kind::Broken(_) => SizeHint::default(),
+            BodyContent::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            BodyContent::Stream { length: Some(length), .. } => SizeHint::with_exact(*length),
+            BodyContent::Stream { .. } | BodyContent::Broken(_) => SizeHint::default(),
         }
     }
 }

@@ -21,12 +21,12 @@ use crate::limits::BROTLI_BUFFER;
 /// Each part returns everything that can be decoded so far, except that zstd holds back up to its window (8 MiB at most)
 /// until the end, so a stream of events in it comes late. The gateway asks upstreams for no compression of model calls.
 pub(crate) struct Decoder {
-    kind: Kind,
+    kind: Decoding,
     max: usize,
     has_begun: bool,
 }
 
-enum Kind {
+enum Decoding {
     Identity,
     Gzip(Box<MultiGzDecoder<Sink>>),
     /// `deflate` means zlib, but some send it without its header: the first byte decides.
@@ -47,15 +47,15 @@ impl Decoder {
         let encoding = encoding.trim();
         let is = |names: &[&str]| names.iter().any(|name| encoding.eq_ignore_ascii_case(name));
         let kind = if is(&["", "identity"]) {
-            Kind::Identity
+            Decoding::Identity
         } else if is(&["gzip", "x-gzip"]) {
-            Kind::Gzip(Box::new(MultiGzDecoder::new(Sink::new(max))))
+            Decoding::Gzip(Box::new(MultiGzDecoder::new(Sink::new(max))))
         } else if is(&["deflate"]) {
-            Kind::DeflateOrZlib
+            Decoding::DeflateOrZlib
         } else if is(&["br"]) {
-            Kind::Brotli(Box::new(DecompressorWriter::new(Sink::new(max), BROTLI_BUFFER)))
+            Decoding::Brotli(Box::new(DecompressorWriter::new(Sink::new(max), BROTLI_BUFFER)))
         } else if is(&["zstd"]) {
-            Kind::Zstd(Box::default())
+            Decoding::Zstd(Box::default())
         } else {
             return Err(DecodeError::Unknown);
         };
@@ -64,7 +64,7 @@ impl Decoder {
 
     /// Whether the data is not encoded, so that it need not be pushed at all.
     pub(crate) const fn is_identity(&self) -> bool {
-        matches!(self.kind, Kind::Identity)
+        matches!(self.kind, Decoding::Identity)
     }
 
     /// Decodes a part. Returns nothing if more is needed.
@@ -76,22 +76,22 @@ impl Decoder {
             return Ok(Bytes::new());
         }
         self.has_begun = true;
-        if matches!(self.kind, Kind::DeflateOrZlib) {
+        if matches!(self.kind, Decoding::DeflateOrZlib) {
             let is_zlib = part.first().is_some_and(|byte| byte & 0x0f == 8);
-            self.kind = Kind::Deflate(Inflate::new(is_zlib));
+            self.kind = Decoding::Deflate(Inflate::new(is_zlib));
         }
         let yielded = match &mut self.kind {
-            Kind::Identity if part.len() > self.max => Err(DecodeError::TooLarge),
-            Kind::Identity => Ok(Bytes::copy_from_slice(part)),
-            Kind::Gzip(decoder) => written(&mut **decoder, part, MultiGzDecoder::get_mut),
-            Kind::Deflate(decoder) => decoder.push(part, self.max),
-            Kind::Brotli(decoder) => written(&mut **decoder, part, DecompressorWriter::get_mut),
-            Kind::Zstd(decoder) => decoder.push(part, self.max),
-            Kind::DeflateOrZlib => Ok(Bytes::new()),
-            Kind::Over(how) => how.and(Err(DecodeError::Broken)),
+            Decoding::Identity if part.len() > self.max => Err(DecodeError::TooLarge),
+            Decoding::Identity => Ok(Bytes::copy_from_slice(part)),
+            Decoding::Gzip(decoder) => written(&mut **decoder, part, MultiGzDecoder::get_mut),
+            Decoding::Deflate(decoder) => decoder.push(part, self.max),
+            Decoding::Brotli(decoder) => written(&mut **decoder, part, DecompressorWriter::get_mut),
+            Decoding::Zstd(decoder) => decoder.push(part, self.max),
+            Decoding::DeflateOrZlib => Ok(Bytes::new()),
+            Decoding::Over(how) => how.and(Err(DecodeError::Broken)),
         };
         if let Err(error) = yielded {
-            self.kind = Kind::Over(Err(error));
+            self.kind = Decoding::Over(Err(error));
         }
         yielded
     }
@@ -105,13 +105,13 @@ impl Decoder {
         if !self.has_begun {
             return Ok(Bytes::new());
         }
-        match std::mem::replace(&mut self.kind, Kind::Over(Ok(()))) {
-            Kind::Identity | Kind::DeflateOrZlib => Ok(Bytes::new()),
-            Kind::Gzip(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
-            Kind::Deflate(decoder) => decoder.finish().map(|()| Bytes::new()),
-            Kind::Brotli(mut decoder) => ended(decoder.close(), decoder.get_mut()),
-            Kind::Zstd(decoder) => decoder.finish().map(|()| Bytes::new()),
-            Kind::Over(how) => how.map(|()| Bytes::new()),
+        match std::mem::replace(&mut self.kind, Decoding::Over(Ok(()))) {
+            Decoding::Identity | Decoding::DeflateOrZlib => Ok(Bytes::new()),
+            Decoding::Gzip(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
+            Decoding::Deflate(decoder) => decoder.finish().map(|()| Bytes::new()),
+            Decoding::Brotli(mut decoder) => ended(decoder.close(), decoder.get_mut()),
+            Decoding::Zstd(decoder) => decoder.finish().map(|()| Bytes::new()),
+            Decoding::Over(how) => how.map(|()| Bytes::new()),
         }
     }
 }

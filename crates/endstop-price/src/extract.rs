@@ -17,7 +17,7 @@ const ITERATIONS: &str = "iterations";
 const INCLUDED: &str = "message";
 const FALLBACK: &str = "fallback_message";
 
-/// The flavor that a provider's first interface has.
+/// The flavor of a provider's first API.
 const DEFAULT_FLAVOR: &str = "default";
 
 /// One step into a JSON value.
@@ -99,7 +99,7 @@ pub(crate) struct Mapping {
     required: bool,
 }
 
-/// How to read the responses of one interface of a provider.
+/// How to read the responses of one API of a provider.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Extractor {
     pub(crate) flavor: String,
@@ -241,7 +241,7 @@ impl Provider {
 impl PriceTable {
     /// Reads a whole response body: the model that it names, if any, and its usage.
     ///
-    /// `flavor` is the provider's interface as the price data names it (`chat`, `responses`, `default`);
+    /// `flavor` is the provider's API as the price data names it (`chat`, `responses`, `default`);
     /// without it the one that
     /// recognizes most of the body is taken.
     ///

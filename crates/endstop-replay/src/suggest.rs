@@ -157,7 +157,7 @@ type Select<'s> = &'s dyn Fn(usize) -> bool;
 /// The facts about a family that is left out.
 #[derive(Clone, Debug)]
 struct LeftOut {
-    verdict: Proposed,
+    proposed: Proposed,
     value: Option<usize>,
     held_out: Effect,
 }
@@ -227,15 +227,15 @@ impl Chooser {
         let everywhere = |_: usize| true;
         for (index, value) in self.together(&everywhere).into_iter().enumerate() {
             let effect = self.effect(&self.indices(&[(index, value)]), &everywhere);
-            let verdict = match self.left_out.get(index) {
+            let proposed = match self.left_out.get(index) {
                 Some(None) if value.is_some() => self.proposed(index, value, &effect),
                 _ => continue,
             };
-            if !matches!(verdict, Proposed::Yes | Proposed::LosesTooMuch) {
+            if !matches!(proposed, Proposed::Yes | Proposed::LosesTooMuch) {
                 let held_out = self.held_out(index);
                 self.set_headroom(index, None);
                 if let Some(place) = self.left_out.get_mut(index) {
-                    *place = Some(LeftOut { verdict, value, held_out });
+                    *place = Some(LeftOut { proposed, value, held_out });
                 }
                 return true;
             }
@@ -286,8 +286,8 @@ impl Chooser {
                 None => value.or_else(|| self.alone_in(index, &everywhere)),
             };
             let effect = self.effect(&self.indices(&[(index, shown)]), &everywhere);
-            let (verdict, held_out) = match left_out {
-                Some(left_out) => (left_out.verdict, left_out.held_out),
+            let (proposed, held_out) = match left_out {
+                Some(left_out) => (left_out.proposed, left_out.held_out),
                 None => (self.proposed(index, value, &effect), self.held_out(index)),
             };
             SuggestedRule {
@@ -295,7 +295,7 @@ impl Chooser {
                 condition: shown.and_then(|value| family.condition(value)),
                 purpose: family.purpose,
                 not_told_by: self.not_told_by(index),
-                proposed: verdict,
+                proposed,
                 effect,
                 held_out,
             }

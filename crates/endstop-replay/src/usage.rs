@@ -31,7 +31,7 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelUsage {
-    /// Replies.
+    /// Responses.
     pub calls: u64,
     /// Input tokens, cached and written ones included.
     pub input_tokens: u64,
@@ -42,7 +42,7 @@ pub struct ModelUsage {
     /// Dollars, of the calls whose cost is known.
     #[serde(rename = "cost_usd", serialize_with = "dollars", deserialize_with = "dollars_from")]
     pub cost: Money,
-    /// Replies whose cost is not known.
+    /// Responses whose cost is not known.
     pub unpriced_calls: u64,
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id of the call; unique within a reply.
+    /// The provider's id of the call; unique within a response.
     pub id: String,
     /// The tool's name.
     pub tool: String,

@@ -20,7 +20,7 @@ pub enum Api {
 /// See the example of [`Sim`](crate::Sim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimCall {
-    /// The interface.
+    /// The API.
     pub api: Api,
     /// The model.
     pub model: String,

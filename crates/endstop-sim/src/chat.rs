@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Api;
-use crate::plan::{Content, Reply};
+use crate::plan::{Content, PlannedResponse};
 use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
 use crate::wire::{Answer, CREATED, Events, argument_pieces, words};
 
@@ -30,7 +30,7 @@ fn tool(tool: &Value) -> Option<Tool> {
     Some(Tool { name: function.get("name")?.as_str()?.to_owned(), namespace: None, schema })
 }
 
-/// Also that of the responses interface, which names a function without nesting.
+/// Also that of the Responses API, which names a function without nesting.
 pub(crate) fn choice(value: Option<&Value>) -> ToolChoice {
     let Some(value) = value else { return ToolChoice::Auto };
     let mode = value.as_str().or_else(|| value.pointer("/allowed_tools/mode")?.as_str());
@@ -52,11 +52,11 @@ fn format(value: Option<&Value>) -> Option<Value> {
     }
 }
 
-pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+pub(crate) fn answer(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     if request.is_stream { stream(request, reply) } else { Answer::Whole(whole(request, reply)) }
 }
 
-fn whole(request: &SimRequest, reply: &Reply) -> Value {
+fn whole(request: &SimRequest, reply: &PlannedResponse) -> Value {
     let choices: Vec<Value> = (0..request.choices)
         .map(|index| {
             let message = match &reply.content {
@@ -93,7 +93,7 @@ fn whole(request: &SimRequest, reply: &Reply) -> Value {
     })
 }
 
-fn stream(request: &SimRequest, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     let mut events = Events::default();
     let chunk = |index: u64, delta: Value, finish: Option<&str>| {
         let choice =
@@ -140,7 +140,7 @@ fn stream(request: &SimRequest, reply: &Reply) -> Answer {
 }
 
 /// A chunk. If the request asks for usage, each chunk but the last says that it has none.
-fn with_choices(request: &SimRequest, reply: &Reply, choices: Value) -> Value {
+fn with_choices(request: &SimRequest, reply: &PlannedResponse, choices: Value) -> Value {
     let mut chunk = json!({
         "id": format!("chatcmpl-{}", reply.id),
         "object": "chat.completion.chunk",
@@ -157,11 +157,11 @@ fn with_choices(request: &SimRequest, reply: &Reply, choices: Value) -> Value {
     chunk
 }
 
-fn call_id(reply: &Reply, index: u64) -> String {
+fn call_id(reply: &PlannedResponse, index: u64) -> String {
     format!("call_{}{index:02}", reply.id)
 }
 
-fn finish(reply: &Reply) -> &'static str {
+fn finish(reply: &PlannedResponse) -> &'static str {
     match reply.content {
         _ if reply.is_capped => "length",
         Content::Text(_) => "stop",
@@ -169,7 +169,7 @@ fn finish(reply: &Reply) -> &'static str {
     }
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &PlannedResponse) -> Value {
     json!({
         "prompt_tokens": reply.input_tokens,
         "completion_tokens": reply.output_tokens,

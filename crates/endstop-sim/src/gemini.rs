@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Api;
-use crate::plan::{Content, Reply};
+use crate::plan::{Content, PlannedResponse};
 use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
 use crate::wire::{Answer, Events, words};
 
@@ -73,7 +73,7 @@ pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
     json!({ "totalTokens": request.input_tokens })
 }
 
-pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+pub(crate) fn answer(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     let parts: Vec<Value> = match &reply.content {
         Content::Text(text) if request.is_stream => {
             words(text).map(|word| json!({ "text": word })).collect()
@@ -104,7 +104,7 @@ pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
     events.into_answer(if request.is_sse { "text/event-stream" } else { "application/json" })
 }
 
-fn part_of(request: &SimRequest, reply: &Reply, parts: &[Value], is_last: bool) -> Value {
+fn part_of(request: &SimRequest, reply: &PlannedResponse, parts: &[Value], is_last: bool) -> Value {
     let candidates: Vec<Value> = (0..request.choices)
         .map(|index| {
             let mut candidate =

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Api;
-use crate::plan::{Content, Reply};
+use crate::plan::{Content, PlannedResponse};
 use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
 use crate::wire::{Answer, Events, argument_pieces, words};
 
@@ -52,7 +52,7 @@ fn choice(value: Option<&Value>) -> ToolChoice {
 }
 
 /// The id of the answer; a later request may continue it as a thread.
-pub(crate) fn id(reply: &Reply) -> String {
+pub(crate) fn id(reply: &PlannedResponse) -> String {
     format!("msg_{}", reply.id)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
     json!({ "input_tokens": request.input_tokens })
 }
 
-pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+pub(crate) fn answer(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     if request.is_stream {
         return stream(request, reply);
     }
@@ -80,7 +80,7 @@ pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
 }
 
 /// The message before any content.
-fn message(request: &SimRequest, reply: &Reply, output_tokens: u64) -> Value {
+fn message(request: &SimRequest, reply: &PlannedResponse, output_tokens: u64) -> Value {
     json!({
         "id": id(reply),
         "type": "message",
@@ -99,7 +99,7 @@ fn message(request: &SimRequest, reply: &Reply, output_tokens: u64) -> Value {
     })
 }
 
-fn stream(request: &SimRequest, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     let mut events = Events::default();
     let begun = message(request, reply, 1);
     events.named(&json!({ "type": "message_start", "message": begun }), false);
@@ -140,11 +140,11 @@ fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     events.into_answer("text/event-stream; charset=utf-8")
 }
 
-fn call_id(reply: &Reply) -> String {
+fn call_id(reply: &PlannedResponse) -> String {
     format!("toolu_{}", reply.id)
 }
 
-fn finish(reply: &Reply) -> &'static str {
+fn finish(reply: &PlannedResponse) -> &'static str {
     match reply.content {
         _ if reply.is_capped => "max_tokens",
         Content::Text(_) => "end_turn",

@@ -38,7 +38,7 @@ pub(crate) enum Content {
 
 /// One answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct PlannedResponse {
     /// The basis of ids: the same for the same request.
     pub(crate) id: String,
     pub(crate) content: Content,
@@ -49,7 +49,7 @@ pub(crate) struct Reply {
     pub(crate) output_tokens: u64,
 }
 
-impl Reply {
+impl PlannedResponse {
     /// A script's response to a request.
     pub(crate) fn of(script: Script, request: &SimRequest, id: String) -> Self {
         let mut content = content(script, request);

@@ -59,7 +59,7 @@ pub(crate) enum ToolChoice {
 }
 
 impl SimRequest {
-    /// With what every interface has in the same place.
+    /// With what every API has in the same place.
     pub(crate) fn new(api: Api, body: &Value) -> Self {
         Self {
             api,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::Api;
 use crate::chat::choice;
-use crate::plan::{Content, Reply};
+use crate::plan::{Content, PlannedResponse};
 use crate::request::{SimRequest, Tool, count, list, text};
 use crate::wire::{Answer, CREATED, Events, argument_pieces, words};
 
@@ -65,11 +65,11 @@ fn format(value: &Value) -> Option<Value> {
 }
 
 /// The id of the answer; a later request may continue it.
-pub(crate) fn id(reply: &Reply) -> String {
+pub(crate) fn id(reply: &PlannedResponse) -> String {
     format!("resp_{}", reply.id)
 }
 
-pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+pub(crate) fn answer(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     if request.is_stream {
         return stream(request, reply);
     }
@@ -77,7 +77,7 @@ pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
 }
 
 /// The response, before its end (without an item) or at it.
-fn response(request: &SimRequest, reply: &Reply, item: Option<&Value>) -> Value {
+fn response(request: &SimRequest, reply: &PlannedResponse, item: Option<&Value>) -> Value {
     let status = match item {
         None => "in_progress",
         Some(_) if reply.is_capped => "incomplete",
@@ -113,7 +113,7 @@ fn response(request: &SimRequest, reply: &Reply, item: Option<&Value>) -> Value 
     })
 }
 
-fn item(reply: &Reply, is_done: bool) -> Value {
+fn item(reply: &PlannedResponse, is_done: bool) -> Value {
     let status = match is_done {
         false => "in_progress",
         true if reply.is_capped => "incomplete",
@@ -151,12 +151,12 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-fn item_id(reply: &Reply) -> String {
+fn item_id(reply: &PlannedResponse) -> String {
     let kind = if matches!(reply.content, Content::Text(_)) { "msg" } else { "fc" };
     format!("{kind}_{}", reply.id)
 }
 
-fn stream(request: &SimRequest, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &PlannedResponse) -> Answer {
     let mut numbered = Numbered::default();
     let begun = response(request, reply, None);
     numbered.event(json!({ "type": "response.created", "response": begun }), false);
@@ -177,7 +177,7 @@ fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     numbered.events.into_answer("text/event-stream; charset=utf-8")
 }
 
-/// Events that are counted, as this interface does.
+/// Events that are counted, as this API does.
 #[derive(Default)]
 struct Numbered {
     events: Events,
@@ -194,7 +194,7 @@ impl Numbered {
     }
 
     /// An event about a piece of the item.
-    fn about(&mut self, reply: &Reply, name: &str, mut members: Value, is_word: bool) {
+    fn about(&mut self, reply: &PlannedResponse, name: &str, mut members: Value, is_word: bool) {
         if let Some(members) = members.as_object_mut() {
             members.insert("type".to_owned(), json!(name));
             members.insert("item_id".to_owned(), json!(item_id(reply)));
@@ -203,7 +203,7 @@ impl Numbered {
         self.event(members, is_word);
     }
 
-    fn text(&mut self, reply: &Reply, text: &str) {
+    fn text(&mut self, reply: &PlannedResponse, text: &str) {
         let begun = json!({ "content_index": 0, "part": part("") });
         self.about(reply, "response.content_part.added", begun, false);
         for word in words(text) {
@@ -216,7 +216,7 @@ impl Numbered {
         self.about(reply, "response.content_part.done", done, false);
     }
 
-    fn call(&mut self, reply: &Reply, arguments: &str) {
+    fn call(&mut self, reply: &PlannedResponse, arguments: &str) {
         for piece in argument_pieces(arguments) {
             let delta = json!({ "delta": piece });
             self.about(reply, "response.function_call_arguments.delta", delta, false);
@@ -226,7 +226,7 @@ impl Numbered {
     }
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &PlannedResponse) -> Value {
     json!({
         "input_tokens": reply.input_tokens,
         "input_tokens_details": { "cached_tokens": 0 },

@@ -1,4 +1,4 @@
-//! Which interface a request is for, and what an error looks like in it.
+//! Which API a request is for, and what an error looks like in it.
 
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};

@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::limits::{
     BEFORE_CUT, HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_LOGGED_CALLS, MAX_REQUEST, SLOW_WORD,
 };
-use crate::plan::{self, Reply};
+use crate::plan::{self, PlannedResponse};
 use crate::request::SimRequest;
 use crate::route::{self, Family, Route};
 use crate::script::Script;
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// Counts the usage that an answer reports.
-    fn bill(&self, reply: &Reply) {
+    fn bill(&self, reply: &PlannedResponse) {
         self.input_tokens.fetch_add(reply.input_tokens, Ordering::SeqCst);
         self.output_tokens.fetch_add(reply.output_tokens, Ordering::SeqCst);
     }
@@ -223,7 +223,7 @@ async fn answer(
         };
         return failed(route.family(), status, "The scripted model fails here.");
     }
-    let reply = Reply::of(script, &request, format!("{:016x}", xxh3_64(bytes)));
+    let reply = PlannedResponse::of(script, &request, format!("{:016x}", xxh3_64(bytes)));
     shared.bill(&reply);
     let answer = match request.api {
         Api::Responses => responses::answer(&request, &reply),
@@ -239,7 +239,7 @@ async fn answer(
 async fn send(
     script: Script,
     answer: Answer,
-    reply: &Reply,
+    reply: &PlannedResponse,
     watched: AbandonGuard,
 ) -> Response<Body> {
     match answer {

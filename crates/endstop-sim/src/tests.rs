@@ -1,8 +1,8 @@
-//! Requests of each interface, as they are read and answered.
+//! Requests of each API, as they are read and answered.
 
 use serde_json::{Value, json};
 
-use crate::plan::Reply;
+use crate::plan::PlannedResponse;
 use crate::request::SimRequest;
 use crate::script::Script;
 use crate::wire::Answer;
@@ -29,8 +29,8 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
     body
 }
 
-fn reply(script: Script, request: &SimRequest) -> Reply {
-    Reply::of(script, request, "0".repeat(16))
+fn reply(script: Script, request: &SimRequest) -> PlannedResponse {
+    PlannedResponse::of(script, request, "0".repeat(16))
 }
 
 fn whole(answer: Answer) -> Value {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::Api;
 use crate::limits::{MAX_THREAD_SCHEMAS, MAX_THREAD_TOOLS, MAX_THREADS};
-use crate::plan::Reply;
+use crate::plan::PlannedResponse;
 use crate::request::{SimRequest, Tool};
 use crate::{messages, responses};
 
@@ -36,9 +36,9 @@ impl Threads {
         true
     }
 
-    /// Keeps what an answer was given to, if a later request may continue it. A client of the responses interface
+    /// Keeps what an answer was given to, if a later request may continue it. A client of the Responses API
     /// sends its tools again, one of message threads does not.
-    pub(crate) fn keep(&mut self, request: &SimRequest, reply: &Reply) {
+    pub(crate) fn keep(&mut self, request: &SimRequest, reply: &PlannedResponse) {
         let (id, tools) = match request.api {
             Api::Responses => (responses::id(reply), Vec::new()),
             Api::Messages if request.is_thread => {

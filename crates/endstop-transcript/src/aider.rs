@@ -17,7 +17,7 @@ use super::call_charge::{ModelCall, as_anthropic_without_cached, with_cost};
 use super::limits::MAX_STEP_BYTES;
 use super::lines::JsonLines;
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::time::parse_civil;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -46,7 +46,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     while let Some(time) = started.take() {
         let mut run = RunBuilder::new(reading, &mut *sink).named(Some(time.as_str()));
         run.note(parse_civil(&time));
-        let mut chat = Chat {
+        let mut chat = AiderChat {
             run,
             words: String::new(),
             has_breaks: false,
@@ -85,7 +85,7 @@ fn start_in(line: &str) -> Option<String> {
     line.strip_prefix(STARTED).map(|time| time.trim().to_owned())
 }
 
-struct Chat<'s, 'w> {
+struct AiderChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The model's text since its last call ended.
     words: String,
@@ -99,7 +99,7 @@ struct Chat<'s, 'w> {
     counts: Option<Value>,
 }
 
-impl Chat<'_, '_> {
+impl AiderChat<'_, '_> {
     fn line(&mut self, line: &str) -> Result<(), Full> {
         let has_break = line.ends_with(BREAK);
         let line = line.trim_end();
@@ -161,7 +161,7 @@ impl Chat<'_, '_> {
         self.reply(reply)
     }
 
-    fn reply(&mut self, reply: Reply) -> Result<(), Full> {
+    fn reply(&mut self, reply: ModelResponse) -> Result<(), Full> {
         // A step that only failed attempts have opened is that of this call.
         if self.run.step().is_some_and(|step| step.reply().is_some()) {
             self.run.close();
@@ -179,11 +179,11 @@ impl Chat<'_, '_> {
             self.words.clear();
             return Ok(());
         }
-        let reply = Reply::unpriced(self.run.model());
+        let reply = ModelResponse::unpriced(self.run.model());
         self.reply(reply)
     }
 
-    fn priced(&self, counts: &Value) -> Reply {
+    fn priced(&self, counts: &Value) -> ModelResponse {
         // A model is named with its provider, and with the router before it: `openrouter/openai/gpt-5`.
         let named = self.run.model().unwrap_or_default();
         let (provider, model) = named.rsplit_once('/').unwrap_or(("", named));

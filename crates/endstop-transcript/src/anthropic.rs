@@ -20,7 +20,7 @@ use super::call_charge::ModelCall;
 use super::head::{Keys, first_keys};
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, whole_text};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -96,7 +96,7 @@ fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {
 struct MessageList<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// The message whose step is open, and its data.
-    open: Option<(Option<String>, Reply)>,
+    open: Option<(Option<String>, ModelResponse)>,
 }
 
 impl<'s, 'w> MessageList<'s, 'w> {
@@ -149,8 +149,9 @@ impl<'s, 'w> MessageList<'s, 'w> {
         let model = message.model.as_deref().or(self.run.model());
         let told = reply_of(self.run.reading, model, message.usage);
         let step = self.run.step_or_begin(None);
-        let (_, reply) =
-            self.open.get_or_insert_with(|| (message.id.map(Text::into_owned), Reply::default()));
+        let (_, reply) = self
+            .open
+            .get_or_insert_with(|| (message.id.map(Text::into_owned), ModelResponse::default()));
         let finish = message.stop_reason.map(Text::into_owned).or(reply.finish.take());
         if told.cost.is_some() || reply.cost.is_none() {
             *reply = told;
@@ -191,8 +192,8 @@ impl<'s, 'w> MessageList<'s, 'w> {
 }
 
 /// The response's report of itself; nothing if it has none.
-fn reply_of(reading: Reading<'_>, model: Option<&str>, usage: Option<&RawValue>) -> Reply {
-    let mut reply = Reply::of_model(model);
+fn reply_of(reading: Reading<'_>, model: Option<&str>, usage: Option<&RawValue>) -> ModelResponse {
+    let mut reply = ModelResponse::of_model(model);
     if usage.is_some_and(|usage| usage.get() != "null") {
         reply.cost = Some(Cost::Unpriced);
     }

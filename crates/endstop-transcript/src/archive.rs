@@ -21,7 +21,7 @@ pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 const TABLE_END: &[u8] = b"PK\x05\x06";
 
 /// The handler of an entry: its name and content.
-type Take<'t> = dyn FnMut(&str, &[u8]) + 't;
+type EntryHandler<'t> = dyn FnMut(&str, &[u8]) + 't;
 
 /// Limits on what is unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ const LIMITS: Limits = Limits {
 pub(super) fn each_entry(
     part: &Part,
     is_wanted: &dyn Fn(&str) -> bool,
-    take: &mut Take<'_>,
+    take: &mut EntryHandler<'_>,
     warnings: &Warnings,
 ) {
     Unpack { part, is_wanted, take, warnings, limits: LIMITS, entries: 0, total: 0 }.archive();
@@ -51,7 +51,7 @@ pub(super) fn each_entry(
 struct Unpack<'u, 't> {
     part: &'u Part,
     is_wanted: &'u dyn Fn(&str) -> bool,
-    take: &'u mut Take<'t>,
+    take: &'u mut EntryHandler<'t>,
     warnings: &'u Warnings,
     limits: Limits,
     entries: usize,

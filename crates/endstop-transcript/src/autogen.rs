@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, present, text_or_json};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -35,7 +35,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let people = BTreeSet::from([USER.to_owned()]);
-    let mut chat = Chat { run: RunBuilder::new(reading, sink), people };
+    let mut chat = AutogenChat { run: RunBuilder::new(reading, sink), people };
     reading.each_item(&["messages"], &mut |item| {
         if let Some(message) = reading.parse(item, "not a message of this format") {
             let added = chat.message(&message);
@@ -48,7 +48,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// A message of AgentChat.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct AutogenMessage<'a> {
     source: Option<Text<'a>>,
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
@@ -59,7 +59,7 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Request<'a> {
+struct AutogenToolRequest<'a> {
     id: Option<Text<'a>>,
     name: Option<Text<'a>>,
     arguments: Option<Text<'a>>,
@@ -73,14 +73,14 @@ struct Execution<'a> {
     is_error: Option<bool>,
 }
 
-struct Chat<'s, 'w> {
+struct AutogenChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// Sources that are people.
     people: BTreeSet<String>,
 }
 
-impl Chat<'_, '_> {
-    fn message(&mut self, message: &Message<'_>) -> Result<(), Full> {
+impl AutogenChat<'_, '_> {
+    fn message(&mut self, message: &AutogenMessage<'_>) -> Result<(), Full> {
         let time = message.created_at.as_deref().and_then(parse_time);
         self.run.note(time);
         let kind = message.kind.as_deref().unwrap_or_default();
@@ -101,15 +101,15 @@ impl Chat<'_, '_> {
         Ok(())
     }
 
-    fn call(&mut self, message: &Message<'_>, time: Time) -> Result<(), Full> {
+    fn call(&mut self, message: &AutogenMessage<'_>, time: Time) -> Result<(), Full> {
         let reading = self.run.reading;
-        let mut reply = Reply::default();
+        let mut reply = ModelResponse::default();
         if let Some(usage) = reading.usage::<Value>(message.models_usage, "usage") {
             let call = ModelCall::new(UsageShape::OpenAiChat, &usage).at(time);
             reading.price(&mut reply, &call, "usage");
             // No model is named, so nothing was priced.
             let usage = reply.usage.filter(|usage| usage.total() > 0);
-            reply = Reply { usage, ..Reply::default() };
+            reply = ModelResponse { usage, ..ModelResponse::default() };
         }
         let step = self.run.reply(time, reply);
         if message.kind.as_deref() != Some("ToolCallRequestEvent") {
@@ -117,7 +117,7 @@ impl Chat<'_, '_> {
         }
         let requests = message.content.map_or("[]", RawValue::get);
         let wrong = "not a request for tools of this format";
-        let requests: Option<Vec<Request<'_>>> = reading.parse_text(requests, wrong);
+        let requests: Option<Vec<AutogenToolRequest<'_>>> = reading.parse_text(requests, wrong);
         requests.into_iter().flatten().try_for_each(|request| {
             let arguments = request.arguments.unwrap_or_default().into_owned();
             step.call(time, request.id, request.name.unwrap_or_default(), arguments)

@@ -10,7 +10,7 @@ use endstop_core::event::Source as Origin;
 use super::limits::MAX_UNTIMED_ENTRIES;
 use super::merge::{MergedAgent, Untimed, merge};
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::time::Time;
 use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry};
 use super::writer::{Closing, RunWriter};
@@ -29,10 +29,10 @@ pub(crate) struct RunBuilder<'s, 'w> {
     /// Sub-agents that work in parallel to the run, by the names that records give them.
     named: BTreeMap<String, AgentTimeline>,
     closing: Closing,
-    state: State<'w>,
+    state: BuilderState<'w>,
 }
 
-enum State<'w> {
+enum BuilderState<'w> {
     Waiting(&'w mut dyn RunSink, Vec<TimelineEntry>),
     Writing(RunWriter<'w>),
     /// Only while one of the others becomes the next.
@@ -52,7 +52,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             children: Vec::new(),
             named: BTreeMap::new(),
             closing: Closing { has_money, ..Closing::default() },
-            state: State::Waiting(sink, Vec::new()),
+            state: BuilderState::Waiting(sink, Vec::new()),
         }
     }
 
@@ -99,11 +99,11 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
 
     /// The run begins, at this time at the earliest, whether there will be an entry or not.
     pub(crate) fn begin(&mut self, first: Time) {
-        if !matches!(self.state, State::Waiting(..)) {
+        if !matches!(self.state, BuilderState::Waiting(..)) {
             return;
         }
-        match std::mem::replace(&mut self.state, State::Between) {
-            State::Waiting(sink, held) => {
+        match std::mem::replace(&mut self.state, BuilderState::Between) {
+            BuilderState::Waiting(sink, held) => {
                 let header = RunHeader {
                     id: self.id.as_deref().unwrap_or(self.reading.part.stem()),
                     format: self.reading.format,
@@ -112,7 +112,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
                 };
                 let mut writer = RunWriter::begin(sink, &header, first);
                 held.iter().for_each(|entry| writer.entry(entry));
-                self.state = State::Writing(writer);
+                self.state = BuilderState::Writing(writer);
             }
             other => self.state = other,
         }
@@ -151,7 +151,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
     }
 
     /// The model replied: a step that began when the agent last did something.
-    pub(crate) fn reply(&mut self, time: Time, reply: Reply) -> &mut Step {
+    pub(crate) fn reply(&mut self, time: Time, reply: ModelResponse) -> &mut Step {
         self.close();
         self.own.reply(time, reply)
     }
@@ -242,15 +242,15 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             return self.merge(MergedAgent::of_run(vec![entry], children, Untimed::Last));
         }
         match &mut self.state {
-            State::Writing(writer) => writer.entry(&entry),
-            State::Waiting(_, held) => {
+            BuilderState::Writing(writer) => writer.entry(&entry),
+            BuilderState::Waiting(_, held) => {
                 let time = self.noted.or_else(|| entry.first_time());
                 held.push(entry);
                 if time.is_some() || held.len() >= MAX_UNTIMED_ENTRIES {
                     self.begin(time);
                 }
             }
-            State::Between => {}
+            BuilderState::Between => {}
         }
     }
 
@@ -275,21 +275,21 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
     }
 
     fn event(&mut self, origin: Origin, entry: &TimelineEntry, time: Time, event: EntryEvent) {
-        if let State::Writing(writer) = &mut self.state {
+        if let BuilderState::Writing(writer) = &mut self.state {
             writer.event_of(origin, entry, time, event);
         }
     }
 
     /// Writes all entries of a sub-agent, if the run has begun.
     pub(crate) fn write_child(&mut self, child: &AgentTimeline) {
-        if let State::Writing(writer) = &mut self.state {
+        if let BuilderState::Writing(writer) = &mut self.state {
             writer.child(child.entries());
         }
     }
 
     /// Whether a model has replied.
     pub(crate) const fn has_replies(&self) -> bool {
-        matches!(&self.state, State::Writing(writer) if writer.has_replies())
+        matches!(&self.state, BuilderState::Writing(writer) if writer.has_replies())
     }
 
     /// Whether the run succeeded, if the file says so.
@@ -310,7 +310,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
     /// Ends the open step, and begins the run if an entry is held.
     pub(crate) fn flush(&mut self) {
         self.close();
-        if matches!(&self.state, State::Waiting(_, held) if !held.is_empty()) {
+        if matches!(&self.state, BuilderState::Waiting(_, held) if !held.is_empty()) {
             self.begin(self.noted);
         }
     }
@@ -323,7 +323,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             self.write_with(named, Untimed::Last);
         }
         self.flush();
-        if let State::Writing(writer) = self.state {
+        if let BuilderState::Writing(writer) = self.state {
             writer.end(self.closing);
         }
     }

@@ -17,7 +17,7 @@ const LATEST: WallTime = WallTime(4_102_444_800_000);
 pub(super) struct ModelCall<'c> {
     /// The price lists to search, in this order; `None` is any provider that claims the model's name.
     pub(super) providers: &'c [Option<&'c str>],
-    /// The model on the price list, if it is not the one that the reply names.
+    /// The model on the price list, if it is not the one that the response names.
     pub(super) model: Option<&'c str>,
     pub(super) shape: UsageShape,
     pub(super) usage: &'c Value,

@@ -4,7 +4,7 @@
 //! - Files of sub-agents are children of their session's run, merged by time. A child's line that repeats a message
 //!   of the session is not counted again, and neither are messages embedded in `progress` lines.
 //! - Lines of model `<synthetic>` are no calls; API errors are failed attempts of the next call's step.
-//! - Tokens are snapshots taken while the reply streamed: tokens and money are lower bounds.
+//! - Tokens are snapshots taken while the response streamed: tokens and money are lower bounds.
 //!
 //! More than 250 lines because it is a stream that writes responses again as they grow, with files of sub-agents that
 //! repeat lines of it.
@@ -67,7 +67,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     run.merge(agents_of(reading, &survey, &discarded));
     if run.has_replies() {
         reading.warn(WarningKind::LowerBound, || {
-            "token counts are snapshots of replies in progress: tokens and cost are lower bounds"
+            "token counts are snapshots of responses in progress: tokens and cost are lower bounds"
                 .to_owned()
         });
     }

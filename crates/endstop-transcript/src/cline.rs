@@ -27,7 +27,7 @@ use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic, as_anthropic_without_cached, with_cost};
 use super::paths::directory_of;
 use super::reading::Reading;
-use super::step::{CostSource, Failures, Full, Reply};
+use super::step::{CostSource, Failures, Full, ModelResponse};
 use super::text::Text;
 use super::time::Time;
 use super::{Head, RunSink};
@@ -72,9 +72,11 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let history = reading.child_files().next().map(History::of).unwrap_or_default();
     let run = RunBuilder::new(reading, sink).named(directory_of(reading.part.name()));
     let model = history.model.clone();
-    let mut task = Task { run, history, model, open: None, failures: Failures::default() };
+    let mut task = ClineTask { run, history, model, open: None, failures: Failures::default() };
     reading.each_item(&["messages"], &mut |item| {
-        if let Some(message) = reading.parse::<Message<'_>>(item, "not a message of this format") {
+        if let Some(message) =
+            reading.parse::<ClineMessage<'_>>(item, "not a message of this format")
+        {
             let added = task.message(&message);
             task.run.check(added);
         }
@@ -86,7 +88,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct ClineMessage<'a> {
     ts: Option<Number>,
     say: Option<Text<'a>>,
     ask: Option<Text<'a>>,
@@ -106,7 +108,7 @@ struct ModelInfo {
 /// The text of `api_req_started`, and of the messages that sum up calls.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Request<'a> {
+struct ClineRequest<'a> {
     request: Option<Text<'a>>,
     tokens_in: Option<Value>,
     tokens_out: Option<Value>,
@@ -117,8 +119,8 @@ struct Request<'a> {
 }
 
 /// A model call whose messages are read.
-struct OpenCall {
-    reply: Reply,
+struct ClineOpenCall {
+    reply: ModelResponse,
     begun: Time,
     /// The last message about it.
     last: Time,
@@ -127,17 +129,17 @@ struct OpenCall {
     has_usage: bool,
 }
 
-struct Task<'s, 'w> {
+struct ClineTask<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     history: History,
     model: Option<String>,
-    open: Option<OpenCall>,
+    open: Option<ClineOpenCall>,
     /// Calls that were abandoned since the last one that was answered.
     failures: Failures,
 }
 
-impl Task<'_, '_> {
-    fn message(&mut self, message: &Message<'_>) -> Result<(), Full> {
+impl ClineTask<'_, '_> {
+    fn message(&mut self, message: &ClineMessage<'_>) -> Result<(), Full> {
         let time = message.ts.as_ref().and_then(Number::as_u64);
         if let Some(model) = message.model_info.as_ref().and_then(|info| info.model_id.as_ref()) {
             self.model = Some(model.clone());
@@ -169,7 +171,8 @@ impl Task<'_, '_> {
 
     fn begin(&mut self, text: &str, time: Time) -> Result<(), Full> {
         let wrong = "not a request of this format";
-        let request: Request<'_> = self.run.reading.parse_text(text, wrong).unwrap_or_default();
+        let request: ClineRequest<'_> =
+            self.run.reading.parse_text(text, wrong).unwrap_or_default();
         self.settle(&request, time)?;
         self.close()?;
         if let Some(model) = request.request.as_deref().and_then(results::model_in) {
@@ -179,13 +182,14 @@ impl Task<'_, '_> {
         // The step began with the first request for it.
         let (begun, last) = (self.failures.first().or(time), None);
         self.run.step_at(begun);
-        self.open = Some(OpenCall { reply, begun, last, has_content: false, has_usage });
+        self.open = Some(ClineOpenCall { reply, begun, last, has_content: false, has_usage });
         Ok(())
     }
 
     /// Ends the open call.
     fn close(&mut self) -> Result<(), Full> {
-        let Some(OpenCall { reply, begun, last, has_content, has_usage }) = self.open.take() else {
+        let Some(ClineOpenCall { reply, begun, last, has_content, has_usage }) = self.open.take()
+        else {
             return Ok(());
         };
         if !has_content && !has_usage {
@@ -201,7 +205,7 @@ impl Task<'_, '_> {
     }
 
     /// The tools that the open call asked for have their results in the next request.
-    fn settle(&mut self, request: &Request<'_>, time: Time) -> Result<(), Full> {
+    fn settle(&mut self, request: &ClineRequest<'_>, time: Time) -> Result<(), Full> {
         let mut results = request.request.as_deref().map(results_in).unwrap_or_default();
         if results.is_empty() {
             results = self.history.results_at(time);
@@ -233,7 +237,7 @@ impl Task<'_, '_> {
     /// Calls that are recorded as a sum.
     fn summed_up(&mut self, text: &str, time: Time) -> Result<(), Full> {
         let wrong = "not a sum of calls of this format";
-        let sum: Option<Request<'_>> = self.run.reading.parse_text(text, wrong);
+        let sum: Option<ClineRequest<'_>> = self.run.reading.parse_text(text, wrong);
         let Some((reply, true)) = sum.map(|sum| self.reply_of(&sum, time)) else { return Ok(()) };
         self.close()?;
         self.run.reply(time, reply);
@@ -247,13 +251,16 @@ impl Task<'_, '_> {
         let Some(cost) = cost.filter(|cost| cost.picos() > 0) else { return Ok(()) };
         self.close()?;
         let (cost, source) = (Some(Cost::Known(cost)), CostSource::Billed);
-        self.run.reply(time, Reply { model: self.model.clone(), cost, source, ..Reply::default() });
+        self.run.reply(
+            time,
+            ModelResponse { model: self.model.clone(), cost, source, ..ModelResponse::default() },
+        );
         self.run.close();
         Ok(())
     }
 
     /// The usage and the cost of a call, and whether the file records any.
-    fn reply_of(&self, request: &Request<'_>, time: Time) -> (Reply, bool) {
+    fn reply_of(&self, request: &ClineRequest<'_>, time: Time) -> (ModelResponse, bool) {
         let counts =
             [&request.tokens_in, &request.tokens_out, &request.cache_writes, &request.cache_reads];
         let is_none =
@@ -268,7 +275,7 @@ impl Task<'_, '_> {
 
 /// The counts in the form of Anthropic's API, whose input excludes what was cached, as it does here. In the protocol of
 /// OpenAI the input includes it.
-fn usage_of(request: &Request<'_>) -> Value {
+fn usage_of(request: &ClineRequest<'_>) -> Value {
     let count = |value: &Option<Value>| value.clone().unwrap_or_else(|| json!(0));
     let counts =
         [&request.tokens_in, &request.tokens_out, &request.cache_reads, &request.cache_writes];

@@ -96,11 +96,11 @@ struct CodexAssembler<'s, 'w> {
     provider: Option<String>,
     totals: Totals,
     /// The model call whose step is open.
-    call: Option<OpenCall>,
+    call: Option<CodexOpenCall>,
     /// A report without a call yet.
     pending: Option<Report>,
     copied: Copied,
-    /// A user turn at the end of the copy, which is the session's own if a reply to it follows.
+    /// A user turn at the end of the copy, which is the session's own if a response to it follows.
     copied_turn: Option<Time>,
 }
 
@@ -116,7 +116,7 @@ enum Copied {
     Over,
 }
 
-struct OpenCall {
+struct CodexOpenCall {
     time: Time,
     report: Option<Report>,
 }
@@ -245,7 +245,7 @@ impl CodexAssembler<'_, '_> {
     fn step(&mut self, time: Time) -> &mut Step {
         self.run.note(time);
         let has_result = self.run.step().is_some_and(|step| step.has_result());
-        let is_next = |call: &OpenCall| match &call.report {
+        let is_next = |call: &CodexOpenCall| match &call.report {
             // Old versions write the report first and the call's items at once after it.
             Some(report) => has_result || !follows(report.time, time),
             None => has_result,
@@ -259,7 +259,7 @@ impl CodexAssembler<'_, '_> {
         let begun = self.run.last().or(time);
         let report = self.pending.take();
         self.run.seen(time);
-        let call = self.call.get_or_insert(OpenCall { time, report });
+        let call = self.call.get_or_insert(CodexOpenCall { time, report });
         call.time = call.time.max(time);
         self.run.step_or_begin(begun)
     }
@@ -268,7 +268,7 @@ impl CodexAssembler<'_, '_> {
     fn flush_pending(&mut self) {
         if let Some(report) = self.pending.take() {
             self.run.step_at(self.run.last().or(report.time));
-            self.call = Some(OpenCall { time: report.time, report: Some(report) });
+            self.call = Some(CodexOpenCall { time: report.time, report: Some(report) });
             self.close();
         }
     }
@@ -302,7 +302,7 @@ fn payload<'a, T: Deserialize<'a>>(record: &CodexRecord<'a>) -> Result<T, serde_
 
 /// The `info` of a `token_count`.
 #[derive(Deserialize)]
-struct Info {
+struct TokenCountInfo {
     total_token_usage: Option<Value>,
     last_token_usage: Option<Value>,
 }
@@ -332,7 +332,7 @@ impl Totals {
         lines: &JsonLines<'_>,
     ) -> Option<Value> {
         // Without `info` the report is about rate limits only.
-        let info: Info = match serde_json::from_str(present(info)?) {
+        let info: TokenCountInfo = match serde_json::from_str(present(info)?) {
             Ok(info) => info,
             Err(error) => {
                 lines.warn_of(&error);

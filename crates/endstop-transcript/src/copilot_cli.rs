@@ -21,7 +21,7 @@ use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic_without_cached};
 use super::limits::MAX_MODELS;
 use super::reading::Reading;
-use super::step::{CostSource, Full, Reply};
+use super::step::{CostSource, Full, ModelResponse};
 use super::text::{Text, compact, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::timeline::AgentTimeline;
@@ -42,7 +42,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let outline = Outline::of(reading);
     let mut run = RunBuilder::new(reading, sink);
     run.has_money(outline.has_usage || outline.last_sum > 0);
-    let mut session = Session { run, outline, model: None, call: None };
+    let mut session = CopilotSession { run, outline, model: None, call: None };
     let mut lines = reading.lines();
     while lines.advance() {
         if let Some(event) = lines.parse::<Event<'_>>() {
@@ -134,7 +134,7 @@ struct ModelMetrics {
     usage: Option<Value>,
 }
 
-struct Session<'s, 'w> {
+struct CopilotSession<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     outline: Outline,
     model: Option<String>,
@@ -142,7 +142,7 @@ struct Session<'s, 'w> {
     call: Option<Time>,
 }
 
-impl Session<'_, '_> {
+impl CopilotSession<'_, '_> {
     fn event(&mut self, event: Event<'_>, line: u64) -> Result<(), Full> {
         let kind = event.kind.unwrap_or_default();
         let time = word(event.timestamp).and_then(|text| parse_time(&text));
@@ -208,7 +208,8 @@ impl Session<'_, '_> {
         line: u64,
     ) -> Result<(), Full> {
         let named = word(data.model).map(Text::into_owned);
-        let mut reply = Reply::of_model(named.or(self.model.clone().filter(|_| agent.is_none())));
+        let mut reply =
+            ModelResponse::of_model(named.or(self.model.clone().filter(|_| agent.is_none())));
         if line < self.outline.last_sum && !self.outline.has_usage {
             // Its cost is in the sum.
             reply.source = CostSource::Computed;
@@ -276,8 +277,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// A reply of this model with its usage and cost.
-fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> Reply {
+/// A response of this model with its usage and cost.
+fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> ModelResponse {
     // The names of Anthropic's models have dashes elsewhere, and no length of the context.
     let listed = model.map(|model| match model.strip_prefix("claude-") {
         Some(_) => model.trim_end_matches("-1m").replace('.', "-"),

@@ -18,7 +18,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::sqlite::{Database, is_with};
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, compact, present, text_or_json, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -80,7 +80,7 @@ fn read_conversation(
     let id = composer.composer_id.unwrap_or_default();
     let run = RunBuilder::new(reading, sink).named(Some(&*id));
     let model = composer.model_config.and_then(|config| config.model_name);
-    let mut chat = Chat { run, model, call: None };
+    let mut chat = CursorChat { run, model, call: None };
     let wrong = "not a message of this format";
     for raw in composer.conversation.into_iter().flatten() {
         if let Some(bubble) = reading.parse::<Bubble<'_>>(raw, wrong) {
@@ -157,22 +157,22 @@ struct Tool<'a> {
 
 /// A model call whose messages are read.
 #[derive(Default)]
-struct OpenCall {
+struct CursorOpenCall {
     /// It called a tool.
     has_tool: bool,
     /// The name by which its tools refer to it.
     id: Option<String>,
-    /// It has a reply with usage.
+    /// It has a response with usage.
     has_usage: bool,
 }
 
-struct Chat<'s, 'w> {
+struct CursorChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     model: Option<String>,
-    call: Option<OpenCall>,
+    call: Option<CursorOpenCall>,
 }
 
-impl Chat<'_, '_> {
+impl CursorChat<'_, '_> {
     fn message(&mut self, bubble: Bubble<'_>) {
         let time = time_of(bubble.created_at);
         let added = match bubble.kind.as_ref().and_then(Number::as_u64) {
@@ -200,15 +200,16 @@ impl Chat<'_, '_> {
         let goes_on = self.call.as_ref().is_some_and(|call| {
             !call.has_tool || (tool.is_some() && id.is_some() && call.id == id)
         });
-        let mut reply = Reply::of_model(model.as_deref());
+        let mut reply = ModelResponse::of_model(model.as_deref());
         if let Some(usage) = &usage {
             let shape = ModelCall::new(UsageShape::OpenAiChat, usage);
             let charge = self.run.reading.price(&mut reply, &shape, "tokenCount");
             // Cached input is not recorded, and costs much less.
-            reply = Reply { usage: charge.usage, ..Reply::of_model(model.as_deref()) };
+            reply =
+                ModelResponse { usage: charge.usage, ..ModelResponse::of_model(model.as_deref()) };
         }
         if !goes_on {
-            self.call = Some(OpenCall::default());
+            self.call = Some(CursorOpenCall::default());
             self.run.reply(time, reply);
         } else if usage.is_some()
             && self.call.as_ref().is_some_and(|call| !call.has_usage)

@@ -32,7 +32,7 @@ pub(super) struct Wanted<'w> {
 const LIST: [u8; 2] = [b'[', b']'];
 
 /// Takes what is wanted.
-type Take<'t> = dyn FnMut(Element<'_>) + 't;
+type ElementHandler<'t> = dyn FnMut(Element<'_>) + 't;
 
 /// Hands over the elements of the list that the document is, or that it holds under a key, unparsed, and the values
 /// next to it under the wanted keys. Everything before a cut or a fault is handed over; the cut or fault is a
@@ -41,14 +41,14 @@ pub(super) fn each_element(
     part: &Part,
     wanted: Wanted<'_>,
     warnings: &Warnings,
-    take: &mut Take<'_>,
+    take: &mut ElementHandler<'_>,
 ) {
     read(part, wanted, MAX_ELEMENT_BYTES, warnings, take);
 }
 
 /// Hands over every key at the top of an object, and its value, as [`Element::Beside`]: a key that appears twice is
 /// handed over twice. Faults are reported like those of [`each_element`].
-pub(super) fn each_member(part: &Part, warnings: &Warnings, take: &mut Take<'_>) {
+pub(super) fn each_member(part: &Part, warnings: &Warnings, take: &mut ElementHandler<'_>) {
     let wanted = Wanted { list: &[], beside: &[] };
     scan(part, wanted, MAX_ELEMENT_BYTES, warnings, take, |document| document.read_members());
 }
@@ -64,7 +64,13 @@ pub(super) fn look_for(part: &Part, keys: &[&str], take: &mut dyn FnMut(&str, &R
     });
 }
 
-fn read(part: &Part, wanted: Wanted<'_>, limit: usize, warnings: &Warnings, take: &mut Take<'_>) {
+fn read(
+    part: &Part,
+    wanted: Wanted<'_>,
+    limit: usize,
+    warnings: &Warnings,
+    take: &mut ElementHandler<'_>,
+) {
     scan(part, wanted, limit, warnings, take, |document| document.read());
 }
 
@@ -73,7 +79,7 @@ fn scan<'d>(
     wanted: Wanted<'d>,
     limit: usize,
     warnings: &'d Warnings,
-    take: &'d mut Take<'_>,
+    take: &'d mut ElementHandler<'_>,
     go: fn(&mut Document<'d, '_>) -> Result<(), Stop>,
 ) {
     let opened = part.open().map_err(Stop::Unreadable).and_then(|file| Scanner::new(file, limit));
@@ -94,7 +100,7 @@ struct Document<'d, 't> {
     /// Wanted keys that were handed over: an unknown nesting of the same name must not replace them.
     seen: Vec<&'d str>,
     warnings: &'d Warnings,
-    take: &'d mut Take<'t>,
+    take: &'d mut ElementHandler<'t>,
 }
 
 impl Document<'_, '_> {

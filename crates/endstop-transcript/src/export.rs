@@ -90,10 +90,10 @@ struct Exporter<'e> {
 struct Run {
     id: String,
     dropped: u64,
-    form: Form,
+    form: ExportForm,
 }
 
-enum Form {
+enum ExportForm {
     /// The events' lines; what the header says is known only at the end.
     Trace(String),
     Atif(Box<atif::Builder>),
@@ -110,8 +110,8 @@ fn push(lines: &mut String, line: &Line<'_>) -> bool {
 impl RunSink for Exporter<'_> {
     fn begin(&mut self, run: &RunHeader<'_>) {
         let form = match self.target {
-            Target::Atif => Form::Atif(Box::new(atif::Builder::new(run))),
-            Target::Endstop => Form::Trace(String::new()),
+            Target::Atif => ExportForm::Atif(Box::new(atif::Builder::new(run))),
+            Target::Endstop => ExportForm::Trace(String::new()),
         };
         self.run = Some(Run { id: run.id.to_owned(), dropped: 0, form });
     }
@@ -119,8 +119,8 @@ impl RunSink for Exporter<'_> {
     fn event(&mut self, event: &Event<'_>) {
         let Some(run) = &mut self.run else { return };
         let has_place = match &mut run.form {
-            Form::Atif(builder) => builder.event(event),
-            Form::Trace(lines) => push(lines, &Line::from_event(event)),
+            ExportForm::Atif(builder) => builder.event(event),
+            ExportForm::Trace(lines) => push(lines, &Line::from_event(event)),
         };
         run.dropped += u64::from(!has_place);
     }
@@ -128,7 +128,7 @@ impl RunSink for Exporter<'_> {
     fn refused(&mut self, event: &Event<'_>) {
         let Some(run) = &mut self.run else { return };
         // Elsewhere there is only what happened.
-        let Form::Trace(lines) = &mut run.form else { return };
+        let ExportForm::Trace(lines) = &mut run.form else { return };
         let line = Line { refused: true, ..Line::from_event(event) };
         run.dropped += u64::from(!push(lines, &line));
     }
@@ -136,8 +136,8 @@ impl RunSink for Exporter<'_> {
     fn end(&mut self, end: &RunFooter<'_>) {
         let Some(run) = self.run.take() else { return };
         let text = match run.form {
-            Form::Atif(builder) => builder.finish(end),
-            Form::Trace(lines) => {
+            ExportForm::Atif(builder) => builder.finish(end),
+            ExportForm::Trace(lines) => {
                 let is_computed = matches!(end.cost_is, CostIs::Computed | CostIs::LowerBound);
                 let header = Header {
                     endstop_trace: VERSION,

@@ -6,7 +6,7 @@
 //!   known values. Neither is an event.
 //! - `tokens.input` includes the cached ones, `output` excludes the thoughts.
 //! - A message is stamped when it is first written. For a message without text that is when its tools are done: the
-//!   time of a reply is then the latest possible.
+//!   time of a response is then the latest possible.
 //! - A tool failed if its status is `error` or `cancelled`.
 //! - A sub-agent has a separate file, in a directory named by its parent's session.
 //!
@@ -78,20 +78,20 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     read_session(reading, sink, |file, after| {
-        Session { file, seen: Recent::default(), open: None }.read(after)
+        GeminiSession { file, seen: Recent::default(), open: None }.read(after)
     });
 }
 
 /// One file while it is read.
-struct Session<'s> {
+struct GeminiSession<'s> {
     file: AgentFile<'s>,
     /// Messages that are over.
     seen: Recent,
-    open: Option<OpenMessage<'s>>,
+    open: Option<GeminiOpenMessage<'s>>,
 }
 
 /// A model's message as it was last written.
-struct OpenMessage<'s> {
+struct GeminiOpenMessage<'s> {
     id: u64,
     begun: Time,
     message: ModelMessage<'s>,
@@ -113,7 +113,7 @@ struct EndedCall {
     answer: Option<ToolAnswer>,
 }
 
-impl<'s> Session<'s> {
+impl<'s> GeminiSession<'s> {
     /// Reads the file. Its entries so far may be taken after each record.
     fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
         let reading = self.file.reading;
@@ -193,11 +193,11 @@ impl<'s> Session<'s> {
         }
         let begun = self.file.agent.last().or(message.time);
         self.file.agent.seen(message.time);
-        self.open = Some(OpenMessage { id, begun, message });
+        self.open = Some(GeminiOpenMessage { id, begun, message });
     }
 
     fn close(&mut self) {
-        let Some(OpenMessage { begun, message, .. }) = self.open.take() else { return };
+        let Some(GeminiOpenMessage { begun, message, .. }) = self.open.take() else { return };
         let answered = message.calls.iter().filter_map(|call| call.answer.as_ref()?.time);
         // A message with no text is written when its tools are done.
         let time = answered.clone().min().into_iter().chain(message.time).min();

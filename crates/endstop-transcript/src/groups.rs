@@ -38,13 +38,13 @@ impl RunEnds {
 /// The held records of the open runs.
 #[derive(Debug)]
 struct OpenRuns<T> {
-    runs: BTreeMap<String, Held<T>>,
+    runs: BTreeMap<String, RunRecords<T>>,
     bytes: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct RunRecords<T> {
     records: Vec<T>,
     bytes: usize,
 }
@@ -63,7 +63,7 @@ impl<T> OpenRuns<T> {
         let held = match self.runs.get_mut(run) {
             Some(held) => held,
             None => {
-                let held = Held { records: Vec::new(), bytes: 0 };
+                let held = RunRecords { records: Vec::new(), bytes: 0 };
                 self.runs.entry(run.to_owned()).or_insert(held)
             }
         };

@@ -7,7 +7,7 @@
 //! - The turns of the user are those of the sample's input, what a person typed in, and an operator's
 //!   messages. Other user messages are the harness's.
 //! - A sample without events is read from its messages: its tokens and times are then unknown.
-//! - A reply that Inspect took from its own cache cost nothing.
+//! - A response that Inspect took from its own cache cost nothing.
 //! - Retries are failed attempts; the call that a person or a rule did not approve is refused.
 //! - A run succeeded if all its clear scores agree: `C`, true and 1, against `I`, false and 0. Partial and other
 //!   scores, and scores that contradict each other, leave it unknown.
@@ -126,9 +126,9 @@ fn outcome_of(sample: &Sample<'_>) -> Option<bool> {
         // Versions before scores had names.
         _ => Vec::from_iter(read(sample.score)),
     };
-    let mut verdicts = scores.iter().filter_map(|score| succeeded(score.get("value")?));
-    let first = verdicts.next()?;
-    verdicts.all(|verdict| verdict == first).then_some(first)
+    let mut outcomes = scores.iter().filter_map(|score| succeeded(score.get("value")?));
+    let first = outcomes.next()?;
+    outcomes.all(|outcome| outcome == first).then_some(first)
 }
 
 fn succeeded(value: &Value) -> Option<bool> {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::builder::RunBuilder;
 use super::document::{Element, each_member};
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, is_full_reward, name_of, text_of};
 use super::{Head, RunSink};
 
@@ -48,7 +48,7 @@ fn first_value(object: &[u8]) -> Option<&[u8]> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Task<'a> {
+struct IntercodeTask<'a> {
     environment: Option<Text<'a>>,
     task_id: Option<Value>,
     turn_history: Turns<'a>,
@@ -59,7 +59,7 @@ struct Task<'a> {
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Turns<'a> {
     actions: Vec<&'a RawValue>,
-    /// One fewer than there are actions if the last reply could not be read.
+    /// One fewer than there are actions if the last response could not be read.
     #[serde(default)]
     observations: Vec<&'a RawValue>,
     #[serde(default)]
@@ -76,18 +76,18 @@ struct Summary {
 /// Distinguishes a task from a key that a later version may put next to the tasks.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Mark<'a> {
+struct IntercodeMark<'a> {
     turn_history: Option<&'a RawValue>,
 }
 
 fn read_task(key: &str, task: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_task =
-        serde_json::from_str(task.get()).is_ok_and(|m: Mark<'_>| m.turn_history.is_some());
+        serde_json::from_str(task.get()).is_ok_and(|m: IntercodeMark<'_>| m.turn_history.is_some());
     if !is_task {
         return;
     }
     let wrong = format_args!("task {key} is not of this format");
-    let Some(task) = reading.parse::<Task<'_>>(task, wrong) else { return };
+    let Some(task) = reading.parse::<IntercodeTask<'_>>(task, wrong) else { return };
     let name = name_of(task.task_id.as_ref());
     let id = format!("{}/{}", reading.part.stem(), name.as_deref().unwrap_or(key));
     let mut run = RunBuilder::new(reading, sink).named(Some(id));
@@ -96,7 +96,7 @@ fn read_task(key: &str, task: &RawValue, reading: Reading<'_>, sink: &mut dyn Ru
     let environment = task.environment.as_deref().unwrap_or(ENVIRONMENT);
     let tool = environment.strip_prefix(PREFIX).unwrap_or(environment);
     for (index, action) in task.turn_history.actions.iter().enumerate() {
-        let step = run.reply(None, Reply::default());
+        let step = run.reply(None, ModelResponse::default());
         let added = fill(step, tool, action, index, &task.turn_history);
         run.check(added);
     }
@@ -123,7 +123,7 @@ fn fill(
     Ok(())
 }
 
-fn outcome_of(task: &Task<'_>) -> Option<bool> {
+fn outcome_of(task: &IntercodeTask<'_>) -> Option<bool> {
     let stated = task.summary.as_ref().and_then(|summary| summary.max_reward.as_ref()?.as_f64());
     let mut rewards = task.turn_history.rewards.iter().filter_map(Value::as_f64);
     let best = stated.or_else(|| rewards.by_ref().reduce(f64::max))?;

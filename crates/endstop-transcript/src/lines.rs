@@ -37,7 +37,7 @@ pub(super) struct JsonLines<'p> {
 }
 
 /// The result of reading a line.
-enum Taken {
+enum NextLine {
     Line,
     TooLong,
     End,
@@ -76,15 +76,15 @@ impl<'p> JsonLines<'p> {
     pub(super) fn advance(&mut self) -> bool {
         loop {
             match self.take() {
-                Ok(Taken::Line) if self.text().is_empty() => {}
-                Ok(Taken::Line) => return true,
-                Ok(Taken::TooLong) => {
+                Ok(NextLine::Line) if self.text().is_empty() => {}
+                Ok(NextLine::Line) => return true,
+                Ok(NextLine::TooLong) => {
                     let message =
                         || format!("a line of more than {} MiB is skipped", self.limit >> 20);
                     let line = Some(self.number);
                     self.warnings.add(WarningKind::TooLarge, self.part.name(), line, message);
                 }
-                Ok(Taken::End) => return false,
+                Ok(NextLine::End) => return false,
                 Err(error) => {
                     let message = || format!("cannot be read further: {error}");
                     let line = Some(self.number + 1);
@@ -170,7 +170,7 @@ impl<'p> JsonLines<'p> {
         text.trim_ascii()
     }
 
-    fn take(&mut self) -> io::Result<Taken> {
+    fn take(&mut self) -> io::Result<NextLine> {
         self.line = 0..0;
         // How much of the current line holds no line feed, and how much of it was dropped.
         let (mut searched, mut dropped) = (0, 0usize);
@@ -194,20 +194,20 @@ impl<'p> JsonLines<'p> {
                 let line = self.unread.clone();
                 self.unread.start = self.unread.end;
                 if line.is_empty() && dropped == 0 {
-                    return Ok(Taken::End);
+                    return Ok(NextLine::End);
                 }
                 return Ok(self.taken(line, dropped));
             }
         }
     }
 
-    fn taken(&mut self, line: Range<usize>, dropped: usize) -> Taken {
+    fn taken(&mut self, line: Range<usize>, dropped: usize) -> NextLine {
         self.number += 1;
         if dropped > 0 || line.len() > self.limit {
-            return Taken::TooLong;
+            return NextLine::TooLong;
         }
         self.line = line;
-        Taken::Line
+        NextLine::Line
     }
 
     /// Reads more; 0 at the end.

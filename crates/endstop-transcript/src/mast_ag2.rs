@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::reading::Reading;
-use super::step::Reply;
+use super::step::ModelResponse;
 use super::text::{Text, word};
 use super::{Head, RunSink};
 
@@ -27,29 +27,29 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// A record of MAST.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Record<'a> {
+struct MastRecord<'a> {
     trace_id: Option<&'a RawValue>,
     /// JSON, or a text that holds it.
     trace: &'a RawValue,
 }
 
 #[derive(Deserialize)]
-struct Chat {
-    trajectory: Vec<Said>,
+struct MastChat {
+    trajectory: Vec<MastMessage>,
 }
 
 /// A message of AG2.
 #[derive(Deserialize)]
-struct Said {
+struct MastMessage {
     content: Option<Value>,
 }
 
 fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let wrong = "not a chat of separate messages";
-    let Some(record) = reading.parse::<Record<'_>>(item, wrong) else { return };
+    let Some(record) = reading.parse::<MastRecord<'_>>(item, wrong) else { return };
     let trace = record.trace.get();
     let trace = word(Some(record.trace)).unwrap_or(Text::from(trace));
-    let Some(chat) = reading.parse_text::<Chat>(&trace, wrong) else { return };
+    let Some(chat) = reading.parse_text::<MastChat>(&trace, wrong) else { return };
     let id = record.trace_id.map(RawValue::get).unwrap_or_default();
     let id = word(record.trace_id).unwrap_or(Text::from(id));
     let mut run = RunBuilder::new(reading, sink).named(Some(id));
@@ -58,7 +58,7 @@ fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
             run.user(None);
             continue;
         }
-        let step = run.reply(None, Reply::default());
+        let step = run.reply(None, ModelResponse::default());
         let text = match said.content {
             Some(Value::String(text)) => text,
             Some(Value::Null) | None => String::new(),

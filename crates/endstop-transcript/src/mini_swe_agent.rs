@@ -3,7 +3,7 @@
 //! - An assistant message is one model call. The amount that the response reports as billed (`usage.cost`) is its
 //!   cost; without it the price table computes the cost. The tool's own figures (`extra.cost`, `instance_cost`) are
 //!   not read: it knows neither cached tokens nor price changes.
-//! - A reply with exactly one bash block is one call of the tool `bash`; any other number is not executed:
+//! - A response with exactly one bash block is one call of the tool `bash`; any other number is not executed:
 //!   one refused call. `-1.1` lists the executed commands in `extra.actions`.
 //! - A command with a non-zero exit code has still given the model something; it is a failed call only if it was
 //!   killed for time or the shell could not run it (codes 126 and 127).
@@ -17,7 +17,7 @@ use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, text_or_json, word};
 use super::time::{Time, of_seconds};
 use super::timeline::TimelineEntry;
@@ -48,7 +48,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut index = 0;
     reading.each_item(&["messages"], &mut |item| {
         let wrong = format_args!("message {index} is not of this format");
-        if let Some(message) = reading.parse::<Message<'_>>(item, wrong) {
+        if let Some(message) = reading.parse::<MiniSweMessage<'_>>(item, wrong) {
             let added = take(&mut run, message, index);
             run.check(added);
         }
@@ -59,7 +59,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct MiniSweMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     extra: Option<Extra<'a>>,
@@ -68,7 +68,7 @@ struct Message<'a> {
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Extra<'a> {
-    response: Option<Response<'a>>,
+    response: Option<MiniSweResponse<'a>>,
     /// The commands that were executed, in `-1.1`.
     actions: Option<Vec<Action>>,
     timestamp: Option<Number>,
@@ -83,7 +83,7 @@ struct Action {
 
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Response<'a> {
+struct MiniSweResponse<'a> {
     model: Option<Text<'a>>,
     provider: Option<Text<'a>>,
     service_tier: Option<Text<'a>>,
@@ -92,7 +92,7 @@ struct Response<'a> {
     usage: Option<Value>,
 }
 
-fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Result<(), Full> {
+fn take(run: &mut RunBuilder<'_, '_>, message: MiniSweMessage<'_>, index: u64) -> Result<(), Full> {
     let extra = message.extra.unwrap_or_default();
     let text = text_or_json(message.content);
     match &*message.role {
@@ -107,7 +107,12 @@ fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Resul
     }
 }
 
-fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
+fn price(
+    reading: Reading<'_>,
+    response: MiniSweResponse<'_>,
+    time: Time,
+    index: u64,
+) -> ModelResponse {
     let usage = response.usage.filter(|usage| !usage.is_null());
     let providers = &[response.provider.as_deref(), None];
     let call = usage.as_ref().map(|usage| ModelCall {
@@ -115,7 +120,7 @@ fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -
         ..ModelCall::new(UsageShape::OpenAiChat, usage).of(providers).at(time)
     });
     let reply = reading.reply(response.model, call, format_args!("usage of message {index}"));
-    Reply { finish: finish_of_first(response.choices), ..reply }
+    ModelResponse { finish: finish_of_first(response.choices), ..reply }
 }
 
 fn observation(
@@ -132,7 +137,7 @@ fn observation(
             run.seen(time);
             return added;
         }
-        // The words that refuse a reply without exactly one command, or the run's own closing note.
+        // The words that refuse a response without exactly one command, or the run's own closing note.
         Some(step) if step.has_refused() => {}
         // A task is not an act of the agent.
         _ if role == "user" => run.push(TimelineEntry::User(time)),

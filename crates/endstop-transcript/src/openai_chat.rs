@@ -13,7 +13,7 @@ use super::document::warn_of;
 use super::head::first_keys;
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, is_full_reward, text_of};
 use super::{Head, RunSink};
 
@@ -53,7 +53,7 @@ struct Trial<'a> {
 /// and lists in files have messages that no API would send. So this is a separate form.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct ChatMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     tool_calls: Option<Vec<ChatToolCall<'a>>>,
@@ -129,13 +129,13 @@ fn read_trial(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
-    if let Some(message) = run.reading.parse::<Message<'_>>(message, "not a chat message") {
+    if let Some(message) = run.reading.parse::<ChatMessage<'_>>(message, "not a chat message") {
         let added = match &*message.role {
             "user" => {
                 run.user(None);
                 Ok(())
             }
-            "assistant" => answer(run.reply(None, Reply::default()), message),
+            "assistant" => answer(run.reply(None, ModelResponse::default()), message),
             "tool" | "function" => {
                 let result = text_of(message.content).unwrap_or_default();
                 run.result(message.tool_call_id.as_deref(), None, result, false)
@@ -146,7 +146,7 @@ fn take(run: &mut RunBuilder<'_, '_>, message: &RawValue) {
     }
 }
 
-fn answer(step: &mut Step, message: Message<'_>) -> Result<(), Full> {
+fn answer(step: &mut Step, message: ChatMessage<'_>) -> Result<(), Full> {
     step.say(None, text_of(message.content).unwrap_or_default())?;
     let calls = message.tool_calls.into_iter().flatten();
     let calls = calls.filter_map(|call| Some((call.id, call.function?)));

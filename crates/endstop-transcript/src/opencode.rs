@@ -44,7 +44,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_export = first_keys(reading.part).is_some_and(|keys| keys.have(&["messages"]));
-    let mut session = Session::default();
+    let mut session = OpencodeSession::default();
     if is_export {
         reading.look_for(&["info"], &mut |_, info| {
             session = serde_json::from_str(info.get()).unwrap_or_default();
@@ -58,7 +58,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 #[derive(Default, Deserialize)]
-struct Session {
+struct OpencodeSession {
     id: Option<String>,
     #[serde(rename = "parentID")]
     parent_id: Option<String>,
@@ -67,7 +67,7 @@ struct Session {
 /// A message with its parts, in an export.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Exported<'a> {
+struct ExportedMessage<'a> {
     info: Option<&'a RawValue>,
     parts: Option<Vec<&'a RawValue>>,
 }
@@ -76,7 +76,9 @@ fn read_export(reading: Reading<'_>, id: Option<String>, sink: &mut dyn RunSink)
     let mut run = RunBuilder::new(reading, sink).named(id);
     let mut chat = Conversation::new(reading, 0);
     reading.each_item(&["messages"], &mut |item| {
-        if let Some(message) = reading.parse::<Exported<'_>>(item, "not a message of this format") {
+        if let Some(message) =
+            reading.parse::<ExportedMessage<'_>>(item, "not a message of this format")
+        {
             if let Some(info) = message.info {
                 chat.message(info);
             }
@@ -98,7 +100,7 @@ struct Files<'s> {
     parts: BTreeMap<&'s str, Vec<Reading<'s>>>,
 }
 
-fn read_stored(reading: Reading<'_>, session: &Session, sink: &mut dyn RunSink) {
+fn read_stored(reading: Reading<'_>, session: &OpencodeSession, sink: &mut dyn RunSink) {
     let mut files = Files::default();
     for file in reading.child_files() {
         match storage::place_of(file.part.name()) {
@@ -153,8 +155,9 @@ impl<'s> Files<'s> {
         let mut parents = BTreeMap::new();
         for file in &self.sessions {
             file.whole(&mut |document| {
-                let session = file.parse::<Session>(document, "not a session of this format");
-                if let Some(Session { id: Some(id), parent_id: Some(parent) }) = session {
+                let session =
+                    file.parse::<OpencodeSession>(document, "not a session of this format");
+                if let Some(OpencodeSession { id: Some(id), parent_id: Some(parent) }) = session {
                     parents.insert(id, (*file, parent));
                 }
             });

@@ -9,7 +9,7 @@
 //!   without sources the user speaks first and after each message of the agent.
 //! - A tool failed if its observation is an `error`, or its exit code is above 0, or without one `success` is
 //!   false. An action that the user rejected is refused. `finish` has no observation: it is done when said.
-//! - An error that is of no action is a reply that could not be used: a failed attempt of the next step.
+//! - An error that is of no action is a response that could not be used: a failed attempt of the next step.
 //! - Between the action `delegate` and its observation it is a sub-agent that acts.
 //! - A run succeeded if its report says `resolved`, or its test result is or says so in one word. A model's opinion
 //!   of it (`success` of the resolver) is not read.
@@ -36,7 +36,7 @@ use super::layout::Layout;
 use super::limits::MAX_HELD_BYTES;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{CostSource, Reply, ToolAnswer};
+use super::step::{CostSource, ModelResponse, ToolAnswer};
 use super::time::{Time, parse_utc};
 use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::{Warning, WarningKind, Warnings};
@@ -60,8 +60,8 @@ const NO_CALLS: [&str; 11] = [
 /// Actions that end immediately: they have no observation.
 const ENDS: [&str; 2] = ["finish", "reject"];
 
-/// The words by which benchmarks name their verdict.
-const VERDICTS: [&str; 4] = ["resolved", "correct", "score", "result"];
+/// The words by which benchmarks name the outcome.
+const OUTCOMES: [&str; 4] = ["resolved", "correct", "score", "result"];
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.document() else { return false };
@@ -143,11 +143,11 @@ fn outcome_of(line: &EvaluationLine<'_>) -> Option<bool> {
     let read = |raw: Option<&RawValue>| serde_json::from_str::<Value>(raw?.get()).ok();
     let (report, result) = (read(line.report), read(line.test_result));
     let resolved = |value: &Value| value.get("resolved")?.as_bool();
-    let verdict = |result: &Value| {
-        let said = || VERDICTS.iter().find_map(|word| result.get(word)?.as_bool());
+    let outcome = |result: &Value| {
+        let said = || OUTCOMES.iter().find_map(|word| result.get(word)?.as_bool());
         result.get("report").and_then(resolved).or_else(|| result.as_bool()).or_else(said)
     };
-    report.as_ref().and_then(resolved).or_else(|| result.as_ref().and_then(verdict))
+    report.as_ref().and_then(resolved).or_else(|| result.as_ref().and_then(outcome))
 }
 
 struct Evaluation<'s, 'w> {
@@ -164,26 +164,26 @@ struct Evaluation<'s, 'w> {
     has_begun: bool,
     /// Whether the last message was the agent's, in files that do not say.
     agent_spoke: bool,
-    tally: Tally,
+    tally: CallTally,
 }
 
 #[derive(Default)]
 struct AgentState {
     /// The response whose step is open.
     response: Option<u64>,
-    /// Replies before the next step that could not be used.
+    /// Responses before the next step that could not be used.
     failures: usize,
 }
 
 /// The calls of a run.
 #[derive(Debug, Default)]
-struct Tally {
+struct CallTally {
     replies: usize,
     tells_usage: bool,
     has_children: bool,
 }
 
-impl Tally {
+impl CallTally {
     /// Whether that many costs are those of its calls.
     const fn takes(&self, costs: usize) -> bool {
         self.replies == costs && !self.tells_usage && !self.has_children
@@ -201,7 +201,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             seen: Recent::default(),
             has_begun: false,
             agent_spoke: false,
-            tally: Tally::default(),
+            tally: CallTally::default(),
         }
     }
 
@@ -314,7 +314,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         }
     }
 
-    fn begin(&mut self, response: Option<u64>, time: Time, reply: Reply, text: String) {
+    fn begin(&mut self, response: Option<u64>, time: Time, reply: ModelResponse, text: String) {
         let (state, timeline) = self.agent();
         state.response = response;
         let failures = std::mem::take(&mut state.failures);
@@ -396,7 +396,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
     }
 
     /// Ends the run, if it has begun.
-    fn finish(mut self) -> Tally {
+    fn finish(mut self) -> CallTally {
         if self.child.is_some() {
             self.end_child();
         }
@@ -406,7 +406,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
     }
 }
 
-fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time) -> Reply {
+fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time) -> ModelResponse {
     let response = response.unwrap_or_default();
     let usage = reading.usage::<Value>(response.usage, "usage");
     let call = usage.as_ref().map(|usage| ModelCall {
@@ -415,7 +415,7 @@ fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time)
     });
     let finish = response.choices.and_then(|choices| choices.into_iter().next()?.finish_reason);
     let reply = reading.reply(response.model, call, "usage");
-    Reply { finish: finish.map(Into::into), ..reply }
+    ModelResponse { finish: finish.map(Into::into), ..reply }
 }
 
 #[cfg(test)]

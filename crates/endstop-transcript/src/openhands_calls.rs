@@ -20,7 +20,7 @@ use super::limits::MAX_HISTORY_BYTES;
 use super::messages::{list_of, said_in, told_in};
 use super::paths::{directory_of, documents_in};
 use super::reading::Reading;
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::text::{Text, present, value_of};
 use super::time::{Time, of_seconds};
 use super::warning::WarningKind;
@@ -49,7 +49,8 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut run = RunBuilder::new(reading, sink).named(directory_of(reading.part.name()));
     for (_, file) in calls {
         file.whole(&mut |document| {
-            if let Some(call) = file.parse::<LoggedCall<'_>>(document, "not a call of this format")
+            if let Some(call) =
+                file.parse::<OpenHandsCall<'_>>(document, "not a call of this format")
             {
                 let added = add(&mut run, &call, file);
                 run.check(added);
@@ -77,7 +78,7 @@ fn seconds(raw: Option<&RawValue>) -> Time {
 /// A document.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct LoggedCall<'a> {
+struct OpenHandsCall<'a> {
     messages: Option<&'a RawValue>,
     /// In place of `messages` where the API is that of responses.
     input: Option<&'a RawValue>,
@@ -90,7 +91,7 @@ struct LoggedCall<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Response<'a> {
+struct OpenHandsResponse<'a> {
     model: Option<Text<'a>>,
     choices: Option<Vec<Value>>,
     output: Option<Vec<Value>>,
@@ -98,7 +99,11 @@ struct Response<'a> {
     service_tier: Option<Text<'a>>,
 }
 
-fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -> Result<(), Full> {
+fn add(
+    run: &mut RunBuilder<'_, '_>,
+    call: &OpenHandsCall<'_>,
+    file: Reading<'_>,
+) -> Result<(), Full> {
     let ended = seconds(call.timestamp);
     let took = seconds(call.latency_sec).unwrap_or(0);
     let begun = ended.map(|ended| ended.saturating_sub(took));
@@ -118,7 +123,7 @@ fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -
     run.own().ask(&told_in(&messages), begun)?;
     let response = present(call.response).filter(|_| present(call.error).is_none());
     let wrong = "not a response of this format";
-    let response = response.and_then(|text| file.parse_text::<Response<'_>>(text, wrong));
+    let response = response.and_then(|text| file.parse_text::<OpenHandsResponse<'_>>(text, wrong));
     let Some(response) = response else {
         run.own().fail(ended);
         return Ok(());
@@ -133,11 +138,11 @@ fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -
 }
 
 fn reply_of(
-    call: &LoggedCall<'_>,
-    response: &Response<'_>,
+    call: &OpenHandsCall<'_>,
+    response: &OpenHandsResponse<'_>,
     time: Time,
     file: Reading<'_>,
-) -> Reply {
+) -> ModelResponse {
     const USAGE: &str = "usage of a response";
     let usage = file.usage::<Value>(response.usage, USAGE);
     let usage = usage.map(|usage| with_cost(usage, value_of(call.cost)));
@@ -151,7 +156,7 @@ fn reply_of(
     });
     let finish = |choice: &Value| choice.get("finish_reason")?.as_str().map(str::to_owned);
     let finish = response.choices.iter().flatten().next().and_then(finish);
-    Reply { finish, ..file.reply(response.model.as_deref(), call, USAGE) }
+    ModelResponse { finish, ..file.reply(response.model.as_deref(), call, USAGE) }
 }
 
 /// An item of the API of responses as a message; anything else as it is.

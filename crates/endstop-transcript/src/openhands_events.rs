@@ -57,19 +57,21 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_state = !first_keys(reading.part).is_some_and(|keys| keys.have(&EVENT));
-    let mut state = State::default();
+    let mut state = RecordedCalls::default();
     if is_state {
         reading.whole(&mut |document| {
             let wrong = "not a state of this format";
-            state =
-                reading.parse::<RecordedState>(document, wrong).map(State::of).unwrap_or_default();
+            state = reading
+                .parse::<RecordedState>(document, wrong)
+                .map(RecordedCalls::of)
+                .unwrap_or_default();
         });
     }
     let own = (!is_state).then_some(reading);
     let mut files: Vec<Reading<'_>> = own.into_iter().chain(reading.child_files()).collect();
     files.sort_by(|one, other| one.part.name().cmp(other.part.name()));
     let run = RunBuilder::new(reading, sink).named(state.id.take()).with_model(state.model.clone());
-    let mut chat = Conversation { run, state, response: None };
+    let mut chat = OpenHandsConversation { run, state, response: None };
     for file in files {
         file.whole(&mut |document| {
             if let Some(event) =
@@ -109,11 +111,11 @@ struct Llm {
 
 #[derive(Deserialize)]
 struct Stats {
-    usage_to_metrics: Option<BTreeMap<String, Metrics>>,
+    usage_to_metrics: Option<BTreeMap<String, RecordedMetrics>>,
 }
 
 #[derive(Deserialize)]
-struct Metrics {
+struct RecordedMetrics {
     costs: Option<Vec<Cost>>,
     token_usages: Option<Vec<Value>>,
 }
@@ -125,14 +127,14 @@ struct Cost {
 
 /// The data about calls in the state.
 #[derive(Default)]
-struct State {
+struct RecordedCalls {
     id: Option<String>,
     model: Option<String>,
     /// By the id of the response, with what it cost as `cost`.
     usage: BTreeMap<String, Value>,
 }
 
-impl State {
+impl RecordedCalls {
     fn of(recorded: RecordedState) -> Self {
         let metrics = recorded.stats.and_then(|stats| stats.usage_to_metrics);
         let mut usage = BTreeMap::new();
@@ -161,11 +163,11 @@ struct RecordedEvent<'a> {
     source: Option<Text<'a>>,
     timestamp: Option<Text<'a>>,
     llm_response_id: Option<Text<'a>>,
-    llm_message: Option<LlmMessage<'a>>,
+    llm_message: Option<RecordedMessage<'a>>,
     thought: Option<&'a RawValue>,
     tool_name: Option<Text<'a>>,
     tool_call_id: Option<Text<'a>>,
-    tool_call: Option<ToolCall<'a>>,
+    tool_call: Option<RecordedToolCall<'a>>,
     observation: Option<Observation<'a>>,
     error: Option<&'a RawValue>,
     rejection_reason: Option<Text<'a>>,
@@ -173,13 +175,13 @@ struct RecordedEvent<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct LlmMessage<'a> {
+struct RecordedMessage<'a> {
     content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct ToolCall<'a> {
+struct RecordedToolCall<'a> {
     arguments: Option<&'a RawValue>,
     /// Where earlier versions kept the arguments.
     function: Option<Function<'a>>,
@@ -200,14 +202,14 @@ struct Observation<'a> {
     is_error: Option<bool>,
 }
 
-struct Conversation<'s, 'w> {
+struct OpenHandsConversation<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    state: State,
+    state: RecordedCalls,
     /// The response that the open step is of.
     response: Option<String>,
 }
 
-impl Conversation<'_, '_> {
+impl OpenHandsConversation<'_, '_> {
     fn event(&mut self, event: RecordedEvent<'_>, file: Reading<'_>) -> Result<(), Full> {
         let time = event.timestamp.as_deref().and_then(parse_civil);
         self.run.note(time);

@@ -69,7 +69,7 @@ fn trace_of(span: &RawValue) -> Option<Text<'_>> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Request<'a> {
+struct OtlpRequest<'a> {
     #[serde(default)]
     resource_spans: Vec<ResourceSpans<'a>>,
 }
@@ -94,7 +94,7 @@ fn each_span(reading: Reading<'_>, is_lines: bool, take: &mut dyn FnMut(&RawValu
     }
     let mut lines = reading.lines();
     while lines.advance() {
-        let Some(request) = lines.parse::<Request<'_>>() else { continue };
+        let Some(request) = lines.parse::<OtlpRequest<'_>>() else { continue };
         let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| &scope.spans).for_each(|span| take(span));
     }

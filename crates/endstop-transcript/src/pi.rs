@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::builder::RunBuilder;
 use super::call_charge::{ModelCall, as_anthropic, with_cost};
 use super::reading::Reading;
-use super::step::{Failures, Full, Reply};
+use super::step::{Failures, Full, ModelResponse};
 use super::text::{Text, compact, whole_text, word};
 use super::time::{Time, parse_time};
 use super::{Head, RunSink};
@@ -28,10 +28,10 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let run = RunBuilder::new(reading, sink);
-    let mut session = Session { run, failures: Failures::default() };
+    let mut session = PiSession { run, failures: Failures::default() };
     let mut lines = reading.lines();
     while lines.advance() {
-        if let Some(line) = lines.parse::<Line<'_>>() {
+        if let Some(line) = lines.parse::<PiLine<'_>>() {
             session.run.at_line(lines.number());
             let added = session.line(line);
             session.run.check(added);
@@ -42,17 +42,17 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Line<'a> {
+struct PiLine<'a> {
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
     id: Option<Text<'a>>,
     timestamp: Option<&'a RawValue>,
-    message: Option<Message<'a>>,
+    message: Option<PiMessage<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct PiMessage<'a> {
     role: Option<Text<'a>>,
     content: Option<&'a RawValue>,
     model: Option<Text<'a>>,
@@ -65,7 +65,7 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Block<'a> {
+struct PiBlock<'a> {
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
     text: Option<Text<'a>>,
@@ -74,14 +74,14 @@ struct Block<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-struct Session<'s, 'w> {
+struct PiSession<'s, 'w> {
     run: RunBuilder<'s, 'w>,
-    /// Calls that failed since the last reply.
+    /// Calls that failed since the last response.
     failures: Failures,
 }
 
-impl Session<'_, '_> {
-    fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
+impl PiSession<'_, '_> {
+    fn line(&mut self, line: PiLine<'_>) -> Result<(), Full> {
         let time = word(line.timestamp).and_then(|text| parse_time(&text));
         if line.kind.as_deref() == Some("session") {
             let id = line.id.map(Text::into_owned);
@@ -106,7 +106,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn reply(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
+    fn reply(&mut self, message: PiMessage<'_>, time: Time) -> Result<(), Full> {
         const USAGE: &str = "usage of a message";
         let reading = self.run.reading;
         let usage = reading.usage::<Value>(message.usage, USAGE);
@@ -124,10 +124,10 @@ impl Session<'_, '_> {
         let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
         let call = call.map(|call| call.of(providers).at(time));
         let reply = reading.reply(message.model, call, USAGE);
-        let reply = Reply { finish: message.stop_reason.map(Text::into_owned), ..reply };
+        let reply = ModelResponse { finish: message.stop_reason.map(Text::into_owned), ..reply };
         let blocks = message.content.map_or("[]", RawValue::get);
         let wrong = "content is not of this format";
-        let blocks: Vec<Block<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();
+        let blocks: Vec<PiBlock<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();
         let step = self.run.reply(time, reply);
         step.fail_as(&mut self.failures)?;
         for block in blocks {

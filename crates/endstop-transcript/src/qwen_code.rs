@@ -65,14 +65,14 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 /// A line.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Line<'a> {
+struct QwenLine<'a> {
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
     subtype: Option<Text<'a>>,
     session_id: Option<Text<'a>>,
     timestamp: Option<Text<'a>>,
     model: Option<Text<'a>>,
-    message: Option<Message<'a>>,
+    message: Option<QwenMessage<'a>>,
     usage_metadata: Option<&'a RawValue>,
     tool_call_result: Option<ToolCallResult<'a>>,
     system_payload: Option<&'a RawValue>,
@@ -80,13 +80,13 @@ struct Line<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
-    parts: Option<Vec<Part<'a>>>,
+struct QwenMessage<'a> {
+    parts: Option<Vec<QwenPart<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Part<'a> {
+struct QwenPart<'a> {
     text: Option<Text<'a>>,
     thought: Option<bool>,
     function_call: Option<FunctionCall<'a>>,
@@ -116,7 +116,7 @@ struct ToolCallResult<'a> {
 /// One file while it is read.
 struct QwenFile<'s> {
     file: AgentFile<'s>,
-    /// Requests that failed since the last reply.
+    /// Requests that failed since the last response.
     failures: Failures,
 }
 
@@ -125,7 +125,7 @@ impl QwenFile<'_> {
     fn read(mut self, after: &mut dyn FnMut(&mut AgentFile<'_>)) -> AgentTimeline {
         let mut lines = self.file.reading.lines();
         while lines.advance() {
-            if let Some(line) = lines.parse::<Line<'_>>() {
+            if let Some(line) = lines.parse::<QwenLine<'_>>() {
                 self.file.reading.line = Some(lines.number());
                 let added = self.line(line);
                 self.file.reading.check(added);
@@ -137,7 +137,7 @@ impl QwenFile<'_> {
         self.file.agent
     }
 
-    fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
+    fn line(&mut self, line: QwenLine<'_>) -> Result<(), Full> {
         if let Some(id) = &line.session_id {
             self.file.id.get_or_insert_with(|| id.clone().into_owned());
         }
@@ -152,7 +152,7 @@ impl QwenFile<'_> {
         Ok(())
     }
 
-    fn user(&mut self, line: &Line<'_>, time: Time) {
+    fn user(&mut self, line: &QwenLine<'_>, time: Time) {
         let parts = line.message.iter().flat_map(|message| message.parts.iter().flatten());
         let mut words = parts.filter_map(|part| part.text.as_deref());
         if words.any(|text| !text.trim().is_empty()) {
@@ -161,7 +161,7 @@ impl QwenFile<'_> {
         }
     }
 
-    fn reply(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
+    fn reply(&mut self, line: QwenLine<'_>, time: Time) -> Result<(), Full> {
         const USAGE: &str = "usageMetadata";
         let parts = line.message.and_then(|message| message.parts).unwrap_or_default();
         // A turn that was abandoned before the model said anything has no usage either.
@@ -187,7 +187,7 @@ impl QwenFile<'_> {
         Ok(())
     }
 
-    fn result(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
+    fn result(&mut self, line: QwenLine<'_>, time: Time) -> Result<(), Full> {
         let status = line.tool_call_result.and_then(|result| result.status);
         let failed = matches!(status.as_deref(), Some("error" | "cancelled"));
         let parts = line.message.and_then(|message| message.parts).into_iter().flatten();
@@ -201,7 +201,7 @@ impl QwenFile<'_> {
     }
 }
 
-fn is_api_error(line: &Line<'_>) -> bool {
+fn is_api_error(line: &QwenLine<'_>) -> bool {
     let is_error = |payload: &&RawValue| payload.get().contains("qwen-code.api_error");
     line.subtype.as_deref() == Some("ui_telemetry")
         && line.system_payload.as_ref().is_some_and(is_error)

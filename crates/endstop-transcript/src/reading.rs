@@ -13,7 +13,7 @@ use super::document::{Element, Wanted, each_element, look_for};
 use super::limits::{MAX_CHILD_FILES, MAX_ELEMENT_BYTES};
 use super::lines::JsonLines;
 use super::part::Part;
-use super::step::{Full, Reply};
+use super::step::{Full, ModelResponse};
 use super::supplies::Supplies;
 use super::warning::{WarningKind, Warnings};
 
@@ -170,25 +170,25 @@ impl<'s> Reading<'s> {
         serde_json::from_str(raw).map_err(warn).ok()
     }
 
-    /// A reply of this model with what its call used and cost, if there is a report of that. `name` is what warnings call
+    /// A response of this model with what its call used and cost, if there is a report of that. `name` is what warnings call
     /// the report.
     pub(crate) fn reply(
         &self,
         model: Option<impl Into<String>>,
         call: Option<ModelCall<'_>>,
         name: impl Display,
-    ) -> Reply {
-        let mut reply = Reply::unpriced(model);
+    ) -> ModelResponse {
+        let mut reply = ModelResponse::unpriced(model);
         if let Some(call) = call {
             self.price(&mut reply, &call, name);
         }
         reply
     }
 
-    /// Sets usage and cost of a reply from its usage report. `name` is what warnings call the report.
+    /// Sets usage and cost of a response from its usage report. `name` is what warnings call the report.
     pub(crate) fn price(
         &self,
-        reply: &mut Reply,
+        reply: &mut ModelResponse,
         call: &ModelCall<'_>,
         name: impl Display,
     ) -> CallCharge {

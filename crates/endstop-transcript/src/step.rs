@@ -16,7 +16,7 @@ pub(crate) struct Step {
     begun: Time,
     failures: Vec<Time>,
     pieces: Vec<(Time, String)>,
-    reply: Option<(Time, Reply)>,
+    reply: Option<(Time, ModelResponse)>,
     calls: Vec<ToolCall>,
     /// Indices of calls, in the order of their results.
     answered: Vec<usize>,
@@ -45,7 +45,7 @@ impl Failures {
 
 /// The model's response, without its text.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ModelResponse {
     pub(crate) model: Option<String>,
     pub(crate) usage: Option<TokenUsage>,
     pub(crate) cost: Option<Cost>,
@@ -86,13 +86,13 @@ pub(crate) struct ToolAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-impl Reply {
-    /// A reply whose cost is unknown until a report has it.
+impl ModelResponse {
+    /// A response whose cost is unknown until a report has it.
     pub(crate) fn unpriced(model: Option<impl Into<String>>) -> Self {
         Self { cost: Some(Cost::Unpriced), ..Self::of_model(model) }
     }
 
-    /// A reply of a format without tokens and money.
+    /// A response of a format without tokens and money.
     pub(crate) fn of_model(model: Option<impl Into<String>>) -> Self {
         Self { model: model.map(Into::into), ..Self::default() }
     }
@@ -127,7 +127,7 @@ impl Step {
     }
 
     /// Sets the model's response.
-    pub(crate) fn answer(&mut self, time: Time, reply: Reply) {
+    pub(crate) fn answer(&mut self, time: Time, reply: ModelResponse) {
         self.reply = Some((time, reply));
     }
 
@@ -304,7 +304,7 @@ impl Step {
     }
 
     /// The model's response.
-    pub(crate) fn reply(&self) -> Option<&Reply> {
+    pub(crate) fn reply(&self) -> Option<&ModelResponse> {
         self.reply.as_ref().map(|(_, reply)| reply)
     }
 
@@ -342,7 +342,7 @@ impl Step {
             events.push((*failed, EntryEvent::AttemptFailed));
         }
         if let Some((time, _)) = &self.reply {
-            // A tool may begin while the rest of the reply still streams; for the order of a run the reply
+            // A tool may begin while the rest of the response still streams; for the order of a run the response
             // is there once it does.
             let first_call = self.calls.iter().filter_map(|call| call.time).min();
             let time = first_call.map_or(*time, |first| Some(time.unwrap_or(first).min(first)));

@@ -6,7 +6,7 @@
 //! - In the text form the tool is the first word of `action` and its arguments are the rest; in the
 //!   function-calling form they are those of the function, which only `history` tells.
 //! - An action that left neither a result nor a state was blocked or no valid shell: one refused call. An
-//!   entry without an action is a reply that asked for nothing.
+//!   entry without an action is a response that asked for nothing.
 //! - The entry with which the harness closes a run (`Exit due to cost limit`) is not a model call.
 //! - Tokens and money are recorded for the run as a whole and not for its calls, and a submission may be wrong, so
 //!   there is no outcome. Failures of commands are not recorded either.
@@ -27,7 +27,7 @@ use super::builder::RunBuilder;
 use super::document::{Element, Wanted, each_element};
 use super::head::Keys;
 use super::reading::Reading;
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::text::{Text, text_of};
 use super::warning::Warnings;
 use super::{Head, RunSink};
@@ -152,7 +152,7 @@ fn read_run(lists: &Lists<'_>, id: Option<String>, model: Option<String>, sink: 
             run.user(None);
         }
         if !turn.is_closing {
-            let reply = Reply::of_model(run.model());
+            let reply = ModelResponse::of_model(run.model());
             let added = turn.fill(run.reply(None, reply));
             run.check(added);
         }
@@ -206,7 +206,7 @@ impl Turn {
         };
         let is_harness = CLOSING_WORDS.iter().any(|words| thought.starts_with(words));
         if is_harness && (turn.action.is_empty() || turn.action.starts_with(CLOSING_ACTION)) {
-            // The model's last reply may be recorded with it.
+            // The model's last response may be recorded with it.
             turn.is_closing = turn.words.is_empty() || turn.words == thought;
             turn.action.clear();
         }

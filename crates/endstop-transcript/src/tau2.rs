@@ -2,7 +2,7 @@
 //! them, next to a directory `simulations` with a document for each.
 //!
 //! - An assistant message is one model call. The greeting with which the harness opens a conversation is
-//!   none: it has neither usage nor a raw reply.
+//!   none: it has neither usage nor a raw response.
 //! - The user is simulated by a model. Its text is a user turn; its tokens, its money and its own tool calls are not
 //!   the agent's.
 //! - A message's `cost` is the cost of the call. The tool writes 0 for a model that it has no price for: with tokens
@@ -24,7 +24,7 @@ use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::paths::directory_named;
 use super::reading::Reading;
-use super::step::{CostSource, Full, Reply};
+use super::step::{CostSource, Full, ModelResponse};
 use super::text::{Text, is_full_reward, name_of, present, text_of};
 use super::time::{Time, parse_civil};
 use super::warning::WarningKind;
@@ -79,13 +79,13 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 }
 
 fn model_of(info: &RawValue) -> Option<String> {
-    let info: Info<'_> = serde_json::from_str(info.get()).ok()?;
+    let info: TauInfo<'_> = serde_json::from_str(info.get()).ok()?;
     Some(info.agent_info?.llm?.into_owned()).filter(|name| !name.is_empty())
 }
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Info<'a> {
+struct TauInfo<'a> {
     agent_info: Option<AgentInfo<'a>>,
 }
 
@@ -113,11 +113,11 @@ struct RewardInfo {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct TauMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     timestamp: Option<Text<'a>>,
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<TauToolCall<'a>>>,
     usage: Option<&'a RawValue>,
     cost: Option<&'a RawValue>,
     raw_data: Option<&'a RawValue>,
@@ -129,16 +129,16 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct ToolCall<'a> {
+struct TauToolCall<'a> {
     id: Option<Text<'a>>,
     name: Option<Text<'a>>,
     arguments: Option<&'a RawValue>,
 }
 
-/// The provider's reply, or the one choice of it.
+/// The provider's response, or the one choice of it.
 #[derive(Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct RawReply<'a> {
+struct RawResponse<'a> {
     finish_reason: Option<Text<'a>>,
     choices: Option<Vec<ChatChoice<'a>>>,
 }
@@ -150,7 +150,7 @@ fn read_simulation(
     sink: &mut dyn RunSink,
 ) {
     let messages = simulation.messages.iter().flatten();
-    let messages: Vec<Message<'_>> = messages
+    let messages: Vec<TauMessage<'_>> = messages
         .filter_map(|message| reading.parse(message, "a message is not of this format"))
         .collect();
     if messages.is_empty() {
@@ -166,7 +166,7 @@ fn read_simulation(
     let id = name(&simulation.id).unwrap_or_else(place);
     let start = simulation.start_time.as_deref().and_then(parse_civil);
     let mut run = RunBuilder::new(reading, sink).named(Some(id)).with_model(model);
-    run.begin(start.or_else(|| messages.iter().find_map(Message::time)));
+    run.begin(start.or_else(|| messages.iter().find_map(TauMessage::time)));
     run.seen(start);
     let mut dialog = Dialog { run, has_begun: false };
     for message in messages {
@@ -184,7 +184,7 @@ fn outcome_of(reward_info: Option<&RawValue>) -> Option<bool> {
     info.reward?.as_f64().map(is_full_reward)
 }
 
-impl Message<'_> {
+impl TauMessage<'_> {
     fn time(&self) -> Time {
         self.timestamp.as_deref().and_then(parse_civil)
     }
@@ -197,7 +197,7 @@ struct Dialog<'s, 'w> {
 }
 
 impl Dialog<'_, '_> {
-    fn message(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
+    fn message(&mut self, message: TauMessage<'_>, time: Time) -> Result<(), Full> {
         match &*message.role {
             "user" => {
                 // A call of one of the user's tools says nothing to the agent.
@@ -216,7 +216,7 @@ impl Dialog<'_, '_> {
         }
     }
 
-    fn reply(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
+    fn reply(&mut self, message: TauMessage<'_>, time: Time) -> Result<(), Full> {
         let has_nothing =
             [message.usage, message.raw_data].into_iter().all(|r| present(r).is_none());
         if !self.has_begun && has_nothing && message.tool_calls.is_none() {
@@ -233,7 +233,7 @@ impl Dialog<'_, '_> {
         Ok(())
     }
 
-    fn price(&self, message: &Message<'_>, time: Time) -> Reply {
+    fn price(&self, message: &TauMessage<'_>, time: Time) -> ModelResponse {
         const USAGE: &str = "usage of a message";
         let raw = message.raw_data.and_then(|raw| serde_json::from_str(raw.get()).ok());
         let reading = self.run.reading;
@@ -255,11 +255,11 @@ impl Dialog<'_, '_> {
         if stated.is_some() {
             (reply.cost, reply.source) = (stated, CostSource::Billed);
         }
-        Reply { finish: finish_of(raw.unwrap_or_default()), ..reply }
+        ModelResponse { finish: finish_of(raw.unwrap_or_default()), ..reply }
     }
 }
 
-fn finish_of(raw: RawReply<'_>) -> Option<String> {
+fn finish_of(raw: RawResponse<'_>) -> Option<String> {
     raw.finish_reason.map(Text::into_owned).or_else(|| finish_of_first(raw.choices))
 }
 

@@ -4,7 +4,7 @@ use endstop_core::EventKind;
 
 use super::limits::MAX_STEP_ITEMS;
 use super::messages::{RecordedInput, RecordedOutput, RequestedCall};
-use super::step::{Full, Reply, Step, ToolAnswer};
+use super::step::{Full, ModelResponse, Step, ToolAnswer};
 use super::time::Time;
 
 /// The next thing that an agent did.
@@ -71,8 +71,8 @@ impl TimelineEntry {
         }
     }
 
-    /// The reply whose event is at that place.
-    pub(crate) fn reply(&self, event: EntryEvent) -> Option<&Reply> {
+    /// The response whose event is at that place.
+    pub(crate) fn reply(&self, event: EntryEvent) -> Option<&ModelResponse> {
         match (self, event) {
             (Self::Step(step), EntryEvent::Reply) => step.reply(),
             _ => None,
@@ -93,7 +93,7 @@ impl TimelineEntry {
 pub(crate) struct AgentTimeline {
     entries: Vec<TimelineEntry>,
     open: Option<Step>,
-    asking: Option<Asking>,
+    asking: Option<PendingModelCall>,
     /// User turns in the records of model calls.
     turns: usize,
     last: Time,
@@ -103,7 +103,7 @@ pub(crate) struct AgentTimeline {
 
 /// A model call that is not answered. The step before stays open: a retry may still record its results.
 #[derive(Debug)]
-struct Asking {
+struct PendingModelCall {
     begun: Time,
     turns: usize,
     failures: Vec<Time>,
@@ -154,7 +154,7 @@ impl AgentTimeline {
     }
 
     /// The model replied: a step that began when the agent last did something.
-    pub(crate) fn reply(&mut self, time: Time, reply: Reply) -> &mut Step {
+    pub(crate) fn reply(&mut self, time: Time, reply: ModelResponse) -> &mut Step {
         let begun = self.last.or(time);
         self.seen(time);
         let step = self.begin(begun);
@@ -225,7 +225,11 @@ impl AgentTimeline {
     pub(crate) fn ask(&mut self, told: &RecordedInput, time: Time) -> Result<(), Full> {
         // A call has a user, even if messages are not recorded.
         let turns = told.turns.max(1);
-        let asking = self.asking.get_or_insert(Asking { begun: time, turns, failures: Vec::new() });
+        let asking = self.asking.get_or_insert(PendingModelCall {
+            begun: time,
+            turns,
+            failures: Vec::new(),
+        });
         asking.turns = asking.turns.max(turns);
         // The input of a retry existed when the call was first made.
         let time = asking.begun;
@@ -245,7 +249,7 @@ impl AgentTimeline {
     pub(crate) fn answer(
         &mut self,
         time: Time,
-        reply: Reply,
+        reply: ModelResponse,
         said: &RecordedOutput,
     ) -> Result<(), Full> {
         self.close();
@@ -277,7 +281,7 @@ impl AgentTimeline {
         begun
     }
 
-    fn begin_asked(&mut self, asking: Asking) -> Result<&mut Step, Full> {
+    fn begin_asked(&mut self, asking: PendingModelCall) -> Result<&mut Step, Full> {
         self.hear(asking.turns, asking.begun);
         let step = self.begin(asking.begun);
         asking.failures.into_iter().try_for_each(|failure| step.fail(failure))?;

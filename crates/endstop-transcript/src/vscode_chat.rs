@@ -20,7 +20,7 @@ use super::head::ends_of;
 use super::limits::MAX_NESTING;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{Full, Reply, Step};
+use super::step::{Full, ModelResponse, Step};
 use super::time::Time;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -46,7 +46,7 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
         first => first.is_some(),
     };
     let run = RunBuilder::new(reading, sink);
-    let mut chat = Chat { run, seen: Recent::default() };
+    let mut chat = VscodeChat { run, seen: Recent::default() };
     if is_log {
         read_log(reading, &mut chat)
     } else {
@@ -55,14 +55,14 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     chat.run.end();
 }
 
-fn read_document(reading: Reading<'_>, chat: &mut Chat<'_, '_>) {
+fn read_document(reading: Reading<'_>, chat: &mut VscodeChat<'_, '_>) {
     let mut id = None;
     reading.look_for(&["sessionId"], &mut |_, value| id = serde_json::from_str(value.get()).ok());
     chat.run.set_id(|| id);
     let wanted = Wanted { list: &["requests"], beside: &[] };
     each_element(reading.part, wanted, reading.warnings, &mut |element| {
         if let Element::Item(item) = element {
-            let request = reading.parse::<Request>(item, "not a request of this format");
+            let request = reading.parse::<VscodeRequest>(item, "not a request of this format");
             chat.request(request);
         }
     });
@@ -86,7 +86,7 @@ struct Pending {
     requests: Vec<Value>,
 }
 
-fn read_log(reading: Reading<'_>, chat: &mut Chat<'_, '_>) {
+fn read_log(reading: Reading<'_>, chat: &mut VscodeChat<'_, '_>) {
     let mut pending = Pending::default();
     let mut lines = reading.lines();
     while lines.advance() {
@@ -120,12 +120,12 @@ fn read_log(reading: Reading<'_>, chat: &mut Chat<'_, '_>) {
 
 impl Pending {
     /// Hands over all requests but the last `left`.
-    fn finish(&mut self, left: usize, chat: &mut Chat<'_, '_>) {
+    fn finish(&mut self, left: usize, chat: &mut VscodeChat<'_, '_>) {
         let over = self.requests.len().saturating_sub(left);
         self.over = self.over.saturating_add(over as u64);
         for request in self.requests.drain(..over) {
             let wrong = "not a request of this format";
-            let request = serde_json::from_value::<Request>(request);
+            let request = serde_json::from_value::<VscodeRequest>(request);
             let reading = chat.run.reading;
             let warn = |error: &serde_json::Error| {
                 let kind = WarningKind::Malformed;
@@ -207,7 +207,7 @@ fn entry<'v>(value: &'v mut Value, step: &Value) -> Option<&'v mut Value> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct VscodeRequest {
     request_id: Option<Value>,
     timestamp: Option<Number>,
     model_id: Option<Value>,
@@ -216,14 +216,14 @@ struct Request {
     model_state: Option<Value>,
 }
 
-struct Chat<'s, 'w> {
+struct VscodeChat<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     /// Requests that were read, by hashes of their ids: a log may repeat one.
     seen: Recent,
 }
 
-impl Chat<'_, '_> {
-    fn request(&mut self, request: Option<Request>) {
+impl VscodeChat<'_, '_> {
+    fn request(&mut self, request: Option<VscodeRequest>) {
         let Some(request) = request else { return };
         let id = request.request_id.as_ref().and_then(Value::as_str);
         if id.is_some_and(|id| !self.seen.insert(digest(id))) {
@@ -242,7 +242,7 @@ impl Chat<'_, '_> {
         self.run.seen(ended.or(completed));
     }
 
-    fn answers(&mut self, request: &Request, begun: Time) -> Result<(), Full> {
+    fn answers(&mut self, request: &VscodeRequest, begun: Time) -> Result<(), Full> {
         let none = Value::Null;
         let result = request.result.as_ref().unwrap_or(&none);
         let metadata = result.get("metadata").unwrap_or(&none);
@@ -261,14 +261,14 @@ impl Chat<'_, '_> {
                 return Ok(());
             }
             let time = if begun.is_some() { self.run.last() } else { None };
-            let reply = Reply::of_model(model);
+            let reply = ModelResponse::of_model(model);
             let step = self.run.reply(time, reply);
             return said_in(items, step);
         }
         let results = metadata.get("toolCallResults").and_then(Value::as_object);
         for round in rounds {
             let time = round.get("timestamp").and_then(Value::as_u64);
-            let step = self.run.reply(time, Reply::of_model(model));
+            let step = self.run.reply(time, ModelResponse::of_model(model));
             let text = round.get("response").and_then(Value::as_str);
             step.say(time, text.unwrap_or_default())?;
             let calls = round.get("toolCalls").and_then(Value::as_array);

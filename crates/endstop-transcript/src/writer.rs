@@ -7,7 +7,7 @@ use endstop_core::units::{Millis, WallTime};
 use endstop_core::{Event, EventKind};
 
 use super::limits::MAX_MODELS;
-use super::step::{CostSource, Reply};
+use super::step::{CostSource, ModelResponse};
 use super::time::Time;
 use super::timeline::{EntryEvent, TimelineEntry};
 use super::{CostIs, RunFooter, RunHeader, RunSink};
@@ -113,7 +113,7 @@ impl<'s> RunWriter<'s> {
 }
 
 impl Tally {
-    fn add(&mut self, reply: &Reply) {
+    fn add(&mut self, reply: &ModelResponse) {
         let count = match reply.source {
             CostSource::Billed => &mut self.billed,
             CostSource::Computed => &mut self.computed,

@@ -3,11 +3,11 @@
 //! ```
 //! use endstop::agent::AgentLoop;
 //! use endstop::core::condition::named::max_steps;
-//! use endstop::model::{Reply, ScriptedModel};
+//! use endstop::model::{ScriptedModel, ScriptedResponse};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+//! let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 //! let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 //! let state = agent.run("What is the answer?").await?;
 //! assert_eq!(state.final_response(), Some("Forty-two."));
@@ -71,7 +71,7 @@ use hooks::Hooks;
 /// use endstop::agent::{AgentLoop, AgentState};
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::signal::StopReason;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::tool::{FunctionTool, ToolContext};
 /// use serde_json::json;
 ///
@@ -83,7 +83,7 @@ use hooks::Hooks;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // This model searches for ever.
-/// let reply = Reply::call("search", json!({ "query": "the answer" }));
+/// let reply = ScriptedResponse::call("search", json!({ "query": "the answer" }));
 /// let search = |_: Search, _: ToolContext| async { Ok("nothing found") };
 /// let agent = AgentLoop::builder("searcher")
 ///     .model(ScriptedModel::new("scripted").reply(reply).repeat_last())
@@ -325,11 +325,11 @@ impl AgentLoop {
 /// ```
 /// use endstop::agent::{AgentLoop, AgentState};
 /// # use endstop::core::condition::named::max_steps;
-/// # use endstop::model::{Reply, ScriptedModel};
+/// # use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
 /// let mut saved = Vec::new();
@@ -343,7 +343,7 @@ impl AgentLoop {
 /// ```
 pub struct Iteration {
     run: AgentRun,
-    phase: Phase,
+    phase: IterationPhase,
     /// Of the kill switch and whatever else may end the run.
     watch: Option<agent_run::Watch>,
 }
@@ -355,7 +355,7 @@ impl fmt::Debug for Iteration {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum IterationPhase {
     Begin,
     Steps,
     Over,
@@ -364,7 +364,7 @@ enum Phase {
 impl Iteration {
     fn new(run: AgentRun) -> Self {
         let watch = agent_run::Watch::of(&run);
-        Self { run, phase: Phase::Begin, watch }
+        Self { run, phase: IterationPhase::Begin, watch }
     }
 
     async fn into_last_state(mut self) -> AgentState {
@@ -397,11 +397,12 @@ impl Iteration {
             watch.follow(&self.run);
         }
         let mut flow = match self.phase {
-            Phase::Over => return false,
-            Phase::Begin => self.run.begin().await,
-            Phase::Steps => self.run.flow(),
+            IterationPhase::Over => return false,
+            IterationPhase::Begin => self.run.begin().await,
+            IterationPhase::Steps => self.run.flow(),
         };
-        let is_first = std::mem::replace(&mut self.phase, Phase::Steps) == Phase::Begin;
+        let is_first =
+            std::mem::replace(&mut self.phase, IterationPhase::Steps) == IterationPhase::Begin;
         if flow == Flow::On {
             flow = self.run.step().await;
         } else if flow == Flow::Pause && is_first {
@@ -417,7 +418,7 @@ impl Iteration {
             self.run.save_after_step().await;
         } else {
             self.run.end().await;
-            self.phase = Phase::Over;
+            self.phase = IterationPhase::Over;
         }
         true
     }
@@ -429,11 +430,11 @@ impl Iteration {
     /// ```
     /// # use endstop::agent::{AgentLoop, AgentState};
     /// # use endstop::core::condition::named::max_steps;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+    /// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
     /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
     /// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
     /// let run = steps.handle();

@@ -7,12 +7,12 @@
 //! ```
 //! use endstop::agent::AgentLoop;
 //! use endstop::core::condition::named::{max_steps, max_usd};
-//! use endstop::model::{Reply, ScriptedModel};
+//! use endstop::model::{ScriptedModel, ScriptedResponse};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A scripted model needs no key and no network. It is priced like the model that it names.
-//! let model = ScriptedModel::new("claude-sonnet-4-5").reply(Reply::text("Take an umbrella."));
+//! let model = ScriptedModel::new("claude-sonnet-4-5").reply(ScriptedResponse::text("Take an umbrella."));
 //! let agent = AgentLoop::builder("forecaster")
 //!     .model(model)
 //!     .stop_when(max_steps(25) | max_usd("2.00")?)
@@ -68,7 +68,7 @@ pub use endstop_transcript as transcript;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let model = ScriptedModel::new("claude-sonnet-4-5").reply(Reply::text("Forty-two."));
+/// let model = ScriptedModel::new("claude-sonnet-4-5").reply(ScriptedResponse::text("Forty-two."));
 /// let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let state = agent.run("What is the answer?").await?;
 /// assert!(!state.was_force_stopped());
@@ -90,7 +90,7 @@ pub mod prelude {
 
     pub use crate::agent::{AgentLoop, AgentState, CancellationSource, Hook, HookContext, Trigger};
     pub use crate::message::Message;
-    pub use crate::model::{Model, Reply, ScriptedModel};
+    pub use crate::model::{Model, ScriptedModel, ScriptedResponse};
     pub use crate::tool::{FunctionTool, Tool, ToolContext, ToolError, ToolOutput};
 }
 

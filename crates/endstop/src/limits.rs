@@ -4,9 +4,9 @@ use std::time::Duration;
 
 // The loop.
 
-/// The longest reply that is kept, in bytes: far beyond the output cap of any model. A longer one is cut.
+/// The longest response that is kept, in bytes: far beyond the output cap of any model. A longer one is cut.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
-/// The most tool calls of one reply: far more than a model asks for at once. A reply with more is cut.
+/// The most tool calls of one response: far more than a model asks for at once. A response with more is cut.
 pub(crate) const MAX_CALLS_OF_REPLY: usize = 1_024;
 /// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
 pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -27,7 +27,7 @@ pub const MAX_REMEMBERED: usize = 1_000;
 /// Characters of a provider's name that are compared with the known ones: it is an argument of a command, and a
 /// longer one names no provider.
 pub(crate) const MAX_PROVIDER_NAME_CHARS: usize = 64;
-/// The most replies that are taken from a run; the longest recorded runs have a few thousand.
+/// The most responses that are taken from a run; the longest recorded runs have a few thousand.
 #[cfg(feature = "transcripts")]
 pub const MAX_REPLIES: usize = 100_000;
 /// The most bytes of texts and arguments that are kept of a recorded run: a few of them fit into memory.
@@ -73,7 +73,7 @@ pub(crate) const MAX_COMPARED_CHARS: usize = 64;
 
 /// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have about 20 KiB.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
-/// The longest arguments of a call in bytes: twice what the longest replies of today's models hold.
+/// The longest arguments of a call in bytes: twice what the longest responses of today's models hold.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 /// The deepest nesting of arguments: no tool in use needs a tenth of it, and every recursive walk is safe. A schema
 /// that refers to itself is followed as deep as they go.
@@ -126,7 +126,7 @@ pub(crate) const MAX_INDENT: u32 = 8;
 
 // Defaults of agents, their retries and built-in tools.
 
-/// Tool calls of one reply that run at the same time, unless the builder says otherwise.
+/// Tool calls of one response that run at the same time, unless the builder says otherwise.
 pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
 /// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
 pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);

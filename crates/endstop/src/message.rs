@@ -32,7 +32,7 @@ pub enum Message {
         /// The words.
         text: String,
     },
-    /// The model's reply.
+    /// The model's response.
     Assistant {
         /// The text of the response; may be empty next to tool calls.
         #[serde(default)]
@@ -73,7 +73,7 @@ impl Message {
         Self::User { text: text.into() }
     }
 
-    /// Creates a reply without tool calls.
+    /// Creates a response without tool calls.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant { text: text.into(), tool_calls: Vec::new(), opaque: Vec::new() }
     }
@@ -117,5 +117,5 @@ impl Message {
     }
 }
 
-/// Like [`TOKENS_PER_MESSAGE`], for one tool call of a reply.
+/// Like [`TOKENS_PER_MESSAGE`], for one tool call of a response.
 const TOKENS_PER_CALL: usize = 16;

@@ -11,8 +11,8 @@ mod open_error;
 mod provider;
 #[cfg(feature = "transcripts")]
 mod replay;
-mod reply;
 mod scripted;
+mod scripted_response;
 mod secret;
 mod timeouts;
 
@@ -36,8 +36,8 @@ pub use open_error::OpenModelError;
 pub use provider::{ProviderModel, ProviderModelBuilder};
 #[cfg(feature = "transcripts")]
 pub use replay::{ReplayModel, ReplayModelError, UNRECORDED_TOOL};
-pub use reply::Reply;
 pub use scripted::{RecordedRequest, ScriptedModel};
+pub use scripted_response::ScriptedResponse;
 pub use secret::Secret;
 pub use timeouts::Timeouts;
 
@@ -45,7 +45,7 @@ pub use timeouts::Timeouts;
 ///
 /// ```
 /// use endstop::message::Message;
-/// use endstop::model::{Model, ModelEvent, ModelRequest, Reply, ScriptedModel, ToolChoice};
+/// use endstop::model::{Model, ModelEvent, ModelRequest, ScriptedModel, ScriptedResponse, ToolChoice};
 /// use futures_util::StreamExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -58,7 +58,7 @@ pub use timeouts::Timeouts;
 ///     tool_choice: ToolChoice::None,
 ///     max_output_tokens: Some(100),
 /// };
-/// let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two."));
 /// let first = model.stream(request).next().await.unwrap()?;
 /// assert_eq!(first, ModelEvent::Text("Forty-two.".to_owned()));
 /// # Ok(())
@@ -74,7 +74,7 @@ pub struct ModelRequest<'a> {
     pub tools: &'a [ToolSpec],
     /// Whether tools may or must be called.
     pub tool_choice: ToolChoice,
-    /// The most output tokens that the reply may have, reasoning included; the budget depends on it.
+    /// The most output tokens that the response may have, reasoning included; the budget depends on it.
     pub max_output_tokens: Option<u64>,
 }
 
@@ -121,7 +121,7 @@ pub struct ModelEnd {
     pub usage: Option<ReportedUsage>,
     /// The provider's finish reason, raw.
     pub finish: Option<String>,
-    /// Data that the provider needs back unchanged with the reply.
+    /// Data that the provider needs back unchanged with the response.
     pub opaque: Vec<Value>,
 }
 
@@ -167,7 +167,7 @@ pub trait Model: Send + Sync + fmt::Debug {
         ""
     }
 
-    /// The most output tokens of a reply to a request without a cap, if the model has such a bound.
+    /// The most output tokens of a response to a request without a cap, if the model has such a bound.
     fn max_output_tokens(&self) -> Option<u64> {
         None
     }

@@ -41,7 +41,7 @@ async fn ask(model: &ReplayModel) -> Option<Heard> {
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 assert_eq!(error.kind, ModelErrorKind::Rejected, "{error}");
-                assert!(error.message.contains("replies and no more"), "{error}");
+                assert!(error.message.contains("responses and no more"), "{error}");
                 return None;
             }
         }

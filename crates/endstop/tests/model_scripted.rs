@@ -7,8 +7,8 @@ use std::time::Duration;
 use endstop::core::units::{Money, TokenUsage};
 use endstop::message::{Message, ToolCall};
 use endstop::model::{
-    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Reply, ScriptedModel,
-    ToolChoice,
+    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ScriptedModel,
+    ScriptedResponse, ToolChoice,
 };
 use futures_util::StreamExt;
 use serde_json::json;
@@ -46,14 +46,16 @@ fn text(events: &[Result<ModelEvent, ModelError>]) -> Vec<&str> {
 #[tokio::test(start_paused = true)]
 async fn replies_come_in_order_and_end_in_an_error() {
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("one").usage(10, 2))
+        .reply(ScriptedResponse::text("one").usage(10, 2))
         .reply(
-            Reply::call("add", json!({ "a": 1 }))
+            ScriptedResponse::call("add", json!({ "a": 1 }))
                 .tool_call("add", json!({ "a": 2 }))
                 .cost(Money::from_picos(7))
                 .answered_by("m-1"),
         )
-        .reply(Reply::text("three").finish("length").opaque(json!({ "signature": "x" })));
+        .reply(
+            ScriptedResponse::text("three").finish("length").opaque(json!({ "signature": "x" })),
+        );
     let first = ask(&model, &[]).await;
     assert_eq!(text(&first), ["one"]);
     let used = TokenUsage { input: 10, output: 2, ..<_>::default() };
@@ -79,7 +81,7 @@ async fn replies_come_in_order_and_end_in_an_error() {
     let beyond = ask(&model, &[]).await;
     let [Err(error)] = &beyond[..] else { panic!("{beyond:?}") };
     assert_eq!(error.kind, ModelErrorKind::Rejected);
-    assert_eq!(error.message, "the script has 3 replies and no more");
+    assert_eq!(error.message, "the script has 3 responses and no more");
     assert_eq!((model.calls(), model.finished(), model.failed()), (4, 3, 1));
     assert_eq!(model.in_flight(), 0);
 }
@@ -87,8 +89,8 @@ async fn replies_come_in_order_and_end_in_an_error() {
 #[tokio::test(start_paused = true)]
 async fn the_last_reply_repeats_and_a_list_can_begin_later() {
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("a"))
-        .reply(Reply::text("b"))
+        .reply(ScriptedResponse::text("a"))
+        .reply(ScriptedResponse::text("b"))
         .repeat_last()
         .starting_at(1);
     for _ in 0..3 {
@@ -99,7 +101,10 @@ async fn the_last_reply_repeats_and_a_list_can_begin_later() {
 #[tokio::test(start_paused = true)]
 async fn a_function_answers_what_it_is_asked() {
     let model = ScriptedModel::from_fn("m", |request, index| {
-        Reply::text(format!("{index}: {}", request.messages.last().map_or("", Message::text)))
+        ScriptedResponse::text(format!(
+            "{index}: {}",
+            request.messages.last().map_or("", Message::text)
+        ))
     })
     .remember(1);
     ask(&model, &[Message::user("x")]).await;
@@ -113,9 +118,9 @@ async fn a_function_answers_what_it_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn without_a_usage_the_bytes_are_counted() {
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("12345678"))
-        .reply(Reply::default())
-        .reply(Reply::text("silent").without_usage().without_finish());
+        .reply(ScriptedResponse::text("12345678"))
+        .reply(ScriptedResponse::default())
+        .reply(ScriptedResponse::text("silent").without_usage().without_finish());
     let messages = [Message::user("1234")];
     let used =
         |events: &[_]| end(events).usage.map(|usage| (usage.tokens.input, usage.tokens.output));
@@ -128,8 +133,8 @@ async fn without_a_usage_the_bytes_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn texts_are_cut_between_characters() {
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("aé漢b").reasoning("hmm").pieces_of(2))
-        .reply(Reply::text("漢字").pieces_of(1));
+        .reply(ScriptedResponse::text("aé漢b").reasoning("hmm").pieces_of(2))
+        .reply(ScriptedResponse::text("漢字").pieces_of(1));
     let events = ask(&model, &[]).await;
     assert_eq!(events[0], Ok(ModelEvent::Reasoning("hm".into())));
     assert_eq!(text(&events), ["a", "é", "漢", "b"]);
@@ -140,7 +145,7 @@ async fn texts_are_cut_between_characters() {
 async fn delays_are_those_of_a_paused_clock() {
     let (delay, piece) = (Duration::from_secs(30), Duration::from_secs(1));
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("abcd").pieces_of(2).delay(delay).piece_delay(piece));
+        .reply(ScriptedResponse::text("abcd").pieces_of(2).delay(delay).piece_delay(piece));
     let begun = Instant::now();
     let mut stream = model.stream(request(&[]));
     assert_eq!(model.calls(), 0, "nothing is sent before the first poll");
@@ -156,7 +161,8 @@ async fn delays_are_those_of_a_paused_clock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_call_ends_only_when_it_is_dropped() {
-    let model = Arc::new(ScriptedModel::new("m").reply(Reply::text("so").stall()).repeat_last());
+    let model =
+        Arc::new(ScriptedModel::new("m").reply(ScriptedResponse::text("so").stall()).repeat_last());
     let asked = Arc::clone(&model);
     let task = tokio::spawn(async move { ask(&asked, &[]).await });
     let waited = tokio::time::timeout(Duration::from_secs(3_600), ask(&model, &[])).await;
@@ -171,8 +177,8 @@ async fn a_stalled_call_ends_only_when_it_is_dropped() {
 async fn a_script_fails_and_cuts() {
     let wait = Some(Duration::from_secs(3));
     let model = ScriptedModel::new("m")
-        .reply(Reply::text("half").cut())
-        .reply(Reply::text("half").fail(ModelErrorKind::RateLimited, wait));
+        .reply(ScriptedResponse::text("half").cut())
+        .reply(ScriptedResponse::text("half").fail(ModelErrorKind::RateLimited, wait));
     let cut = ask(&model, &[]).await;
     assert_eq!(cut, [Ok(ModelEvent::Text("half".into()))]);
     let failed = ask(&model, &[]).await;
@@ -186,7 +192,7 @@ async fn a_reply_may_report_its_input_first_and_a_model_may_be_bounded() {
     let early = TokenUsage { input: 10, ..<_>::default() };
     let model = ScriptedModel::new("m")
         .output_bound(8)
-        .reply(Reply::text("one").reports_early(early).usage(10, 2));
+        .reply(ScriptedResponse::text("one").reports_early(early).usage(10, 2));
     assert_eq!(model.max_output_tokens(), Some(8));
     let events = ask(&model, &[]).await;
     let Some(Ok(ModelEvent::Usage(reported))) = events.first() else { panic!("{events:?}") };

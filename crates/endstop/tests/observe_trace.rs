@@ -134,7 +134,7 @@ fn info() -> RunInfo {
 
 proptest! {
     #[test]
-    fn a_recorded_run_replays_to_the_same_verdict(policy in policies(), events in streams()) {
+    fn a_recorded_run_replays_to_the_same_trip_record(policy in policies(), events in streams()) {
         let program = Arc::new(Program::new(&policy, &Probes::new()).unwrap());
         let (info, budget) = (info(), Budget::root(Limits::unlimited()));
         let file = Shared::default();

@@ -52,7 +52,7 @@ enum End {
 }
 
 /// The state that the clients share with the thread that kills.
-struct Fleet {
+struct SharedState {
     size: Size,
     addresses: RwLock<Vec<String>>,
     next: AtomicUsize,
@@ -60,7 +60,7 @@ struct Fleet {
     ends: Mutex<BTreeMap<End, usize>>,
 }
 
-impl Fleet {
+impl SharedState {
     fn new(size: Size, gateways: &[Option<Gateway>]) -> Self {
         let addresses = gateways.iter().flatten().map(|gateway| gateway.address.clone()).collect();
         Self {
@@ -172,7 +172,7 @@ impl Bench {
     }
 
     /// Kills a gateway as `kill -9` does, and starts it again.
-    fn kill(&mut self, number: usize, fleet: &Fleet) -> Result<(), String> {
+    fn kill(&mut self, number: usize, shared: &SharedState) -> Result<(), String> {
         // It ends when it is dropped.
         if let Some(place) = self.gateways.get_mut(number) {
             *place = None;
@@ -186,7 +186,7 @@ impl Bench {
                 Err(_) => thread::sleep(Duration::from_millis(50)),
             }
         };
-        let mut addresses = fleet.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = shared.addresses.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(address) = addresses.get_mut(number) {
             address.clone_from(&gateway.address);
         }
@@ -252,27 +252,31 @@ fn difference(told: &Value, replayed: &Value) -> Option<String> {
     let usd = |value: Option<&Value>| value.and_then(picos);
     let cost = (usd(report.pointer("/spend/usd")), usd(replayed.pointer("/run/cost_usd")));
     let is_stop = |value: Option<&Value>| value.and_then(Value::as_str) == Some("steps_limit");
-    let verdict = replayed.pointer("/verdict/primary/reason");
-    let stop = (is_stop(report.get("reason")), is_stop(verdict));
+    let reason = replayed.pointer("/verdict/primary/reason");
+    let stop = (is_stop(report.get("reason")), is_stop(reason));
     let is_same =
         steps.0 == steps.1 && tokens.0 == tokens.1 && cost.0 == cost.1 && stop.0 == stop.1;
     (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {stop:?}"))
 }
 
 /// Kills while clients call, evenly over their calls.
-fn disturb(bench: &mut Bench, fleet: &Fleet, server: &mut RedisServer) -> Result<(), String> {
-    let size = fleet.size;
+fn disturb(
+    bench: &mut Bench,
+    shared: &SharedState,
+    server: &mut RedisServer,
+) -> Result<(), String> {
+    let size = shared.size;
     let (mut kills, mut restarts) = (0, 0);
     let mut said = Instant::now();
     loop {
-        let done = fleet.done.load(Ordering::Relaxed);
+        let done = shared.done.load(Ordering::Relaxed);
         let is_over = done >= size.calls;
         if said.elapsed() > Duration::from_secs(5) {
             said = Instant::now();
             println!("  {done} of {} calls, {kills} kills, {restarts} restarts", size.calls);
         }
         if kills < size.kills && (is_over || done > (kills + 1) * size.calls / (size.kills + 2)) {
-            bench.kill(scattered(kills) % GATEWAYS, fleet)?;
+            bench.kill(scattered(kills) % GATEWAYS, shared)?;
             kills += 1;
         } else if restarts < size.restarts
             && (is_over || done > (restarts + 1) * size.calls / (size.restarts + 2))
@@ -297,39 +301,39 @@ pub(super) fn measure(
     let size = if is_quick { QUICK } else { LONG };
     let cents = size.calls as u64 / 100 * CENTS_PER_HUNDRED;
     let mut bench = Bench::start(place, server, cents)?;
-    let fleet = Fleet::new(size, &bench.gateways);
+    let shared = SharedState::new(size, &bench.gateways);
     let begun = Instant::now();
     // Processes belong to this thread, so it is the one that starts them again.
     let disturbed = thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| fleet.call_on());
+            scope.spawn(|| shared.call_on());
         }
-        let disturbed = disturb(&mut bench, &fleet, server);
+        let disturbed = disturb(&mut bench, &shared, server);
         if disturbed.is_err() {
-            fleet.next.store(usize::MAX / 2, Ordering::Relaxed);
+            shared.next.store(usize::MAX / 2, Ordering::Relaxed);
         }
         disturbed
     });
     disturbed?;
     let took = begun.elapsed();
     thread::sleep(SETTLING);
-    report(&mut bench, &fleet, server, cents, took)
+    report(&mut bench, &shared, server, cents, took)
 }
 
 fn report(
     bench: &mut Bench,
-    fleet: &Fleet,
+    shared: &SharedState,
     server: &RedisServer,
     cents: u64,
     took: Duration,
 ) -> Result<Found, String> {
-    let size = fleet.size;
+    let size = shared.size;
     let home = bench.homes.first().ok_or("no home")?;
     let limit = cents * 10_000_000_000;
     let budget = home.budget(Some(&bench.store), &[])?;
     let served = bench.sim.served()?;
     let billed = served.cost(Prices::of(home, MODEL)?);
-    let ends = fleet.ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let ends = shared.ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let runs: Vec<String> = (0..size.runs).map(run_of).collect();
     let (differ, compared) = bench.compare(&runs, server)?;
     let over = billed.saturating_sub(limit);

@@ -1,4 +1,4 @@
-//! The verdict of `endstop doctor` on a program, compared with its run.
+//! The answer of `endstop doctor` on a program, compared with its run.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::programs::Way;
 use super::run;
 
-/// The compared parts of doctor's verdict.
+/// The compared parts of the answer of doctor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Diagnosis {
     is_limited: bool,

@@ -94,7 +94,7 @@ impl Finished {
     fn broken_promise(&self) -> Option<String> {
         let is_kept = matches!(self.judgment(), Judgment::Holds | Judgment::Assumed(_));
         let why = self.known().unwrap_or(self.row.what);
-        (!is_kept).then(|| format!("{}: {}: {why}", self.row.name, self.verdict()))
+        (!is_kept).then(|| format!("{}: {}: {why}", self.row.name, self.result()))
     }
 
     /// The fault of a row, for the tests: an unknown broken promise, or a known one that is kept.
@@ -107,7 +107,7 @@ impl Finished {
         }
     }
 
-    fn verdict(&self) -> String {
+    fn result(&self) -> String {
         let text = match self.judgment() {
             Judgment::Holds => match self.row.expected {
                 Expected::Refused(status, _) => format!("holds: refused ({status})"),
@@ -135,7 +135,7 @@ impl Finished {
             "billed_usd": dollars(billed),
             "confirmed_usd": dollars(confirmed),
             "unconfirmed_usd": dollars(unconfirmed),
-            "result": self.verdict(),
+            "result": self.result(),
             "known": self.known(),
         })
     }
@@ -208,7 +208,7 @@ fn table(finished: &[Finished]) -> String {
             dollars(billed),
             dollars(confirmed),
             dollars(unconfirmed),
-            it.verdict(),
+            it.result(),
         );
     }
     let known = finished.iter().filter_map(|it| Some((it.row.name, it.known()?)));

@@ -57,9 +57,9 @@ fn span_of(text: &str, name: &str, key: &str) -> Option<Range<usize>> {
     Some(value.map_or_else(|| header.span(), |(_, value)| value.span()))
 }
 
-type Entry<'t, 'i> = (&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>);
+type TableEntry<'t, 'i> = (&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>);
 
-fn entry<'t, 'i>(table: &'t DeTable<'i>, wanted: &str) -> Option<Entry<'t, 'i>> {
+fn entry<'t, 'i>(table: &'t DeTable<'i>, wanted: &str) -> Option<TableEntry<'t, 'i>> {
     table.iter().find(|(key, _)| key.get_ref() == wanted)
 }
 

@@ -48,7 +48,7 @@ pub struct BudgetArgs {
     #[command(flatten)]
     source: Source,
     #[command(subcommand)]
-    act: Option<Act>,
+    act: Option<BudgetAction>,
 }
 
 /// Definitions of budgets outside the configuration file.
@@ -66,7 +66,7 @@ struct Source {
 
 /// Changes of a budget.
 #[derive(Debug, clap::Subcommand)]
-enum Act {
+enum BudgetAction {
     /// Correct what a budget has spent in its current windows
     Adjust(AdjustArgs),
 }
@@ -92,7 +92,7 @@ struct AdjustArgs {
 /// # Errors
 /// Returns an error if a budget is not defined, or the store cannot be used.
 pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    if let Some(Act::Adjust(adjust)) = &args.act {
+    if let Some(BudgetAction::Adjust(adjust)) = &args.act {
         return self::adjust(adjust, out);
     }
     let budgets = args.source.read()?;

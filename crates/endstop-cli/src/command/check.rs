@@ -105,9 +105,9 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
 }
 
 /// A dimension: a key for machines, a name and a unit for people, and the bound.
-type Row<'a> = (&'static str, &'static str, Unit, Option<&'a Bound>);
+type BoundsRow<'a> = (&'static str, &'static str, Unit, Option<&'a Bound>);
 
-fn rows(bounds: &Bounds) -> [Row<'_>; 4] {
+fn rows(bounds: &Bounds) -> [BoundsRow<'_>; 4] {
     [
         ("steps", "steps", Unit::Count, bounds.steps.as_ref()),
         ("cost_usd", "cost", Unit::Money, bounds.cost.as_ref()),

@@ -37,7 +37,7 @@ pub struct ConfigArgs {
 }
 
 /// One line: the commands for which the same value from the same place holds.
-struct Line<'d> {
+struct SettingLine<'d> {
     default: &'d DefaultValue,
     commands: Vec<&'d str>,
 }
@@ -97,7 +97,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_settings(lines: Vec<Line<'_>>, out: &mut dyn Write) -> Result<(), CliError> {
+fn write_settings(lines: Vec<SettingLine<'_>>, out: &mut dyn Write) -> Result<(), CliError> {
     let mut table = output::table(&["option", "value", "from", "commands"], &[]);
     for line in lines {
         let commands = line.commands.join(", ");
@@ -112,8 +112,8 @@ fn write_settings(lines: Vec<Line<'_>>, out: &mut dyn Write) -> Result<(), CliEr
     Ok(())
 }
 
-fn lines(all: &[DefaultValue]) -> Vec<Line<'_>> {
-    let mut lines: Vec<Line<'_>> = Vec::new();
+fn lines(all: &[DefaultValue]) -> Vec<SettingLine<'_>> {
+    let mut lines: Vec<SettingLine<'_>> = Vec::new();
     for default in all {
         let same = lines.iter_mut().find(|line| {
             let it = line.default;
@@ -122,7 +122,7 @@ fn lines(all: &[DefaultValue]) -> Vec<Line<'_>> {
         });
         match same {
             Some(line) => line.commands.push(&default.command),
-            None => lines.push(Line { default, commands: vec![&default.command] }),
+            None => lines.push(SettingLine { default, commands: vec![&default.command] }),
         }
     }
     for line in &mut lines {

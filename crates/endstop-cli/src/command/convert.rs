@@ -79,9 +79,9 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let target = args.to.target();
     let mut place = match &args.out {
-        Some(directory) => Place::Directory(Directory::make(directory, target)?),
-        None if args.to == To::Atif => Place::Single(None, 0),
-        None => Place::Stream(out, 0),
+        Some(directory) => Destination::Directory(Directory::make(directory, target)?),
+        None if args.to == To::Atif => Destination::Single(None, 0),
+        None => Destination::Stream(out, 0),
     };
     let mut dropped = 0u64;
     let bar = output::progress(u64::try_from(transcripts.len()).unwrap_or(u64::MAX), "files");
@@ -102,8 +102,8 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     bar.finish_and_clear();
     let runs = place.runs();
     match place {
-        Place::Single(Some(run), 1) => out.write_all(run.text.as_bytes())?,
-        Place::Single(_, runs) if runs > 1 => {
+        Destination::Single(Some(run), 1) => out.write_all(run.text.as_bytes())?,
+        Destination::Single(_, runs) if runs > 1 => {
             let message = format!("there are {}, and an ATIF document holds one", said(runs));
             return Err(CliError::new(message).with_hint("`--out DIR` writes a file for each"));
         }
@@ -128,14 +128,14 @@ fn said(runs: u64) -> String {
 }
 
 /// Where runs go.
-enum Place<'o> {
+enum Destination<'o> {
     Directory(Directory),
     /// The first run, and how many there were.
     Single(Option<Exported>, u64),
     Stream(&'o mut dyn Write, u64),
 }
 
-impl Place<'_> {
+impl Destination<'_> {
     fn put(&mut self, run: Exported) -> Result<(), CliError> {
         match self {
             Self::Directory(directory) => directory.put(&run)?,

@@ -79,8 +79,8 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
     for iteration in 1..=args.iterations {
         show(args, &format!("iteration {iteration}, plan")).await?;
         let call = match model.ask("", &planner).await? {
-            Reply::Said(text) => return Ok(text),
-            Reply::Call(call) => call,
+            DemoResponse::Said(text) => return Ok(text),
+            DemoResponse::Call(call) => call,
         };
         // A sub-agent has a name in the path, so that it has a separate line in the summary.
         let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
@@ -104,8 +104,8 @@ async fn research(
     for search in 1..=args.searches {
         show(args, &format!("iteration {iteration}, search {search}")).await?;
         match model.ask(place, &conversation).await? {
-            Reply::Said(text) => return Ok(text),
-            Reply::Call(call) => {
+            DemoResponse::Said(text) => return Ok(text),
+            DemoResponse::Call(call) => {
                 conversation
                     .add(&call, &format!("{:.<RESULT_BYTES$}", "Nothing certain in this log."));
             }
@@ -130,14 +130,14 @@ struct Conversation {
 }
 
 /// A tool call of the model.
-struct Call {
+struct DemoCall {
     id: String,
     block: Value,
 }
 
-enum Reply {
+enum DemoResponse {
     Said(String),
-    Call(Call),
+    Call(DemoCall),
 }
 
 impl Conversation {
@@ -158,7 +158,7 @@ impl Conversation {
     }
 
     /// A call and its result.
-    fn add(&mut self, call: &Call, result: &str) {
+    fn add(&mut self, call: &DemoCall, result: &str) {
         let result = json!([{ "type": "tool_result", "tool_use_id": call.id, "content": result }]);
         for message in [
             json!({ "role": "assistant", "content": [call.block] }),
@@ -194,7 +194,11 @@ impl Model {
         Ok(Self { sender, base: uri })
     }
 
-    async fn ask(&mut self, place: &str, conversation: &Conversation) -> Result<Reply, String> {
+    async fn ask(
+        &mut self,
+        place: &str,
+        conversation: &Conversation,
+    ) -> Result<DemoResponse, String> {
         let path = format!("{}{place}/v1/messages", self.base.path().trim_end_matches('/'));
         let host = self.base.authority().map(ToString::to_string).unwrap_or_default();
         let key = std::env::var("ANTHROPIC_API_KEY").unwrap_or_default();
@@ -220,11 +224,11 @@ impl Model {
 }
 
 /// The first tool call of a response, otherwise its text.
-fn reply(response: CallResponse) -> Reply {
+fn reply(response: CallResponse) -> DemoResponse {
     let Some(call) = response.tool_calls.into_iter().next() else {
-        return Reply::Said(response.text);
+        return DemoResponse::Said(response.text);
     };
     let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let block = json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": input });
-    Reply::Call(Call { id: call.id, block })
+    DemoResponse::Call(DemoCall { id: call.id, block })
 }

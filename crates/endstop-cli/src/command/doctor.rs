@@ -85,19 +85,19 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 
 /// How the calls of a command reach the gateway.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CallRoute {
     By(Way),
     /// The calls go elsewhere.
-    Not,
+    Elsewhere,
     /// Nothing is known of the program, or of its configuration.
     Unknown,
 }
 
-impl Verdict {
+impl CallRoute {
     const fn way(self) -> &'static str {
         match self {
             Self::By(way) => way.name(),
-            Self::Not => "none",
+            Self::Elsewhere => "none",
             Self::Unknown => "unknown",
         }
     }
@@ -120,7 +120,7 @@ struct Diagnosis<'a> {
     /// The keys that the program reads, and whether each is set.
     keys: Vec<(&'static str, bool)>,
     adaptation: Adaptation,
-    verdict: Verdict,
+    route: CallRoute,
     /// Whether the question is for `--intercept`.
     intercepts: bool,
 }
@@ -136,7 +136,7 @@ impl<'a> Diagnosis<'a> {
                 program: None,
                 keys,
                 adaptation,
-                verdict: Verdict::Unknown,
+                route: CallRoute::Unknown,
                 intercepts,
             };
         };
@@ -145,24 +145,24 @@ impl<'a> Diagnosis<'a> {
         if intercepts {
             adaptation = adaptation.without_additions();
         }
-        let verdict = match &adaptation.elsewhere {
+        let route = match &adaptation.elsewhere {
             Some(it) if intercepts && it.intercepted == InterceptEffect::Unknown => {
-                Verdict::Unknown
+                CallRoute::Unknown
             }
-            Some(_) => Verdict::Not,
-            None if intercepts => Verdict::By(Way::Intercept),
-            None => Verdict::By(adaptation.way()),
+            Some(_) => CallRoute::Elsewhere,
+            None if intercepts => CallRoute::By(Way::Intercept),
+            None => CallRoute::By(adaptation.way()),
         };
         let program = Some(invocation.program.name);
         let keys = invocation.keys(&ThisHost);
-        Self { command, path, program, keys, adaptation, verdict, intercepts }
+        Self { command, path, program, keys, adaptation, route, intercepts }
     }
 
     fn meaning(&self) -> ExitMeaning {
-        match self.verdict {
+        match self.route {
             _ if self.path.is_none() => ExitMeaning::NotFound,
-            Verdict::By(_) => ExitMeaning::Ok,
-            Verdict::Not | Verdict::Unknown => ExitMeaning::AnswerIsNo,
+            CallRoute::By(_) => ExitMeaning::Ok,
+            CallRoute::Elsewhere | CallRoute::Unknown => ExitMeaning::AnswerIsNo,
         }
     }
 
@@ -203,10 +203,10 @@ impl<'a> Diagnosis<'a> {
 
     /// The work of the guard, in words and in JSON.
     fn guard(&self) -> (&'static str, &'static str) {
-        match self.verdict {
+        match self.route {
             _ if self.intercepts => (GUARD_INTERCEPTS, "intercept"),
-            Verdict::Not => (GUARD_ELSEWHERE, "allow"),
-            Verdict::By(_) | Verdict::Unknown => (GUARD, "refuse"),
+            CallRoute::Elsewhere => (GUARD_ELSEWHERE, "allow"),
+            CallRoute::By(_) | CallRoute::Unknown => (GUARD, "refuse"),
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Diagnosis<'a> {
     /// What to do instead, if the calls go elsewhere.
     fn hint(&self) -> Option<&str> {
         let elsewhere = self.adaptation.elsewhere.as_ref();
-        elsewhere.filter(|_| self.verdict == Verdict::Not).map(|it| it.hint.as_str())
+        elsewhere.filter(|_| self.route == CallRoute::Elsewhere).map(|it| it.hint.as_str())
     }
 
     fn account(&self) -> (&'static str, Option<&'static str>) {
@@ -284,26 +284,26 @@ impl<'a> Diagnosis<'a> {
         if let Some(program) = self.program {
             row("program", program);
         }
-        let limited = match (self.verdict, &self.adaptation.elsewhere) {
-            (Verdict::By(Way::Variables), _) => "yes, by the variables of every command".to_owned(),
-            (Verdict::By(Way::Adapter), _) => "yes, by an adapter".to_owned(),
-            (Verdict::By(Way::Intercept), _) => {
+        let limited = match (self.route, &self.adaptation.elsewhere) {
+            (CallRoute::By(Way::Variables), _) => "yes, by the variables of every command".to_owned(),
+            (CallRoute::By(Way::Adapter), _) => "yes, by an adapter".to_owned(),
+            (CallRoute::By(Way::Intercept), _) => {
                 "yes, by --intercept, at the addresses of model providers".to_owned()
             }
-            (Verdict::Not, elsewhere) => {
+            (CallRoute::Elsewhere, elsewhere) => {
                 let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
                 let either = if self.intercepts { "; --intercept does not help" } else { "" };
                 format!("no: {what}{either}")
             }
-            (Verdict::Unknown, Some(elsewhere)) => format!(
+            (CallRoute::Unknown, Some(elsewhere)) => format!(
                 "unknown: {}; --intercept limits only those to addresses of model providers",
                 elsewhere.what
             ),
-            (Verdict::Unknown, _) if self.intercepts => {
+            (CallRoute::Unknown, _) if self.intercepts => {
                 "unknown; only if the program uses HTTPS_PROXY and trusts the certificate of the run"
                     .to_owned()
             }
-            (Verdict::Unknown, _) => {
+            (CallRoute::Unknown, _) => {
                 "unknown; only if the program reads OPENAI_BASE_URL, ANTHROPIC_BASE_URL or \
                                       GOOGLE_GEMINI_BASE_URL; --intercept limits fixed addresses too"
                     .to_owned()
@@ -355,8 +355,8 @@ impl<'a> Diagnosis<'a> {
             "command": words,
             "path": self.path,
             "program": self.program,
-            "is_limited": matches!(self.verdict, Verdict::By(_)),
-            "way": self.verdict.way(),
+            "is_limited": matches!(self.route, CallRoute::By(_)),
+            "way": self.route.way(),
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": self.hint(),
             "account": { "kind": kind, "name": name },

@@ -241,9 +241,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         run.tick();
     }
     let elapsed = begun.elapsed();
-    let (stopped, held, reset) = {
+    let (stopped, paused_by, reset) = {
         let snapshot = observers.snapshot.borrow();
-        (snapshot.stopped.clone(), snapshot.held_by(), snapshot.reset.clone())
+        (snapshot.stopped.clone(), snapshot.paused_by(), snapshot.reset.clone())
     };
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let full_budget = open.gateway.refusing_budget(&id);
@@ -263,7 +263,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         sent,
         elapsed,
         stopped,
-        held,
+        paused_by,
         reset,
         pause_limit: args.gateway.pause_limit,
         preserves_status: args.preserve_status,

@@ -60,7 +60,7 @@ serve it.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
-  POST /endstop/v1/runs/RUN/pause    hold its calls (JSON: by, message)
+  POST /endstop/v1/runs/RUN/pause    pause its calls (JSON: by, message)
   POST /endstop/v1/runs/RUN/resume   let them continue (JSON: by, message)
   POST /endstop/v1/runs/RUN/signal   set a signal (JSON: name, by, message)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use endstop::agent::{AgentLoop, RetryPolicy};
 use endstop::core::units::TokenUsage;
 use endstop::message::ToolCall;
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::observe::{DryRunObserver, TraceRecorder};
 use endstop::tool::{FunctionTool, ToolContext, ToolError};
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use crate::provider::{MODEL, TOOLS};
 pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
     let trace = Shared::default();
     let replies = case.answers().into_iter().enumerate().map(|(request, turn)| match turn {
-        None => Reply::error(ModelErrorKind::RateLimited),
+        None => ScriptedResponse::error(ModelErrorKind::RateLimited),
         Some(turn) => reply(&turn, request),
     });
     let model = ScriptedModel::new(MODEL).provider_name("anthropic");
@@ -42,14 +42,14 @@ pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
     Live { outcome, dry_run, trace: trace.bytes() }
 }
 
-fn reply(turn: &Turn, request: usize) -> Reply {
+fn reply(turn: &Turn, request: usize) -> ScriptedResponse {
     let usage = TokenUsage {
         input: turn.input - turn.cached,
         output: turn.output,
         cache_read: turn.cached,
         ..TokenUsage::default()
     };
-    let reply = Reply::text(turn.text).tokens(usage).finish(turn.finish);
+    let reply = ScriptedResponse::text(turn.text).tokens(usage).finish(turn.finish);
     turn.calls.iter().enumerate().fold(reply, |reply, (place, call)| {
         let (tool, arguments) = (call.tool.to_owned(), call.arguments().to_string());
         reply.identified_call(ToolCall { id: format!("call_{request}_{place}"), tool, arguments })

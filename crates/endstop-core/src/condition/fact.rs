@@ -39,7 +39,7 @@ pub enum Fact {
     NoToolCalls,
     /// `errored`: a model attempt or a tool call of the step failed.
     Errored,
-    /// `near_duplicate`: this reply is nearly one of the last eight.
+    /// `near_duplicate`: this response is nearly one of the last eight.
     NearDuplicate,
 }
 

@@ -121,7 +121,7 @@ named! {
     ["function_call", "FunctionCall"] function_call, "function_call(\"submit\")",
         ConditionMet, "the run once this tool has its result";
     ["handoff", "Handoff"] handoff, "handoff(\"human\")",
-        HandedOff, "the run once the agent hands over to this one";
+        HandedOff, "the run once the agent hands off to this one";
     ["finish_reason", "FinishReason"] finish_reason, "finish_reason(\"stop\")",
         FinishReasonReceived, "the run once the model finishes for one of these reasons";
     ["external_signal", "ExternalSignal"] external_signal, "external_signal(\"cancel\")",
@@ -257,7 +257,7 @@ mod read {
 
     pub(super) fn no_progress(arguments: &mut Arguments) -> Built {
         if arguments.first_left().is_none() {
-            return Ok(going_in_circles());
+            return Ok(in_a_loop());
         }
         let value = arguments.amount("patience", Unit::Count)?;
         Ok(at_least(GaugeId::NoProgress, value))
@@ -369,7 +369,7 @@ texted! {
     /// Stops the run once this tool has its result. Example: `function_call("submit")`. Trips as
     /// `condition_met`.
     function_call Fact::Called;
-    /// Stops the run once the agent hands over to this one. Example: `handoff("human")`. Trips as
+    /// Stops the run once the agent hands off to this one. Example: `handoff("human")`. Trips as
     /// `handed_off`.
     handoff Fact::HandedOff;
     /// Stops the run once the model finishes for this reason. Example: `finish_reason("stop")`. Trips as
@@ -384,7 +384,7 @@ texted! {
 /// its error rates are in `docs/detection.md`. Trips as `no_progress`.
 #[must_use]
 pub fn no_progress_measured() -> Condition {
-    from_rust("no_progress", Vec::new(), going_in_circles())
+    from_rust("no_progress", Vec::new(), in_a_loop())
 }
 
 /// Stops the run once a person cancels it. Example: `cancellation()`. Trips as `user_requested`.
@@ -402,12 +402,12 @@ const STALE: u64 = 30;
 const REPEATS: u64 = 8;
 /// The fourth round: no recorded success has a second.
 const CYCLES: u64 = 3;
-/// Steps in a row with nothing new, replies without results among them. Runs went on to succeed after nine
-/// replies that could not be carried out.
+/// Steps in a row with nothing new, responses without results among them. Runs went on to succeed after nine
+/// responses that could not be carried out.
 const PATIENCE: u64 = 12;
 
 /// The expansion of `no_progress()`.
-fn going_in_circles() -> Condition {
+fn in_a_loop() -> Condition {
     let at_least = |id, value| {
         Condition::Compare(Comparison { gauge: Gauge::of(id), op: CompareOp::Ge, value })
     };

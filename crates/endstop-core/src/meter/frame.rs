@@ -265,7 +265,7 @@ impl Frame {
             let mut bits = 0u64;
             for (place, compare) in chunk.iter().enumerate() {
                 let number = *self.numbers.at(compare.gauge);
-                bits |= u64::from(compare.range.holds(number)) << place;
+                bits |= u64::from(compare.range.is_met(number)) << place;
             }
             // The last word is shared with the facts, whose bits stay.
             let mask = if chunk.len() == 64 { u64::MAX } else { (1 << chunk.len()) - 1 };
@@ -294,10 +294,10 @@ impl Frame {
 
     fn is_met(&self, compare: &Compare, number: u64) -> bool {
         match self.reading(compare.gauge) {
-            Reading::Known => compare.range.holds(number),
+            Reading::Known => compare.range.is_met(number),
             // An unknown leaf never helps its rule to trip, except when a price is missing.
-            Reading::Unpriced => compare.range.holds_from(number) != Some(false),
-            Reading::AtLeast => compare.range.holds_from(number) == Some(true),
+            Reading::Unpriced => compare.range.is_met_from(number) != Some(false),
+            Reading::AtLeast => compare.range.is_met_from(number) == Some(true),
             Reading::Absent | Reading::Unknown => false,
         }
     }

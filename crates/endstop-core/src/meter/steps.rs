@@ -23,7 +23,7 @@ pub(crate) struct Steps {
     closed: u64,
     /// Whether the own step dispatched a tool call.
     called_tool: bool,
-    /// Whether the last reply asked for tool calls.
+    /// Whether the last response asked for tool calls.
     asked_for_tools: bool,
     has_reply: bool,
 }
@@ -53,7 +53,7 @@ impl Steps {
         reserves && !self.is_open()
     }
 
-    /// Whether the run itself has a reply and has begun no step: its driver does not report steps.
+    /// Whether the run itself has a response and has begun no step: its driver does not report steps.
     pub(crate) const fn is_missed_by(&self, event: &Event<'_>) -> bool {
         let replies = matches!((event.source, &event.kind), (Source::Own, EventKind::Reply { .. }));
         replies && self.begun == 0
@@ -97,7 +97,7 @@ impl Steps {
         let step = if own { &mut self.own } else { &mut self.descendant };
         step.attempts = step.attempts.saturating_add(1);
         if own {
-            // The reply before, if there was one, is not the step's answer.
+            // The response before, if there was one, is not the step's answer.
             self.has_reply = false;
         }
     }

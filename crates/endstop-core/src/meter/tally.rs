@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     counts: Counters,
-    /// A reply did not report its tokens.
+    /// A response did not report its tokens.
     tokens_unknown: bool,
     /// A call had no price.
     unpriced: bool,
@@ -170,7 +170,7 @@ impl Tallies {
         self.settle(own, None, Charge::Known(money));
     }
 
-    /// A reply came without its tokens: unknown, not zero.
+    /// A response came without its tokens: unknown, not zero.
     pub(crate) const fn miss_tokens(&mut self, own: bool) {
         self.total.tokens_unknown = true;
         self.own.tokens_unknown |= own;

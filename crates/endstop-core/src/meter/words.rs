@@ -7,16 +7,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::facts::Facts;
 use crate::condition::Fact;
-use crate::near_duplicate::{LastReplies, ReplyHash};
+use crate::near_duplicate::{LastResponses, ResponseHash};
 use crate::program::{Names, Program};
 use crate::text::{Found, TextState};
 
-/// The reply that is being streamed, and the last ones, for their similarity.
+/// The response that is being streamed, and the last ones, for their similarity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct Replies {
-    reply: ReplyHash,
-    last: LastReplies,
+struct ComparedResponses {
+    reply: ResponseHash,
+    last: LastResponses,
 }
 
 /// The state carried through the text of model responses.
@@ -26,7 +26,7 @@ pub(crate) struct Words {
     text: TextState,
     /// Kept if a condition asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    replies: Option<Box<Replies>>,
+    replies: Option<Box<ComparedResponses>>,
     /// Digest of the current agent's name; 0 if unknown.
     agent: u64,
 }
@@ -66,7 +66,7 @@ impl Words {
         any
     }
 
-    /// The reply is complete. Returns whether that made a fact true.
+    /// The response is complete. Returns whether that made a fact true.
     pub(crate) fn end_reply(&mut self, program: &Program, facts: &mut Facts) -> bool {
         let mut any = false;
         if program.texts().has_patterns() {

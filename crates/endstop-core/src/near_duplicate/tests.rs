@@ -3,7 +3,7 @@
 use super::*;
 
 fn hash(text: &str) -> Option<u64> {
-    let mut reply = ReplyHash::default();
+    let mut reply = ResponseHash::default();
     reply.feed(text);
     reply.finish()
 }
@@ -24,7 +24,7 @@ fn short_agreement_is_excepted() {
 #[test]
 fn any_split_gives_the_same_hash() {
     for cut in 0..LONG.len() {
-        let mut reply = ReplyHash::default();
+        let mut reply = ResponseHash::default();
         reply.feed(&LONG[..cut]);
         reply.feed(&LONG[cut..]);
         assert_eq!(reply.finish(), hash(LONG), "cut at {cut}");
@@ -33,7 +33,7 @@ fn any_split_gives_the_same_hash() {
 
 #[test]
 fn the_last_eight_are_remembered() {
-    let mut last = LastReplies::default();
+    let mut last = LastResponses::default();
     assert!(!last.has_near(0));
     for i in 1..=9u64 {
         last.push(xxh3_64(&i.to_le_bytes()));

@@ -57,7 +57,7 @@ const DEADLINE: usize = 4;
 
 /// The mode in which a condition is read.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ReadingMode {
     /// A price that is unknown does not count as nothing.
     priced: bool,
     /// Steps of runs below count too.
@@ -65,23 +65,26 @@ struct Seen {
 }
 
 /// For each dimension, the value by which a condition is met for certain, and stays met.
-type Reach = [Option<u64>; DIMENSIONS];
+type DimensionLimits = [Option<u64>; DIMENSIONS];
 
 impl Policy {
     /// Returns the policy's bounds, of a run that begins no others. O(nodes).
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        self.bounds_seen(Seen { priced: self.unpriced() != OnUnpriced::Ignore, below: false })
+        self.bounds_seen(ReadingMode {
+            priced: self.unpriced() != OnUnpriced::Ignore,
+            below: false,
+        })
     }
 
     /// Returns the bounds of a run and of all runs below it, taken together: without those that count the run's own
     /// steps. O(nodes).
     #[must_use]
     pub fn bounds_of_tree(&self) -> Bounds {
-        self.bounds_seen(Seen { priced: self.unpriced() != OnUnpriced::Ignore, below: true })
+        self.bounds_seen(ReadingMode { priced: self.unpriced() != OnUnpriced::Ignore, below: true })
     }
 
-    fn bounds_seen(&self, seen: Seen) -> Bounds {
+    fn bounds_seen(&self, seen: ReadingMode) -> Bounds {
         let mut best: [Option<Bound>; DIMENSIONS] = Default::default();
         for rule in &self.rules {
             let reach = match rule.action {
@@ -94,7 +97,7 @@ impl Policy {
                 }
                 // The wrap-up is an extra step, and its cost is unknown here.
                 Action::Finish => {
-                    let mut only_steps: Reach = [None; DIMENSIONS];
+                    let mut only_steps: DimensionLimits = [None; DIMENSIONS];
                     only_steps[STEPS] =
                         reach(&rule.condition, false, seen)[STEPS].map(|n| n.saturating_add(1));
                     only_steps
@@ -108,7 +111,12 @@ impl Policy {
     }
 }
 
-fn tighten_all(best: &mut [Option<Bound>; DIMENSIONS], reach: Reach, rule: &Rule, overrides: u32) {
+fn tighten_all(
+    best: &mut [Option<Bound>; DIMENSIONS],
+    reach: DimensionLimits,
+    rule: &Rule,
+    overrides: u32,
+) {
     for (dimension, (slot, limit)) in best.iter_mut().zip(reach).enumerate() {
         tighten(slot, limit, dimension, rule, overrides);
     }
@@ -140,7 +148,7 @@ fn tighten(
 /// The steps that one override of a rule lets pass, if the rule bounds steps.
 pub(crate) fn step_grant(rule: &Rule) -> Option<u64> {
     let bounds_steps =
-        reach(&rule.condition, false, Seen { priced: true, below: false })[STEPS].is_some();
+        reach(&rule.condition, false, ReadingMode { priced: true, below: false })[STEPS].is_some();
     bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))
 }
 
@@ -174,7 +182,7 @@ const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
 
 /// Recursion is bounded by the depth that a policy may have.
 #[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
-fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
+fn reach(condition: &Condition, negated: bool, seen: ReadingMode) -> DimensionLimits {
     match condition {
         Condition::Compare(comparison) => leaf(comparison, negated, seen),
         Condition::Fact(_) => [None; DIMENSIONS],
@@ -182,7 +190,8 @@ fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
         Condition::Named(named) => reach(named.expansion(), negated, seen),
         Condition::And(parts) | Condition::Or(parts) => {
             let all = matches!(condition, Condition::And(_)) != negated;
-            let reaches: Vec<Reach> = parts.iter().map(|part| reach(part, negated, seen)).collect();
+            let reaches: Vec<DimensionLimits> =
+                parts.iter().map(|part| reach(part, negated, seen)).collect();
             core::array::from_fn(|d| {
                 let mut limits = reaches.iter().map(|reach| reach[d]);
                 if all {
@@ -207,7 +216,7 @@ fn lower_bound(op: CompareOp, value: u64, negated: bool) -> Option<u64> {
 }
 
 #[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
-fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
+fn leaf(comparison: &Comparison, negated: bool, seen: ReadingMode) -> DimensionLimits {
     let mut reach = [None; DIMENSIONS];
     let limit = lower_bound(comparison.op, comparison.value, negated);
     // A run's own share bounds nothing that its descendants do.
@@ -227,7 +236,7 @@ fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
     reach
 }
 
-fn over_time(temporal: &Temporal, negated: bool, seen: Seen) -> Reach {
+fn over_time(temporal: &Temporal, negated: bool, seen: ReadingMode) -> DimensionLimits {
     let none = [None; DIMENSIONS];
     match temporal {
         Temporal::Ever(of) | Temporal::Within { of, .. } if !negated => reach(of, false, seen),

@@ -40,7 +40,7 @@ pub struct PolicyFile {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     pause: BTreeMap<String, Spanned<String>>,
-    /// Rules that drop a reply and ask again.
+    /// Rules that drop a response and ask again.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     retry: BTreeMap<String, Spanned<String>>,

@@ -21,12 +21,12 @@ pub(crate) struct Range64 {
 
 impl Range64 {
     #[inline]
-    pub(crate) const fn holds(self, value: u64) -> bool {
+    pub(crate) const fn is_met(self, value: u64) -> bool {
         (value.wrapping_sub(self.lo) <= self.span) != self.inverted
     }
 
     /// Whether it is met for every number from `known` up; `None` if that depends on the number.
-    pub(crate) const fn holds_from(self, known: u64) -> Option<bool> {
+    pub(crate) const fn is_met_from(self, known: u64) -> Option<bool> {
         match self.lo.checked_add(self.span) {
             Some(hi) if known > hi => Some(self.inverted),
             Some(u64::MAX) if known >= self.lo => Some(!self.inverted),
@@ -34,7 +34,7 @@ impl Range64 {
         }
     }
 
-    /// Whether it holds for every larger value too, once it holds.
+    /// Whether it is met for every larger value too, once it is met.
     pub(crate) const fn is_lower_bound(self) -> bool {
         !self.inverted && matches!(self.lo.checked_add(self.span), Some(u64::MAX))
     }

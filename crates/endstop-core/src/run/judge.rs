@@ -26,7 +26,7 @@ pub(super) enum Decision {
     Proceed,
     /// The announced act does not begin.
     Refuse,
-    /// The reply is dropped and asked for again.
+    /// The response is dropped and asked for again.
     Retry,
     /// The announced step is the wrap-up.
     Finish(WrapUp),
@@ -47,7 +47,7 @@ pub(super) enum StopCause {
     Signals,
     /// A rule still stands that was overridden as often as it may be.
     Exhausted(RuleIx),
-    /// A retry rule still dislikes the reply.
+    /// A retry rule still dislikes the response.
     Retries(RuleIx),
     /// The wrap-up that this rule asked for is over.
     WrapUp(RuleIx),
@@ -245,7 +245,7 @@ fn pauses(sight: Sight<'_>, state: &State, after_step: bool) -> bool {
             .any(|rule| !state.is_disarmed(rule) && stands(sight, rule, natural))
 }
 
-/// A reply that a retry rule dislikes is dropped, a few times in a row; then the rule stops the run.
+/// A response that a retry rule dislikes is dropped, a few times in a row; then the rule stops the run.
 fn reply(sight: Sight<'_>, state: &State) -> Decision {
     match sight.met(Action::Retry).next() {
         None => Decision::Proceed,

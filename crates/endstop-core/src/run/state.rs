@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) wrap_up: Option<WrapUp>,
     /// The most that the next own step and the wrap-up after it may spend.
     pub(super) ahead: Option<WorstCase>,
-    /// Replies dropped in a row.
+    /// Responses dropped in a row.
     pub(super) retries_in_row: u32,
     pub(super) ended: Option<Ended>,
     /// The pause from outside.

@@ -167,7 +167,7 @@ fn projected(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<Measured> {
     let Condition::Compare(comparison) = leaf.condition else { return None };
     let index = leaf.node.leaf.compare()?;
     let (reach, compare) = (sight.reach(index)?, sight.compare(index));
-    if compare.range.holds(sight.frame.number(compare.gauge)) {
+    if compare.range.is_met(sight.frame.number(compare.gauge)) {
         return None;
     }
     let unit = comparison.gauge.row().unit;

@@ -406,8 +406,8 @@ proptest! {
         let (_, mut run, _) = told(&conditions, &[]);
         for event in &events {
             run.observe(event);
-            let verdict = run.trip_record();
-            let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.trips).collect();
+            let trip_record = run.trip_record();
+            let h: Vec<bool> = trip_record.rules.iter().map(|rule| rule.trips).collect();
             prop_assert!(h[2..6].iter().all(|same| *same == h[0]), "{h:?} at {event:?}");
             let (either, both) = (h[0] || h[1], h[0] && h[1]);
             prop_assert_eq!(&h[6..], &[either, either, both, both, both, either], "{:?}", event);

@@ -68,9 +68,9 @@ pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), Tes
     let mut pair = Pair::of(rules);
     let exact = rules.iter().all(|rule| decides_exactly(&rule.condition));
     for (index, event) in events.iter().enumerate() {
-        let (verdict, directive) = pair.observe(event);
+        let (trip_record, directive) = pair.observe(event);
         let place = Place { index, event, entries: &entries };
-        for (rule, record) in rules.iter().zip(&verdict.rules) {
+        for (rule, record) in rules.iter().zip(&trip_record.rules) {
             place.holding(rule, record.trips)?;
             place.tree(rule.action, (&rule.condition, true), &record.tree)?;
         }

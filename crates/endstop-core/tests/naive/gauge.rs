@@ -89,13 +89,13 @@ fn compare_settled(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Readi
     let reading = reading(&comparison.gauge, view);
     let limit = comparison.value;
     let truth = match reading {
-        Reading::Known(value) => Truth::of(comparison.op.holds(value, limit)),
+        Reading::Known(value) => Truth::of(comparison.op.is_met(value, limit)),
         Reading::NotCompared | Reading::Unknown => Truth::Unknown,
         // The missing part can only add: what no addition can change is known.
         Reading::AtLeast(part) => match comparison.op {
-            CompareOp::Ge | CompareOp::Gt if comparison.op.holds(part, limit) => Truth::True,
+            CompareOp::Ge | CompareOp::Gt if comparison.op.is_met(part, limit) => Truth::True,
             CompareOp::Gt if limit == u64::MAX => Truth::False,
-            CompareOp::Lt | CompareOp::Le if !comparison.op.holds(part, limit) => Truth::False,
+            CompareOp::Lt | CompareOp::Le if !comparison.op.is_met(part, limit) => Truth::False,
             CompareOp::Le if limit == u64::MAX => Truth::True,
             CompareOp::Eq if part > limit => Truth::False,
             CompareOp::Ne if part > limit => Truth::True,

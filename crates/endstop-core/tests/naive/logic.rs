@@ -114,7 +114,7 @@ fn over_time(temporal: &Temporal, view: View<'_, '_>, helping: bool) -> Truth {
 
 /// The comparison of a number that lies somewhere between two.
 fn between(low: usize, high: usize, op: CompareOp, n: u64) -> Truth {
-    let mut results = (low..=high).map(|value| Truth::of(op.holds(value as u64, n)));
+    let mut results = (low..=high).map(|value| Truth::of(op.is_met(value as u64, n)));
     let first = results.next().unwrap_or(Truth::Unknown);
     if results.all(|result| result == first) { first } else { Truth::Unknown }
 }
@@ -203,8 +203,8 @@ fn decided_over_time(temporal: &Temporal, view: View<'_, '_>, helping: bool) -> 
 fn number_decided(number: impl Fn(bool) -> u64, op: CompareOp, n: u64, helping: bool) -> bool {
     let (if_more_help, if_fewer_help) = (number(helping), number(!helping));
     match op {
-        CompareOp::Ge | CompareOp::Gt => op.holds(if_more_help, n),
-        CompareOp::Lt | CompareOp::Le => op.holds(if_fewer_help, n),
+        CompareOp::Ge | CompareOp::Gt => op.is_met(if_more_help, n),
+        CompareOp::Lt | CompareOp::Le => op.is_met(if_fewer_help, n),
         CompareOp::Eq => if_more_help >= n && if_fewer_help <= n,
         CompareOp::Ne => if_more_help > n || if_fewer_help < n,
     }

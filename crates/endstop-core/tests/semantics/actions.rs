@@ -124,20 +124,25 @@ fn the_trip_record_shows_every_leaf_with_value_limit_and_margin() {
     driver.reply(1, "0.15", 100);
     driver.see(EventKind::StepEnd);
     driver.begin();
-    let verdict = driver.run.trip_record();
-    assert_eq!(verdict.terminated_by.as_deref(), Some("max_usd(0.20)"));
-    let parts = &verdict.rules[0].tree.parts;
+    let trip_record = driver.run.trip_record();
+    assert_eq!(trip_record.terminated_by.as_deref(), Some("max_usd(0.20)"));
+    let parts = &trip_record.rules[0].tree.parts;
     let steps = &parts[0].parts[0];
     assert_eq!(steps.margin.as_deref(), Some("23"), "two have begun: {steps:?}");
     let cost = &parts[1].parts[0];
     assert_eq!((cost.observed.as_deref(), cost.limit.as_deref()), (Some("$0.25"), Some("$0.20")));
-    assert!(verdict.to_json().contains("\"cost_limit\""));
-    assert!(verdict.to_string().starts_with("stopped: cost_limit: cost is $0.25 (limit $0.20)"));
-    assert_eq!(driver.run.into_trip_record(), verdict);
+    assert!(trip_record.to_json().contains("\"cost_limit\""));
+    assert!(
+        trip_record.to_string().starts_with("stopped: cost_limit: cost is $0.25 (limit $0.20)")
+    );
+    assert_eq!(driver.run.into_trip_record(), trip_record);
     let mut going = Driver::stop("max_steps(25)");
     going.step();
-    let verdict = going.run.trip_record();
-    assert_eq!((verdict.primary.as_ref(), going.run.into_trip_record() == verdict), (None, true));
+    let trip_record = going.run.trip_record();
+    assert_eq!(
+        (trip_record.primary.as_ref(), going.run.into_trip_record() == trip_record),
+        (None, true)
+    );
 }
 
 #[test]

@@ -127,25 +127,25 @@ fn it_is_judged_and_not_counted() {
 fn a_refusal_shows_the_leaf_as_it_would_be() {
     let mut driver = Driver::stop("cost >= $2.00 or tokens >= 10k").with_spent("1.50");
     assert_eq!(driver.reserve(20, 0, usd("0.52")), Directive::Stop);
-    let verdict = driver.run.trip_record();
-    assert_eq!(verdict.refused.as_deref(), Some("a model request of step 2"));
-    let text = verdict.to_string();
+    let trip_record = driver.run.trip_record();
+    assert_eq!(trip_record.refused.as_deref(), Some("a model request of step 2"));
+    let text = trip_record.to_string();
     assert!(
         text.starts_with("stopped: cost_limit: the next call could reach $2.02 (limit $2.00)"),
         "{text}"
     );
     assert!(text.contains("[x] cost >= $2.00  is $1.50, could reach $2.02"), "{text}");
     assert!(text.contains("[ ] tokens >= 10k  is 100, could reach 120, 9.9k left"), "{text}");
-    let [cost, tokens] = &verdict.rules[0].tree.parts[..] else { panic!("{verdict:?}") };
+    let [cost, tokens] = &trip_record.rules[0].tree.parts[..] else { panic!("{trip_record:?}") };
     assert_eq!((cost.state, cost.projected.as_deref()), (Truth::True, Some("$2.02")));
     assert_eq!((tokens.state, tokens.projected.as_deref()), (Truth::False, Some("120")));
-    let signal = verdict.primary.as_ref().unwrap();
-    assert!(verdict.to_json().contains("\"projected\":\"$2.02\""), "{signal:?}");
+    let signal = trip_record.primary.as_ref().unwrap();
+    assert!(trip_record.to_json().contains("\"projected\":\"$2.02\""), "{signal:?}");
     let restored = Run::restore(driver.run.program().clone(), &driver.run.save().unwrap()).unwrap();
-    assert_eq!(restored.trip_record(), verdict);
+    assert_eq!(restored.trip_record(), trip_record);
     // A record that was written without the key is read.
-    let old = verdict.to_json().replace(",\"projected\":\"120\"", "");
-    assert!(serde_json::from_str::<TripRecord>(&old).unwrap() != verdict);
+    let old = trip_record.to_json().replace(",\"projected\":\"120\"", "");
+    assert!(serde_json::from_str::<TripRecord>(&old).unwrap() != trip_record);
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn an_unknown_cost_is_what_the_policy_says_it_is() {
     let mut driver = Driver::stop("cost >= $2.00");
     driver.see(EventKind::StepBegin);
     driver.reserve(0, 0, None);
-    let verdict = driver.run.trip_record();
-    assert!(verdict.to_string().contains("needs a price"), "{verdict}");
-    assert_eq!(verdict.rules[0].tree.state, Truth::Unknown);
-    assert_eq!(verdict.rules[0].tree.projected.as_deref(), Some("unknown"));
+    let trip_record = driver.run.trip_record();
+    assert!(trip_record.to_string().contains("needs a price"), "{trip_record}");
+    assert_eq!(trip_record.rules[0].tree.state, Truth::Unknown);
+    assert_eq!(trip_record.rules[0].tree.projected.as_deref(), Some("unknown"));
     assert_eq!(Driver::stop("tokens >= 9").reserve(0, 0, None), Directive::Proceed);
 }
 

@@ -286,7 +286,7 @@ impl InFlightCall {
         self.unused(seen, &error, Disposition::RetryWithoutShare)
     }
 
-    /// Settles a complete response that no client uses: its usage is spent, but the conversation gets no reply.
+    /// Settles a complete response that no client uses: its usage is spent, but the conversation gets none.
     fn unused(
         self: Box<Self>,
         seen: &CallResponse,

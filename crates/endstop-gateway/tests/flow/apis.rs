@@ -1,4 +1,4 @@
-//! Every interface, over the scripted model: three steps and not one more, as JSON and as a stream.
+//! Every API, over the scripted model: three steps and not one more, as JSON and as a stream.
 
 use endstop_gateway::Gateway;
 use endstop_sim::{Script, Sim};

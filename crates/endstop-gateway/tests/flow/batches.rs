@@ -9,7 +9,7 @@ use crate::fake::{self, Act, Fake, chunk, sse_end, sse_head};
 use crate::kit::*;
 use crate::streams::event;
 
-/// How an interface writes a batch, whole and as a stream, and where its calls and its end stand.
+/// How an API writes a batch, whole and as a stream, and where its calls and its end stand.
 struct Shape {
     path: [&'static str; 2],
     request: fn() -> Value,

@@ -150,7 +150,7 @@ fn every_row_of_the_oracle_holds() {
         let (model, usage) = read.unwrap_or_else(|error| panic!("{place}: {error}"));
         assert_eq!(ours(&usage), counts(&row["usage"]), "{place}");
         // Without the flavor the body alone tells how to read it, and nothing is lost. (The oracle reads
-        // some bodies by rules of another interface, which see fewer tokens.)
+        // some bodies by rules of another API, which see fewer tokens.)
         let (_, guessed) = read_response(Some(provider), None, &row["body"]).unwrap();
         let (guessed, told) = (guessed.token_usage(), usage.token_usage());
         assert!(guessed.total() >= told.total(), "{place}: {guessed:?}, {told:?}");

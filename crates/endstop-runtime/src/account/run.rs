@@ -47,7 +47,7 @@ type Warn = Arc<dyn Fn(&AccountWarning) + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct RunAccounts {
-    shared: Arc<Shared>,
+    shared: Arc<AccountsState>,
     /// `None` for those that the definitions name.
     names: Option<Arc<[String]>>,
     /// Accounts on which another process counts the same calls.
@@ -61,7 +61,7 @@ type Uncharged = (Vec<Account>, Amounts);
 /// Settlements and costs that a store did not take.
 type NotTaken = (Vec<Unsettled>, Vec<Uncharged>);
 
-struct Shared {
+struct AccountsState {
     store: Arc<dyn BudgetStore>,
     owner: String,
     warn: Option<Warn>,
@@ -72,7 +72,7 @@ struct Shared {
     heartbeat: Duration,
     tables: RwLock<Arc<AccountTables>>,
     changes: Mutex<Changes>,
-    open: Mutex<Open>,
+    open: Mutex<OpenHolds>,
 }
 
 /// The names that a change of the definitions has to keep. Locked from reading the source until its definitions are in use:
@@ -87,7 +87,7 @@ struct Changes {
 
 /// A hold that has begun here and has not ended in the store.
 #[derive(Default)]
-struct Open {
+struct OpenHolds {
     holds: BTreeSet<String>,
     /// Settlements that the store did not take: repeated until it does.
     unsettled: Vec<Unsettled>,
@@ -104,7 +104,7 @@ struct Open {
     outage: Option<Outage>,
 }
 
-impl Open {
+impl OpenHolds {
     /// Whether the owner has to show that it lives, or something is repeated.
     fn has_more(&self) -> bool {
         let waits = !self.unsettled.is_empty() || !self.uncharged.is_empty();
@@ -191,7 +191,7 @@ pub(crate) fn uncounted(why: &str) -> StopSignal {
 /// The holds of a call on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is
 /// charged.
 pub(crate) struct AccountHold {
-    shared: Arc<Shared>,
+    shared: Arc<AccountsState>,
     id: String,
     names: Vec<String>,
     amounts: Amounts,
@@ -215,7 +215,7 @@ impl RunAccounts {
         set.check_names(names)?;
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let tables = AccountTables { set, names, ..AccountTables::default() };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AccountsState {
             store,
             owner: owner.to_owned(),
             warn: None,
@@ -230,9 +230,9 @@ impl RunAccounts {
     }
 
     /// The same accounts with other settings, and with no calls in flight yet.
-    fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(self, change: impl FnOnce(&mut AccountsState)) -> Self {
         let of = &*self.shared;
-        let mut shared = Shared {
+        let mut shared = AccountsState {
             store: Arc::clone(&of.store),
             owner: of.owner.clone(),
             warn: of.warn.clone(),
@@ -369,8 +369,8 @@ impl fmt::Debug for RunAccounts {
     }
 }
 
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl AccountsState {
+    fn open(&self) -> MutexGuard<'_, OpenHolds> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -434,7 +434,7 @@ impl Shared {
         AccountHold { shared, id, names, amounts, is_metered, by_others: Vec::new() }
     }
 
-    fn begin_heartbeat(this: &Arc<Self>, open: &mut Open) {
+    fn begin_heartbeat(this: &Arc<Self>, open: &mut OpenHolds) {
         if !open.has_heartbeat {
             let (of, interval) = (Arc::downgrade(this), this.heartbeat);
             let beat = thread::Builder::new().name("endstop-holds".to_owned());
@@ -579,7 +579,7 @@ const fn is_taken(settled: &Result<(), BudgetStoreError>) -> bool {
 }
 
 /// Extends the hold, as long as it has amounts.
-fn heartbeat(of: &Weak<Shared>, interval: Duration) {
+fn heartbeat(of: &Weak<AccountsState>, interval: Duration) {
     loop {
         thread::sleep(interval);
         let Some(shared) = of.upgrade() else { return };

@@ -43,7 +43,7 @@ pub struct Outcome<'o> {
     pub unconfirmed: Money,
     /// The finish reason as the provider gave it.
     pub finish: Option<&'o str>,
-    /// The tool calls that the reply requests; none of a reply that was cut.
+    /// The tool calls that the response requests; none of a response that was cut.
     pub tool_calls: &'o [ToolCall],
     /// The model's text.
     pub text: &'o str,
@@ -529,7 +529,7 @@ impl OpenCall {
         self.ends_step = true;
     }
 
-    /// Settles a reply, or the part of one that came before it was cut. Returns the run's directive.
+    /// Settles a response, or the part of one that came before it was cut. Returns the run's directive.
     pub fn replied(mut self, outcome: &Outcome<'_>) -> Directive {
         let holds = self.take_holds();
         let cost = outcome.cost.unwrap_or_else(|| self.cost(&outcome.usage));

@@ -51,7 +51,7 @@ struct Waiter {
     waker: Waker,
 }
 
-struct Node {
+struct TokenNode {
     parent: Option<u64>,
     children: BTreeSet<u64>,
     level: Arc<Level>,
@@ -63,7 +63,7 @@ struct Node {
 /// All nodes of one tree. Keys are never used twice, so a stale one finds nothing.
 #[derive(Default)]
 struct Nodes {
-    by_id: BTreeMap<u64, Node>,
+    by_id: BTreeMap<u64, TokenNode>,
     last_key: u64,
 }
 
@@ -85,13 +85,13 @@ impl Nodes {
         }
         let level = Arc::new(Level::new(urgency));
         let (children, waiters) = (BTreeSet::new(), BTreeMap::new());
-        let node = Node { parent, children, level: Arc::clone(&level), signals, waiters };
+        let node = TokenNode { parent, children, level: Arc::clone(&level), signals, waiters };
         self.by_id.insert(id, node);
         (id, level)
     }
 
     /// Takes a node out; its children go to its parent.
-    fn remove(&mut self, id: u64) -> Option<Node> {
+    fn remove(&mut self, id: u64) -> Option<TokenNode> {
         let mut node = self.by_id.remove(&id)?;
         for child in &node.children {
             if let Some(child) = self.by_id.get_mut(child) {

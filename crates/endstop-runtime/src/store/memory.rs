@@ -35,17 +35,17 @@ use super::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<MemoryRuns>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    runs: BTreeMap<RunId, Kept>,
+struct MemoryRuns {
+    runs: BTreeMap<RunId, RunContent>,
     locked: BTreeSet<RunId>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RunContent {
     state: Option<(StoredState, String)>,
     trace: Vec<String>,
 }
@@ -57,7 +57,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, MemoryRuns> {
         // Nothing is left half done by a panic: every change below is one assignment.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

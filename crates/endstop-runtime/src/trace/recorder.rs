@@ -95,11 +95,11 @@ enum Places {
     /// The root runs, one after the other, in one file.
     Roots(Option<Box<dyn Write + Send>>),
     /// Each run in a separate file.
-    Each(Open),
+    Each(OpenFile),
 }
 
 /// Opens the file of one run.
-type Open = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
+type OpenFile = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
 
 /// The moment at which a buffering writer passes on its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -156,10 +156,10 @@ pub struct TraceRecorder {
     prices: Option<String>,
     flush: Flush,
     continues: bool,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
-struct State {
+struct RecorderState {
     places: Places,
     /// The runs that are being recorded. In one file there is one at a time.
     open: BTreeMap<RunId, Trace>,
@@ -199,7 +199,7 @@ impl TraceRecorder {
     }
 
     fn new(places: Places) -> Self {
-        let state = State {
+        let state = RecorderState {
             places,
             open: BTreeMap::new(),
             paused: BTreeSet::new(),
@@ -236,7 +236,7 @@ impl TraceRecorder {
         self.lock().problems.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +248,7 @@ impl TraceRecorder {
     }
 }
 
-impl State {
+impl RecorderState {
     /// Opens the trace of a run that is not open; `false` if there is no room for another one.
     fn begin(&mut self, info: &RunInfo, header: &str) -> bool {
         if self.open.len() >= MAX_OPEN_TRACES {

@@ -67,11 +67,11 @@ pub enum Recorded {
 #[derive(Debug)]
 pub struct Recording {
     bound: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecordedEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RecordedEntries {
     entries: Vec<Recorded>,
     dropped: u64,
 }
@@ -117,7 +117,7 @@ impl Recording {
         self.lock().dropped
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, RecordedEntries> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

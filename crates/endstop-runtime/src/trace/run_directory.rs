@@ -36,11 +36,11 @@ const LOCK: &str = "gateway";
 #[derive(Debug)]
 pub struct DirectoryRunLog {
     directory: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<DirectoryUse>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DirectoryUse {
     _lock: RunLock,
     open: AtomicUsize,
 }
@@ -62,7 +62,7 @@ impl DirectoryRunLog {
             StoreError::Locked { pid, .. } => RunLogError::Locked { pid },
             error => RunLogError::Directory { error },
         })?;
-        let shared = Arc::new(Shared { _lock: lock, open: AtomicUsize::new(0) });
+        let shared = Arc::new(DirectoryUse { _lock: lock, open: AtomicUsize::new(0) });
         Ok(Self { directory: directory.to_owned(), shared })
     }
 
@@ -103,7 +103,7 @@ impl RunLog for DirectoryRunLog {
 /// Writes the file of one run.
 #[derive(Debug)]
 struct FileLines {
-    shared: Arc<Shared>,
+    shared: Arc<DirectoryUse>,
     log: TraceLog,
 }
 

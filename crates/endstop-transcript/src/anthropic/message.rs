@@ -65,7 +65,7 @@ impl<'a> MessageContent<'a> {
         }
     }
 
-    /// Adds what the model said or asked for. Tools that the provider runs itself are part of the reply.
+    /// Adds what the model said or asked for. Tools that the provider runs itself are part of the response.
     pub(crate) fn add_to(self, step: &mut Step, time: Time) -> Result<(), Full> {
         let blocks = match self {
             Self::Text(text) => return step.say(time, text),

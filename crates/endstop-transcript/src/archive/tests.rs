@@ -22,7 +22,7 @@ fn read(bytes: Vec<u8>, limits: Limits) -> (Vec<(String, usize)>, Vec<WarningKin
         taken.push((name.to_owned(), bytes.len()));
     };
     let is_wanted = |name: &str| !name.starts_with('_');
-    let (part, is_wanted, take) = (&part, &is_wanted, &mut take as &mut Take<'_>);
+    let (part, is_wanted, take) = (&part, &is_wanted, &mut take as &mut EntryHandler<'_>);
     Unpack { part, is_wanted, take, warnings: &warnings, limits, entries: 0, total: 0 }.archive();
     (taken, warnings.into_list().iter().map(|warning| warning.kind).collect())
 }

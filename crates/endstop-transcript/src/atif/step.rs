@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::record::{AtifObservation, AtifToolCall, StepExtra, lenient};
 use crate::call_charge::ModelCall;
 use crate::reading::Reading;
-use crate::step::{CostSource, Full, Reply, Step};
+use crate::step::{CostSource, Full, ModelResponse, Step};
 use crate::text::{text_of, value_of};
 use crate::time::{Time, parse_utc};
 
@@ -156,8 +156,8 @@ fn reply_of(
     metrics: Option<StatedMetrics<'_>>,
     time: Time,
     context: &StepContext<'_>,
-) -> Reply {
-    let mut reply = Reply::unpriced(model);
+) -> ModelResponse {
+    let mut reply = ModelResponse::unpriced(model);
     let Some(metrics) = metrics else { return reply };
     let cost = value_of(metrics.cost_usd);
     if value_of(metrics.prompt_tokens).is_none() && value_of(metrics.completion_tokens).is_none() {

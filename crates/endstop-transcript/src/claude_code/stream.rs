@@ -16,7 +16,7 @@ use crate::call_charge::ModelCall;
 use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;
-use crate::step::{Full, Reply};
+use crate::step::{Full, ModelResponse};
 use crate::text::{Text, whole_text};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
@@ -63,11 +63,11 @@ struct ClaudeAgent<'s> {
     elsewhere: Option<&'s HashSet<u64>>,
     seen: HashSet<u64>,
     timeline: AgentTimeline,
-    open: Option<OpenMessage>,
+    open: Option<ClaudeOpenMessage>,
 }
 
 /// The message whose step is open.
-struct OpenMessage {
+struct ClaudeOpenMessage {
     /// Its digest; `None` while its requests have only failed.
     key: Option<u64>,
     time: Time,
@@ -218,7 +218,7 @@ impl ClaudeAgent<'_> {
         Ok(())
     }
 
-    /// A request failed; the next reply answers the same step.
+    /// A request failed; the next response answers the same step.
     fn failed(&mut self, time: Time) -> Result<(), Refused> {
         if self.open.as_ref().is_none_or(|open| open.key.is_some()) {
             self.begin(None, time);
@@ -231,7 +231,8 @@ impl ClaudeAgent<'_> {
         let begun = self.timeline.last().or(time);
         self.begin_child(begun);
         self.timeline.begin(begun);
-        self.open = Some(OpenMessage { key, time: begun, model: None, finish: None, usage: None });
+        self.open =
+            Some(ClaudeOpenMessage { key, time: begun, model: None, finish: None, usage: None });
     }
 
     fn close(&mut self) {
@@ -270,9 +271,10 @@ impl From<serde_json::Error> for Refused {
     }
 }
 
-impl OpenMessage {
-    fn reply(self, reading: Reading<'_>) -> Reply {
-        let mut reply = Reply { model: self.model, finish: self.finish, ..Reply::default() };
+impl ClaudeOpenMessage {
+    fn reply(self, reading: Reading<'_>) -> ModelResponse {
+        let mut reply =
+            ModelResponse { model: self.model, finish: self.finish, ..ModelResponse::default() };
         if let Some((line, usage)) = self.usage {
             let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
             let call = ModelCall {

@@ -54,7 +54,7 @@ pub(super) struct History {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct ClineHistoryMessage<'a> {
     role: Option<Text<'a>>,
     content: Option<&'a RawValue>,
     ts: Option<Number>,
@@ -62,7 +62,7 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Block<'a> {
+struct ClineBlock<'a> {
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
     text: Option<Text<'a>>,
@@ -73,7 +73,8 @@ impl History {
     pub(super) fn of(file: Reading<'_>) -> Self {
         let (mut history, mut held) = (Self::default(), 0usize);
         file.each_item(&["messages"], &mut |item| {
-            let Some(message) = file.parse::<Message<'_>>(item, "not a message of this format")
+            let Some(message) =
+                file.parse::<ClineHistoryMessage<'_>>(item, "not a message of this format")
             else {
                 return;
             };
@@ -81,7 +82,7 @@ impl History {
                 return;
             }
             let blocks = message.content.map(RawValue::get).unwrap_or("[]");
-            let blocks: Vec<Block<'_>> = serde_json::from_str(blocks).unwrap_or_default();
+            let blocks: Vec<ClineBlock<'_>> = serde_json::from_str(blocks).unwrap_or_default();
             history.model = history.model.take().or_else(|| {
                 blocks.iter().find_map(|block| model_in(block.text.as_deref()?)).map(str::to_owned)
             });
@@ -108,8 +109,8 @@ impl History {
 }
 
 /// The results in the blocks of a message: as result blocks, or under a head in the text.
-fn results_of(blocks: Vec<Block<'_>>) -> Vec<String> {
-    let is_result = |block: &&Block<'_>| block.kind.as_deref() == Some("tool_result");
+fn results_of(blocks: Vec<ClineBlock<'_>>) -> Vec<String> {
+    let is_result = |block: &&ClineBlock<'_>| block.kind.as_deref() == Some("tool_result");
     let own: Vec<String> =
         blocks.iter().filter(is_result).map(|block| whole_text(block.content)).collect();
     if !own.is_empty() {

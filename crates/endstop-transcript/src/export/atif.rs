@@ -21,11 +21,11 @@ pub(super) struct Builder {
     id: String,
     format: &'static str,
     steps: Vec<WrittenStep>,
-    open: Option<Open>,
+    open: Option<OpenStep>,
     children: Vec<Child>,
     /// Steps of sub-agents that are not over, the oldest first.
-    descendants: Vec<Open>,
-    /// Whether every reply names its model.
+    descendants: Vec<OpenStep>,
+    /// Whether every response names its model.
     all_name_models: bool,
 }
 
@@ -39,12 +39,12 @@ struct Child {
 
 /// A step that is not over.
 #[derive(Default)]
-struct Open {
+struct OpenStep {
     wall: u64,
     text: String,
     failures: u64,
-    reply: Option<Reply>,
-    calls: Vec<Call>,
+    reply: Option<StepResponse>,
+    calls: Vec<StepToolCall>,
     refused: Vec<String>,
     /// Places of calls, in the order of their results.
     answered: Vec<usize>,
@@ -52,14 +52,14 @@ struct Open {
     children: Vec<(Option<usize>, String)>,
 }
 
-struct Reply {
+struct StepResponse {
     model: Option<String>,
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
     finish: Option<String>,
 }
 
-struct Call {
+struct StepToolCall {
     tool: String,
     arguments: String,
     /// Its result, and whether it failed.
@@ -107,7 +107,7 @@ impl Builder {
         match kind {
             EventKind::StepBegin => {
                 self.close();
-                self.open = Some(Open { wall, ..Open::default() });
+                self.open = Some(OpenStep { wall, ..OpenStep::default() });
                 true
             }
             EventKind::StepEnd => {
@@ -127,11 +127,11 @@ impl Builder {
         let open = &mut self.descendants;
         let place = match kind {
             EventKind::StepBegin => {
-                open.push(Open { wall, ..Open::default() });
+                open.push(OpenStep { wall, ..OpenStep::default() });
                 return true;
             }
             EventKind::ToolEnd { tool, .. } => open.iter().position(|open| open.runs(tool)),
-            EventKind::StepEnd => open.iter().position(Open::is_done),
+            EventKind::StepEnd => open.iter().position(OpenStep::is_done),
             EventKind::ToolBegin { .. } | EventKind::ToolRefused { .. } => {
                 open.iter().rposition(|open| open.reply.is_some())
             }
@@ -170,7 +170,7 @@ impl Builder {
     }
 
     fn close(&mut self) {
-        self.steps.extend(self.open.take().map(Open::finish));
+        self.steps.extend(self.open.take().map(OpenStep::finish));
     }
 
     /// The document, with a line feed.
@@ -215,7 +215,7 @@ impl Builder {
     }
 }
 
-impl Open {
+impl OpenStep {
     fn event(&mut self, kind: &EventKind<'_>) -> bool {
         match kind {
             EventKind::AttemptBegin { .. } => {}
@@ -227,7 +227,7 @@ impl Open {
             }
             EventKind::Piece { text } => self.text.push_str(text),
             EventKind::Reply { model, usage, cost, finish, .. } => {
-                self.reply = Some(Reply {
+                self.reply = Some(StepResponse {
                     model: model.map(str::to_owned),
                     usage: *usage,
                     cost: *cost,
@@ -236,7 +236,7 @@ impl Open {
             }
             EventKind::ToolBegin { tool } => {
                 let (tool, arguments) = ((*tool).to_owned(), String::new());
-                self.calls.push(Call { tool, arguments, answer: None });
+                self.calls.push(StepToolCall { tool, arguments, answer: None });
             }
             EventKind::ToolRefused { tool } => self.refused.push((*tool).to_owned()),
             EventKind::ToolEnd { tool, arguments, result, failed } => {
@@ -303,7 +303,7 @@ impl Open {
     }
 }
 
-impl Call {
+impl StepToolCall {
     fn waits_for(&self, tool: &str) -> bool {
         self.answer.is_none() && self.tool == tool
     }

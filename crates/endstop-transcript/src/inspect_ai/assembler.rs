@@ -11,7 +11,7 @@ use super::record::{
 use super::report;
 use crate::builder::RunBuilder;
 use crate::limits::MAX_NESTING;
-use crate::step::{Full, Reply, ToolAnswer};
+use crate::step::{Full, ModelResponse, ToolAnswer};
 use crate::text::{Text, compact, present, word};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
@@ -32,9 +32,9 @@ pub(super) struct InspectAssembler<'s, 'w, 'a> {
     attachments: Attachments<'a>,
     /// Results in the conversation, by the id of their call: some agents run their tools elsewhere.
     results: BTreeMap<String, ToolAnswer>,
-    /// How many of an operator's messages stand before the reply with this id.
+    /// How many of an operator's messages stand before the response with this id.
     operators: BTreeMap<String, usize>,
-    spans: BTreeMap<String, Span>,
+    spans: BTreeMap<String, InspectSpan>,
     /// How many old steps of scorers are open.
     scoring: usize,
     has_steps: bool,
@@ -50,7 +50,7 @@ struct Failure<'a> {
 
 /// The owner of the events of a span.
 #[derive(Clone, Debug, Default)]
-struct Span {
+struct InspectSpan {
     is_scorer: bool,
     /// The outermost span of a tool around it.
     tool: Option<String>,
@@ -186,7 +186,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         let replied = completed.or(time);
         let retries = present(event.retries).and_then(|text| text.parse::<usize>().ok());
         let failed = usize::from(present(event.error).is_some());
-        // Old versions wrote the event, and its one time, when the reply had arrived.
+        // Old versions wrote the event, and its one time, when the response had arrived.
         let has_begun = completed.is_some() || is_pending;
         let failures = retries.unwrap_or(0).saturating_add(failed);
         self.open(tool, if has_begun { time } else { None }, replied, failures);
@@ -194,7 +194,8 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         if choice.is_none() && present(output.usage).is_none() {
             return;
         }
-        let mut reply = Reply { model: output.model.map(Into::into), ..Reply::default() };
+        let mut reply =
+            ModelResponse { model: output.model.map(Into::into), ..ModelResponse::default() };
         if word(event.cache).as_deref() == Some("read") {
             report::fill_kept(&mut reply);
         } else {
@@ -224,7 +225,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         &mut self,
         tool: Option<&str>,
         replied: Time,
-        reply: Reply,
+        reply: ModelResponse,
         message: InspectMessage<'_>,
     ) {
         let turns = message.id.as_deref().and_then(|id| self.operators.remove(id));
@@ -253,7 +254,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
                 (Some("assistant"), _) => {
                     self.close(None);
                     self.open(None, None, None, 0);
-                    self.answered(None, None, Reply::unpriced(None::<String>), message);
+                    self.answered(None, None, ModelResponse::unpriced(None::<String>), message);
                 }
                 (Some("tool"), _) => {
                     let answer = self.answer_of(&message);
@@ -281,7 +282,7 @@ impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
         let Some(step) = agent.step().filter(|step| step.awaits(&id)) else {
             let function = name(event.function);
             return self.run.reading.warn(WarningKind::LateLine, || {
-                format!("a call of `{function}` was not asked for by the last reply")
+                format!("a call of `{function}` was not asked for by the last response")
             });
         };
         step.set_call(&id, begun, is_refused);

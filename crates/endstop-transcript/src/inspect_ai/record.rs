@@ -97,7 +97,7 @@ pub(super) struct InspectToolCall<'a> {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Part<'a> {
+struct InspectPart<'a> {
     text: Option<Text<'a>>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Attachments<'a> {
         if let Some(text) = word(content) {
             return self.resolve(text);
         }
-        match serde_json::from_str::<Vec<Part<'_>>>(raw) {
+        match serde_json::from_str::<Vec<InspectPart<'_>>>(raw) {
             Ok(parts) => {
                 let texts = parts.into_iter().filter_map(|part| part.text);
                 let texts: Vec<String> = texts.map(|text| self.resolve(text)).collect();

@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::call_charge::ModelCall;
 use crate::reading::Reading;
-use crate::step::{CostSource, Reply};
+use crate::step::{CostSource, ModelResponse};
 use crate::time::Time;
 
 /// Services that offer a provider's models at separate prices: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
-/// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
+/// Sets the usage and cost of a response of the model that Inspect calls `name`, `provider/model`.
 pub(super) fn fill(
     reading: Reading<'_>,
-    reply: &mut Reply,
+    reply: &mut ModelResponse,
     name: &str,
     usage: Option<&RawValue>,
     time: Time,
@@ -47,8 +47,8 @@ pub(super) fn fill(
     }
 }
 
-/// A reply that Inspect had kept from an earlier call: no model was asked.
-pub(super) fn fill_kept(reply: &mut Reply) {
+/// A response that Inspect had kept from an earlier call: no model was asked.
+pub(super) fn fill_kept(reply: &mut ModelResponse) {
     reply.usage = Some(TokenUsage::default());
     reply.cost = Some(Cost::Known(Money::ZERO));
     reply.source = CostSource::Computed;

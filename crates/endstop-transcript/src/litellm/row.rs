@@ -10,7 +10,7 @@ use crate::messages::{
     RecordedInput, RecordedOutput, RequestedCall, list_of, said_in, text_of, told_in,
 };
 use crate::reading::Reading;
-use crate::step::Reply;
+use crate::step::ModelResponse;
 use crate::text::{Text, value_of};
 use crate::time::{Time, of_seconds, parse_utc};
 
@@ -70,7 +70,7 @@ pub(super) struct LoggedCall {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Record<'a> {
+struct SpendRecord<'a> {
     request_id: Option<Text<'a>>,
     call_type: Option<Text<'a>>,
     spend: Option<&'a RawValue>,
@@ -93,7 +93,7 @@ struct Record<'a> {
 
 impl SpendRow {
     pub(super) fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
-        let record: Record<'_> = serde_json::from_str(raw.get())?;
+        let record: SpendRecord<'_> = serde_json::from_str(raw.get())?;
         let metadata = object_of(record.metadata.as_ref());
         let status = record.status.as_deref().or(metadata.get("status").and_then(Value::as_str));
         let start = time_of(record.start_time.as_ref());
@@ -106,7 +106,7 @@ impl SpendRow {
     }
 }
 
-fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> RowKind {
+fn kind_of(record: SpendRecord<'_>, metadata: &Map<String, Value>) -> RowKind {
     let kind = record.call_type.as_deref().unwrap_or_default();
     if kind == MCP_CALL {
         let mut asked = mcp_call(metadata);
@@ -138,7 +138,7 @@ fn mcp_call(metadata: &Map<String, Value>) -> RequestedCall {
     }
 }
 
-fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> LoggedCall {
+fn model_of(record: SpendRecord<'_>, metadata: &Map<String, Value>) -> LoggedCall {
     let request = object_of(record.proxy_server_request.as_ref());
     let logged = list_of(record.messages.as_ref());
     let told = if logged.is_empty() { list_of(request.get("messages")) } else { logged };
@@ -173,7 +173,7 @@ fn answer_of(response: &Map<String, Value>) -> (Vec<Value>, Option<String>) {
 }
 
 /// The columns, with the classes that only the metadata has and the spend if it is known.
-fn usage_of(record: &Record<'_>, metadata: &Map<String, Value>) -> Value {
+fn usage_of(record: &SpendRecord<'_>, metadata: &Map<String, Value>) -> Value {
     let mut usage = object_of(metadata.get("additional_usage_values"));
     usage.extend(object_of(metadata.get("usage_object")));
     // These are not the proxy's: only the spend is what it charged.
@@ -216,8 +216,8 @@ fn time_of(value: Option<&Value>) -> Time {
 }
 
 /// The model's response, its usage and its cost.
-pub(super) fn reply(row: &SpendRow, call: &LoggedCall, reading: Reading<'_>) -> Reply {
-    let mut reply = Reply { model: call.model.clone(), ..Reply::default() };
+pub(super) fn reply(row: &SpendRow, call: &LoggedCall, reading: Reading<'_>) -> ModelResponse {
+    let mut reply = ModelResponse { model: call.model.clone(), ..ModelResponse::default() };
     reply.finish.clone_from(&call.finish);
     let priced = ModelCall {
         providers: &[call.provider.as_deref(), None],

@@ -8,7 +8,7 @@ use serde_json::{Number, Value, json};
 use crate::builder::RunBuilder;
 use crate::call_charge::{ModelCall, as_anthropic, with_cost};
 use crate::reading::Reading;
-use crate::step::{Failures, Full, Reply, Step};
+use crate::step::{Failures, Full, ModelResponse, Step};
 use crate::text::{Text, compact, present, text_or_json, value_of};
 use crate::time::Time;
 use crate::timeline::AgentTimeline;
@@ -16,7 +16,7 @@ use crate::timeline::AgentTimeline;
 /// A message.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Info<'a> {
+struct OpencodeInfo<'a> {
     role: Option<Text<'a>>,
     time: Option<Times>,
     #[serde(rename = "modelID")]
@@ -39,7 +39,7 @@ struct Times {
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Part<'a> {
+struct OpencodePart<'a> {
     #[serde(rename = "type")]
     kind: Option<Text<'a>>,
     text: Option<Text<'a>>,
@@ -48,7 +48,7 @@ struct Part<'a> {
     tool: Option<String>,
     #[serde(rename = "callID")]
     call_id: Option<String>,
-    state: Option<State<'a>>,
+    state: Option<ToolState<'a>>,
     reason: Option<String>,
     cost: Option<&'a RawValue>,
     tokens: Option<&'a RawValue>,
@@ -57,7 +57,7 @@ struct Part<'a> {
 /// How far a tool call is.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct State<'a> {
+struct ToolState<'a> {
     status: Option<Text<'a>>,
     input: Option<&'a RawValue>,
     output: Option<&'a RawValue>,
@@ -66,7 +66,7 @@ struct State<'a> {
 }
 
 /// A message whose parts are read.
-enum Open {
+enum OpencodeMessage {
     User { created: Time, parts: usize, is_turn: bool },
     Assistant(Box<Answer>),
 }
@@ -96,7 +96,7 @@ pub(in super::super) struct Conversation<'s> {
     timeline: AgentTimeline,
     /// How far it is below the run.
     depth: u32,
-    open: Option<Open>,
+    open: Option<OpencodeMessage>,
     /// Calls that failed since the last one that was answered.
     failures: Failures,
 }
@@ -110,13 +110,13 @@ impl<'s> Conversation<'s> {
     /// A message begins.
     pub(in super::super) fn message(&mut self, raw: &RawValue) {
         self.finish();
-        let info = self.reading.parse::<Info<'_>>(raw, "not a message of this format");
+        let info = self.reading.parse::<OpencodeInfo<'_>>(raw, "not a message of this format");
         let Some(info) = info else { return };
         let times = info.time.unwrap_or_default();
         let (created, completed) = (of(times.created.as_ref()), of(times.completed.as_ref()));
         self.open = match info.role.as_deref() {
-            Some("user") => Some(Open::User { created, parts: 0, is_turn: false }),
-            Some("assistant") => Some(Open::Assistant(Box::new(Answer {
+            Some("user") => Some(OpencodeMessage::User { created, parts: 0, is_turn: false }),
+            Some("assistant") => Some(OpencodeMessage::Assistant(Box::new(Answer {
                 usage: usage_of(self.reading, info.tokens, info.cost, info.provider_id.as_deref()),
                 model: info.model_id,
                 provider: info.provider_id,
@@ -139,20 +139,23 @@ impl<'s> Conversation<'s> {
     /// A part of the message that began last.
     pub(in super::super) fn part(&mut self, raw: &RawValue) {
         let wrong = "not a part of this format";
-        let Some(part) = self.reading.parse::<Part<'_>>(raw, wrong) else { return };
+        let Some(part) = self.reading.parse::<OpencodePart<'_>>(raw, wrong) else { return };
         let added = match self.open.take() {
-            Some(Open::User { created, parts, is_turn }) => {
+            Some(OpencodeMessage::User { created, parts, is_turn }) => {
                 let is_said = match part.kind.as_deref() {
                     Some("text") => part.synthetic != Some(true),
                     kind => matches!(kind, Some("file" | "agent" | "subtask")),
                 };
-                self.open =
-                    Some(Open::User { created, parts: parts + 1, is_turn: is_turn || is_said });
+                self.open = Some(OpencodeMessage::User {
+                    created,
+                    parts: parts + 1,
+                    is_turn: is_turn || is_said,
+                });
                 Ok(())
             }
-            Some(Open::Assistant(mut answer)) => {
+            Some(OpencodeMessage::Assistant(mut answer)) => {
                 let added = self.part_of(&mut answer, part);
-                self.open = Some(Open::Assistant(answer));
+                self.open = Some(OpencodeMessage::Assistant(answer));
                 added
             }
             None => Ok(()),
@@ -160,7 +163,7 @@ impl<'s> Conversation<'s> {
         self.check(added);
     }
 
-    fn part_of(&mut self, answer: &mut Answer, part: Part<'_>) -> Result<(), Full> {
+    fn part_of(&mut self, answer: &mut Answer, part: OpencodePart<'_>) -> Result<(), Full> {
         let times = part.time.unwrap_or_default();
         let ended = of(times.end.as_ref()).or_else(|| of(times.start.as_ref()));
         match part.kind.as_deref() {
@@ -237,7 +240,7 @@ impl<'s> Conversation<'s> {
         let call = usage.as_ref().map(|usage| ModelCall::new(UsageShape::Anthropic, usage));
         let call = call.map(|call| call.of(providers).at(time));
         let reply = self.reading.reply(answer.model.as_deref(), call, "tokens of a message");
-        let reply = Reply { finish, ..reply };
+        let reply = ModelResponse { finish, ..reply };
         let mut failures = std::mem::take(&mut self.failures);
         let step = self.step(answer);
         let added = step.fail_as(&mut failures);
@@ -266,10 +269,10 @@ impl<'s> Conversation<'s> {
     /// Ends the message that began last.
     pub(in super::super) fn finish(&mut self) {
         match self.open.take() {
-            Some(Open::User { created, parts, is_turn }) if is_turn || parts == 0 => {
+            Some(OpencodeMessage::User { created, parts, is_turn }) if is_turn || parts == 0 => {
                 self.timeline.user(created);
             }
-            Some(Open::Assistant(mut answer)) => {
+            Some(OpencodeMessage::Assistant(mut answer)) => {
                 self.settle(&mut answer);
                 self.timeline.seen_by(answer.completed);
             }

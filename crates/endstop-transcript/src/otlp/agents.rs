@@ -12,7 +12,7 @@ use crate::call_charge::ModelCall;
 use crate::limits::MAX_ANCESTORS;
 use crate::merge::Untimed;
 use crate::reading::Reading;
-use crate::step::{Full, Reply, ToolAnswer};
+use crate::step::{Full, ModelResponse, ToolAnswer};
 use crate::timeline::AgentTimeline;
 use crate::warning::WarningKind;
 
@@ -157,8 +157,8 @@ impl TraceAgents<'_, '_> {
     }
 }
 
-fn reply_of(model: &ModelSpan, span: &Span, reading: Reading<'_>) -> Reply {
-    let mut reply = Reply::unpriced(model.name.as_deref());
+fn reply_of(model: &ModelSpan, span: &Span, reading: Reading<'_>) -> ModelResponse {
+    let mut reply = ModelResponse::unpriced(model.name.as_deref());
     reply.finish.clone_from(&model.finish);
     let Some(usage) = &model.usage else { return reply };
     let call = ModelCall {

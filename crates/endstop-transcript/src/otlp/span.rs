@@ -74,7 +74,7 @@ pub(super) struct ToolSpan {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Record<'a> {
+struct SpanRecord<'a> {
     span_id: Text<'a>,
     parent_span_id: Option<Text<'a>>,
     start_time_unix_nano: Option<Value>,
@@ -153,7 +153,7 @@ impl AnyValue {
 impl Span {
     /// Reads a span. `None` if it has no id, and so no place in a trace.
     pub(super) fn read(raw: &RawValue) -> Result<Option<Self>, serde_json::Error> {
-        let record: Record<'_> = serde_json::from_str(raw.get())?;
+        let record: SpanRecord<'_> = serde_json::from_str(raw.get())?;
         if record.span_id.is_empty() {
             return Ok(None);
         }

@@ -18,7 +18,7 @@ pub(super) const HISTORY: &str = "history";
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct SweAgentMessage<'a> {
     role: Text<'a>,
     content: Option<&'a RawValue>,
     action: Option<Text<'a>>,
@@ -37,7 +37,7 @@ pub(super) enum HistoryItem {
 
 /// Reads a message; none is what is neither.
 pub(super) fn item_of(item: &RawValue, reading: Reading<'_>) -> Option<HistoryItem> {
-    let message: Message<'_> = reading.parse(item, WRONG)?;
+    let message: SweAgentMessage<'_> = reading.parse(item, WRONG)?;
     if message.is_demo == Some(true) {
         return None;
     }
@@ -62,7 +62,7 @@ pub(super) fn item_of(item: &RawValue, reading: Reading<'_>) -> Option<HistoryIt
 /// The functions of the following calls, in their order.
 pub(super) struct Functions<'r> {
     lists: &'r Lists<'r>,
-    ahead: VecDeque<Call>,
+    ahead: VecDeque<HistoryCall>,
     bytes: usize,
     limit: usize,
     /// How many calls of the history went through `ahead`.
@@ -72,7 +72,7 @@ pub(super) struct Functions<'r> {
 }
 
 /// A call of the history, with enough of its text to recognize it.
-struct Call {
+struct HistoryCall {
     mark: u64,
     function: Option<(String, String)>,
     bytes: usize,
@@ -135,10 +135,10 @@ impl<'r> Functions<'r> {
         }
         let mark = mark_of(&turn);
         let texts = turn.function.as_ref().map_or(0, |(name, text)| name.len() + text.len());
-        let bytes = texts + size_of::<Call>();
+        let bytes = texts + size_of::<HistoryCall>();
         self.bytes += bytes;
         self.passed += 1;
-        self.ahead.push_back(Call { mark, function: turn.function, bytes });
+        self.ahead.push_back(HistoryCall { mark, function: turn.function, bytes });
     }
 
     /// The problems in the part of the history that was read.

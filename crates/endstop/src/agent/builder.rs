@@ -66,10 +66,10 @@ pub enum BuildError {
 /// ```
 /// use endstop::agent::{AgentLoop, BuildError};
 /// use endstop::core::condition::named::{max_steps, text_mention};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// let builder = || {
-///     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+///     let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done."));
 ///     AgentLoop::builder("worker").instructions("Be brief.").model(model)
 /// };
 /// assert!(builder().stop_when(max_steps(25)).build().is_ok());
@@ -142,7 +142,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the model that is called after a retry rule has dropped a reply.
+    /// Sets the model that is called after a retry rule has dropped a response.
     pub fn retry_model(mut self, model: Arc<dyn Model>) -> Self {
         self.settings.retry_model = Some(model);
         self
@@ -300,13 +300,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the number of tool calls of one reply that run at the same time; at least 1.
+    /// Sets the number of tool calls of one response that run at the same time; at least 1.
     pub fn parallel_tools(mut self, count: usize) -> Self {
         self.settings.parallel_tools = count.max(1);
         self
     }
 
-    /// Sets the most output tokens of a reply, reasoning included.
+    /// Sets the most output tokens of a response, reasoning included.
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
         self.settings.max_output_tokens = Some(tokens);
         self

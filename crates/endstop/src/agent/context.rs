@@ -5,7 +5,7 @@ use endstop_runtime::{CountedInput, InputBound};
 
 use crate::message::Message;
 
-/// How large the input can be: the known size of the conversation up to a reply, and a bound of the rest. Every
+/// How large the input can be: the known size of the conversation up to a response, and a bound of the rest. Every
 /// message is read once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::agent) struct ContextBound {
@@ -15,7 +15,7 @@ pub(in crate::agent) struct ContextBound {
     seen: usize,
     /// The bound of those, of instructions and of tools, by their bytes.
     bytes: u64,
-    /// The provider's count of the messages up to here, the reply to them included.
+    /// The provider's count of the messages up to here, the response to them included.
     known: Option<CountedInput>,
 }
 
@@ -66,7 +66,7 @@ impl ContextBound {
         self
     }
 
-    /// Records the provider's size of the conversation before its reply; the reply is the last message. Returns the
+    /// Records the provider's size of the conversation before its response; the response is the last message. Returns the
     /// part that a saved state keeps.
     pub(in crate::agent) fn learn(
         &mut self,

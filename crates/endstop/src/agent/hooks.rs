@@ -24,7 +24,7 @@ pub enum Trigger {
     BeforeStep,
     /// Before each request to the model. The messages to send may be changed.
     BeforeModelRequest,
-    /// After the model's reply was recorded.
+    /// After the model's response was recorded.
     AfterModelResponse,
     /// Before a tool call begins. The call may be blocked.
     BeforeToolUse,
@@ -79,12 +79,12 @@ impl Trigger {
 /// use endstop::agent::{AgentLoop, HookContext, Trigger};
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::signal::{StopReason, StopSignal};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = AgentLoop::builder("worker")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")))
 ///     .stop_when(max_steps(5))
 ///     .hook(Trigger::BeforeStep, 0, |hook: &mut HookContext<'_>| {
 ///         hook.raise(StopSignal::new(StopReason::StopRequested).with_message("not on Sundays"));
@@ -190,7 +190,7 @@ pub type HookResult = Result<(), ToolError>;
 /// use std::time::Duration;
 /// use endstop::agent::{AgentLoop, Hook, HookContext, HookResult, Trigger};
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use futures_util::future::BoxFuture;
 ///
 /// /// Waits before every step.
@@ -208,7 +208,7 @@ pub type HookResult = Result<(), ToolError>;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = AgentLoop::builder("worker")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")))
 ///     .stop_when(max_steps(5))
 ///     .hook_named(Trigger::BeforeStep, 0, "pace", Arc::new(Pace(Duration::from_secs(2))))
 ///     .build()?;

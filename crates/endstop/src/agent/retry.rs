@@ -20,7 +20,7 @@ use crate::model::ModelError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a retry
+    /// Requests of one step that fail one after the other, at most; the first is always made. A response that a retry
     /// rule drops does not count as failed.
     pub max_attempts: u32,
     /// The wait before the second request; doubled for each further one.

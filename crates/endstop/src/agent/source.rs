@@ -12,7 +12,7 @@ use endstop_runtime::cancel::InMemoryCancellationSource;
 /// use endstop::agent::{AgentLoop, AgentState, CancellationSource};
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::signal::{StopReason, StopSignal};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use futures_util::future::BoxFuture;
 ///
 /// /// Cancels the runs of a list.
@@ -31,7 +31,7 @@ use endstop_runtime::cancel::InMemoryCancellationSource;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = AgentLoop::builder("worker")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")))
 ///     .stop_when(max_steps(5))
 ///     .cancellation(Revoked(vec!["Work."]))
 ///     .build()?;

@@ -161,10 +161,10 @@ impl ExecutionState {
 /// ```
 /// # use endstop::agent::AgentLoop;
 /// # use endstop::core::condition::named::max_steps;
-/// # use endstop::model::{Reply, ScriptedModel};
+/// # use endstop::model::{ScriptedModel, ScriptedResponse};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two.").usage(90, 10));
+/// # let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.").usage(90, 10));
 /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let state = agent.run("What is the answer?").await?;
 /// let [step] = state.steps() else { panic!("one step") };
@@ -200,7 +200,7 @@ pub struct Step {
     /// The provider's finish reason, raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// The position of the reply in [`AgentState::messages`]; `None` if the step has no reply.
+    /// The position of the response in [`AgentState::messages`]; `None` if the step has no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<usize>,
     /// Whether it was the last one that a finish rule leaves: tools off.
@@ -315,8 +315,8 @@ impl AgentState {
     /// continues. A limit approves no rule without a cost limit.
     #[must_use]
     pub fn approved(mut self, limit: Option<Money>) -> Self {
-        let verdict = self.execution.trip_record.as_deref();
-        let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
+        let record = self.execution.trip_record.as_deref();
+        let rules = record.map_or(&[][..], |record| &record.rules);
         let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
         let given = held.map(|rule| GivenApproval {
             rule: rule.id.clone(),
@@ -334,11 +334,11 @@ impl AgentState {
     /// # use endstop::cancel::{CancelToken, Urgency};
     /// # use endstop::core::condition::named::max_steps;
     /// # use endstop::core::signal::StopSignal;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let builder = || {
-    /// #     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+    /// #     let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done."));
     /// #     AgentLoop::builder("worker").model(model).stop_when(max_steps(5))
     /// # };
     /// let token = CancelToken::new();
@@ -363,11 +363,12 @@ impl AgentState {
     /// # use endstop::agent::AgentLoop;
     /// # use endstop::core::condition::named::max_steps;
     /// # use endstop::message::Message;
-    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use endstop::model::{ScriptedModel, ScriptedResponse};
     /// # use serde_json::json;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let model = ScriptedModel::new("scripted").reply(Reply::call("x", json!({}))).reply(Reply::text("Done."));
+    /// # let call = ScriptedResponse::call("x", json!({}));
+    /// # let model = ScriptedModel::new("scripted").reply(call).reply(ScriptedResponse::text("Done."));
     /// # let agent = AgentLoop::builder("worker").model(model).stop_when(max_steps(1)).build()?;
     /// let stopped = agent.run("Work.").await?;
     /// let (id, next) = (stopped.id.clone(), stopped.next_execution());
@@ -525,7 +526,7 @@ impl AgentState {
     /// Returns the signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
+        self.execution.trip_record.as_ref().and_then(|record| record.primary.as_ref())
     }
 
     /// Returns why the run ended: `completed` if it ended naturally, `None` while it runs.
@@ -544,8 +545,7 @@ impl AgentState {
     /// Returns the signals that stand.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
-        let stop_signals =
-            self.execution.trip_record.as_ref().map(|verdict| verdict.signals.clone());
+        let stop_signals = self.execution.trip_record.as_ref().map(|record| record.signals.clone());
         ExecutionContinuation {
             stop_signals: stop_signals.unwrap_or_default(),
             is_continuation_requested: false,
@@ -557,7 +557,7 @@ impl AgentState {
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {
-            Some(verdict) => verdict.to_string(),
+            Some(record) => record.to_string(),
             None => format!("status: {}", self.status().name()),
         };
         if let Some(unconfirmed) = self.execution.uncertainty.unconfirmed_text() {
@@ -577,7 +577,7 @@ impl AgentState {
         }
     }
 
-    /// Where the next answer to the last reply goes: behind its other answers, and before any message that a user
+    /// Where the next answer to the last response goes: behind its other answers, and before any message that a user
     /// sent in the meantime.
     pub(crate) fn place_of_answer(&self) -> usize {
         let reply = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }));
@@ -594,7 +594,7 @@ impl AgentState {
         }
     }
 
-    /// The calls of the last reply that have no answer yet: only of a run that was interrupted.
+    /// The calls of the last response that have no answer yet: only of a run that was interrupted.
     pub(crate) fn unanswered(&self) -> Vec<ToolCall> {
         let Some(at) = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))
         else {

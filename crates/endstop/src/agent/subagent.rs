@@ -137,7 +137,7 @@ fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
 /// A sub-agent is not resumed: what its pause rules ask is for the parent's model to settle otherwise.
 fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
     let policy = agent.0.program.policy();
-    let rules = state.execution.trip_record.iter().flat_map(|verdict| &verdict.rules);
+    let rules = state.execution.trip_record.iter().flat_map(|record| &record.rules);
     let holding = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
     let texts = holding.filter_map(|rule| policy.rule(&rule.id));
     let texts: Vec<String> =

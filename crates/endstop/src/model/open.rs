@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::names::{environment, hint};
 use super::open_error::OpenModelError;
 use super::timeouts::Timeouts;
-use super::{KnownProvider, Model, Reply, ScriptedModel, Secret, known_provider};
+use super::{KnownProvider, Model, ScriptedModel, ScriptedResponse, Secret, known_provider};
 
 /// Options that the name of a model does not contain. The default takes key and base URL from the environment.
 ///
@@ -25,7 +25,7 @@ pub struct OpenOptions {
     pub base_url: Option<String>,
     /// The timeouts of requests.
     pub timeouts: Timeouts,
-    /// The most output tokens of a reply if the request sets no cap.
+    /// The most output tokens of a response if the request sets no cap.
     pub max_output_tokens: Option<u64>,
     /// The run of a transcript that answers; the first by default.
     pub run: Option<String>,
@@ -63,14 +63,14 @@ const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everyt
 /// | `provider/model` | a model of a provider in [`PROVIDERS`](super::PROVIDERS), such as `anthropic/claude-sonnet-4-5` or `openrouter/openai/gpt-5.2` |
 /// | `model` | of the provider that its name implies: `gpt-*`, `o3*` and alike OpenAI, `claude-*` Anthropic, `gemini-*` Google, `grok-*` xAI, `deepseek-*` DeepSeek; any other a local Ollama |
 /// | `scripted` | one fixed sentence, without any network |
-/// | `replay:FILE` | the replies of a recorded run (with the feature `transcripts`) |
+/// | `replay:FILE` | the responses of a recorded run (with the feature `transcripts`) |
 ///
 /// # Errors
 ///
 /// Returns [`OpenModelError`]: what is unknown or missing, and what to do about it.
 pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenModelError> {
     if name == "scripted" {
-        let reply = Reply::text(SCRIPTED_REPLY);
+        let reply = ScriptedResponse::text(SCRIPTED_REPLY);
         return Ok(Arc::new(ScriptedModel::new(name).reply(reply).repeat_last()));
     }
     if let Some(file) = name.strip_prefix("replay:") {

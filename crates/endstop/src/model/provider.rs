@@ -146,7 +146,7 @@ impl ProviderModelBuilder {
         self
     }
 
-    /// Sets the default output cap of a reply. It is sent if the request has none.
+    /// Sets the default output cap of a response. It is sent if the request has none.
     #[must_use]
     pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
         self.max_output_tokens = Some(tokens);

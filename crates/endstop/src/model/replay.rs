@@ -7,7 +7,7 @@ use endstop_core::units::Cost;
 use endstop_core::{Event, EventKind};
 use thiserror::Error;
 
-use super::{Model, ModelRequest, ModelStream, Reply, ScriptedModel};
+use super::{Model, ModelRequest, ModelStream, ScriptedModel, ScriptedResponse};
 use crate::limits::{MAX_NAMED_RUNS, MAX_REPLAYED_BYTES, MAX_REPLIES};
 use endstop_price::PriceTable;
 use endstop_transcript::{
@@ -190,7 +190,7 @@ struct Gatherer {
 struct Gathered {
     run: String,
     model: Option<String>,
-    replies: Vec<Reply>,
+    replies: Vec<ScriptedResponse>,
     is_too_large: bool,
     bytes: usize,
     text: String,
@@ -199,7 +199,7 @@ struct Gathered {
 
 /// A reply whose tool calls are still to come.
 struct Open {
-    reply: Reply,
+    reply: ScriptedResponse,
     /// How many calls the reply asks for.
     asked: usize,
     calls: Vec<RecordedCall>,
@@ -246,7 +246,7 @@ impl Gathered {
         let EventKind::Reply { model, usage, cost, finish, tool_calls } = kind else { return };
         self.close();
         self.model = self.model.take().or_else(|| model.map(str::to_owned));
-        let mut reply = Reply::text(std::mem::take(&mut self.text));
+        let mut reply = ScriptedResponse::text(std::mem::take(&mut self.text));
         reply = match usage {
             Some(usage) => reply.tokens(*usage),
             None => reply.without_usage(),
@@ -306,7 +306,7 @@ impl RunSink for Gatherer {
         let Some(mut run) = self.current.take() else { return };
         run.close();
         if end.cost_is != CostIs::Billed {
-            run.replies = run.replies.into_iter().map(Reply::without_cost).collect();
+            run.replies = run.replies.into_iter().map(ScriptedResponse::without_cost).collect();
         }
         if !run.replies.is_empty() || run.is_too_large {
             self.found = Some(run);

@@ -1,4 +1,4 @@
-//! A model whose replies are given in advance: for tests, demonstrations and benchmarks.
+//! A model whose responses are given in advance: for tests, demonstrations and benchmarks.
 
 mod play;
 
@@ -7,32 +7,32 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::play::Answer;
-use super::reply::Reply;
+use self::play::ScriptedStream;
+use super::scripted_response::ScriptedResponse;
 use super::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream, ToolChoice};
 use crate::limits::MAX_REMEMBERED;
 use crate::message::Message;
 use crate::tool::ToolSpec;
 
-/// A model that plays replies: given one by one, or made by a function of the request.
+/// A model that plays responses: given one by one, or made by a function of the request.
 ///
 /// It needs no network and no clock but tokio's, so it works on paused time. Calls count from the first poll
 /// of their stream.
 ///
 /// ```
-/// use endstop::model::{Model, Reply, ScriptedModel};
+/// use endstop::model::{Model, ScriptedModel, ScriptedResponse};
 /// use serde_json::json;
 ///
 /// let model = ScriptedModel::new("scripted")
-///     .reply(Reply::call("counter", json!({ "step": 1 })).usage(100, 10))
-///     .reply(Reply::text("done").usage(120, 2));
+///     .reply(ScriptedResponse::call("counter", json!({ "step": 1 })).usage(100, 10))
+///     .reply(ScriptedResponse::text("done").usage(120, 2));
 /// assert_eq!(model.name(), "scripted");
 /// assert_eq!(model.calls(), 0);
 /// ```
 pub struct ScriptedModel {
     name: String,
     provider: String,
-    /// The source whose replies are used up.
+    /// The source whose responses are used up.
     described: String,
     max_output_tokens: Option<u64>,
     script: Script,
@@ -41,10 +41,10 @@ pub struct ScriptedModel {
     requests: Mutex<VecDeque<RecordedRequest>>,
 }
 
-type Answerer = dyn Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync;
+type Answerer = dyn Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync;
 
 enum Script {
-    List { replies: Vec<Arc<Reply>>, first: u64, repeats_last: bool },
+    List { replies: Vec<Arc<ScriptedResponse>>, first: u64, repeats_last: bool },
     Function(Box<Answerer>),
 }
 
@@ -64,11 +64,11 @@ struct Counts {
 /// use std::sync::Arc;
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let model = Arc::new(ScriptedModel::new("scripted").reply(Reply::text("Yes.")).remember(10));
+/// let model = Arc::new(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Yes.")).remember(10));
 /// let agent = AgentLoop::builder("answerer")
 ///     .instructions("Be brief.")
 ///     .shared_model(model.clone())
@@ -95,19 +95,19 @@ pub struct RecordedRequest {
 }
 
 impl ScriptedModel {
-    /// Bytes of text that are taken for one token if a reply reports no usage.
+    /// Bytes of text that are taken for one token if a response reports no usage.
     pub const BYTES_PER_TOKEN: u64 = 4;
 
-    /// Creates a model without replies; add them with [`reply`](Self::reply).
+    /// Creates a model without responses; add them with [`reply`](Self::reply).
     pub fn new(name: impl Into<String>) -> Self {
         let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };
         Self::with_script(name.into(), script)
     }
 
-    /// Returns a model that makes each reply from the request and from the number of calls before it.
+    /// Returns a model that makes each response from the request and from the number of calls before it.
     pub fn from_fn(
         name: impl Into<String>,
-        answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync + 'static,
     ) -> Self {
         Self::with_script(name.into(), Script::Function(Box::new(answer)))
     }
@@ -125,17 +125,17 @@ impl ScriptedModel {
         }
     }
 
-    /// Adds the answer to the next call. A call beyond the last reply is an error that no retry can resolve. Does
+    /// Adds the answer to the next call. A call beyond the last response is an error that no retry can resolve. Does
     /// nothing to a model made of a function.
     #[must_use]
-    pub fn reply(mut self, reply: Reply) -> Self {
+    pub fn reply(mut self, reply: ScriptedResponse) -> Self {
         if let Script::List { replies, .. } = &mut self.script {
             replies.push(Arc::new(reply));
         }
         self
     }
 
-    /// Repeats the last reply for every further call.
+    /// Repeats the last response for every further call.
     #[must_use]
     pub fn repeat_last(mut self) -> Self {
         if let Script::List { repeats_last, .. } = &mut self.script {
@@ -144,7 +144,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Begins at this reply, counted from 0: for a run that continues in another process.
+    /// Begins at this response, counted from 0: for a run that continues in another process.
     #[must_use]
     pub fn starting_at(mut self, reply: u64) -> Self {
         if let Script::List { first, .. } = &mut self.script {
@@ -160,7 +160,7 @@ impl ScriptedModel {
         self
     }
 
-    /// The subject of the error after the last reply.
+    /// The subject of the error after the last response.
     #[cfg(feature = "transcripts")]
     pub(super) fn described_as(mut self, described: String) -> Self {
         self.described = described;
@@ -220,8 +220,8 @@ impl ScriptedModel {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call and finds its reply.
-    fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<Reply>, ModelError> {
+    /// Counts a call and finds its response.
+    fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<ScriptedResponse>, ModelError> {
         let index = self.counts.started.fetch_add(1, Ordering::SeqCst);
         let in_flight = self.counts.in_flight.fetch_add(1, Ordering::SeqCst).saturating_add(1);
         self.counts.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
@@ -239,7 +239,7 @@ impl ScriptedModel {
                 let last = replies.last().filter(|_| *repeats_last);
                 replies.get(at).or(last).cloned().ok_or_else(|| {
                     let message =
-                        format!("{} has {} replies and no more", self.described, replies.len());
+                        format!("{} has {} responses and no more", self.described, replies.len());
                     ModelError::new(ModelErrorKind::Rejected, message)
                 })
             }
@@ -278,7 +278,7 @@ impl Model for ScriptedModel {
     }
 
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
-        Box::pin(Answer::new(self, request))
+        Box::pin(ScriptedStream::new(self, request))
     }
 }
 

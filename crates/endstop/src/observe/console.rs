@@ -28,7 +28,7 @@ use endstop_runtime::account::AccountRefused;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::RunId;
 use kind::{Kind, Line};
-use lines::Seen;
+use lines::RunProgress;
 
 /// Prints the acts of runs: one line per event, each in one write. The texts of tools and models are cut, printed on
 /// one line, and cleaned of everything that a terminal obeys.
@@ -37,14 +37,14 @@ use lines::Seen;
 /// use std::sync::Arc;
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::observe::ConsoleObserver;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let console = Arc::new(ConsoleObserver::stderr().show_run_ids(true).max_width(100));
 /// let agent = AgentLoop::builder("answerer")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.")))
 ///     .stop_when(max_steps(5))
 ///     .shared_observer(console.clone())
 ///     .build()?;
@@ -56,7 +56,7 @@ use lines::Seen;
 pub struct ConsoleObserver {
     screen: Arc<Screen>,
     options: Options,
-    seen: Mutex<BTreeMap<RunId, Seen>>,
+    seen: Mutex<BTreeMap<RunId, RunProgress>>,
 }
 
 /// The parts that are shown, and how.
@@ -176,7 +176,7 @@ impl ConsoleObserver {
         self.screen.failed_writes()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, RunProgress>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -235,7 +235,7 @@ impl Observer for ConsoleObserver {
             if all.len() >= MAX_OBSERVED_RUNS {
                 all.pop_first();
             }
-            all.insert(observation.info.id.clone(), Seen::default());
+            all.insert(observation.info.id.clone(), RunProgress::default());
         }
         let Some(seen) = all.get_mut(&observation.info.id) else { return };
         seen.time = Time { at: observation.run.at(), wall: observation.event.wall };

@@ -45,7 +45,7 @@ pub struct DryRunStop {
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
 /// use endstop::core::{Policy, Program, probe::Probes};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::observe::DryRunObserver;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +53,7 @@ pub struct DryRunStop {
 /// let tried = Policy::from_toml("[stop]\nsaid = \"said(\\\"Forty\\\")\"")?;
 /// let dry_run = Arc::new(DryRunObserver::new(Arc::new(Program::new(&tried, &Probes::new())?)));
 /// let agent = AgentLoop::builder("answerer")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.")))
 ///     .stop_when(max_steps(5))
 ///     .shared_observer(dry_run.clone())
 ///     .build()?;
@@ -64,10 +64,10 @@ pub struct DryRunStop {
 /// # }
 /// ```
 pub struct DryRunObserver {
-    state: Mutex<State>,
+    state: Mutex<DryRunState>,
 }
 
-struct State {
+struct DryRunState {
     unstopped: UnstoppedRun,
     first: Option<DryRunStop>,
     /// It has stopped, or a person ended the run: nothing after that counts.
@@ -85,7 +85,7 @@ impl DryRunObserver {
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         let unstopped = UnstoppedRun::new(program);
-        let state = State { unstopped, first: None, is_closed: false };
+        let state = DryRunState { unstopped, first: None, is_closed: false };
         Self { state: Mutex::new(state) }
     }
 
@@ -129,12 +129,12 @@ impl DryRunObserver {
             .map_or_else(|| state.unstopped.run().trip_record(), |stop| stop.trip_record.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DryRunState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DryRunState {
     fn take(&mut self, event: &Event<'_>) {
         // A caller that ends the run from outside ends the observation; that does not count as a stop of the policy.
         self.is_closed |= matches!(

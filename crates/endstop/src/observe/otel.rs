@@ -40,7 +40,7 @@ use spans::Live;
 /// ```
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 /// use endstop::observe::OtelObserver;
 /// use opentelemetry::global;
 /// use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
@@ -52,7 +52,7 @@ use spans::Live;
 /// let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
 /// global::set_tracer_provider(provider);
 /// let agent = AgentLoop::builder("answerer")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Forty-two.")))
 ///     .stop_when(max_steps(5))
 ///     .observer(OtelObserver::global())
 ///     .build()?;

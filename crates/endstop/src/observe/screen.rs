@@ -23,10 +23,10 @@ const CLEAR: &str = "\r\u{1b}[K";
 /// ```
 pub struct Screen {
     is_terminal: bool,
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
 }
 
-struct State {
+struct ScreenState {
     out: Box<dyn Write + Send>,
     status: String,
     failed: u64,
@@ -52,7 +52,7 @@ impl Screen {
 
     /// Creates a screen on any writer. `is_terminal` says whether it understands escape sequences.
     pub fn new(out: impl Write + Send + 'static, is_terminal: bool) -> Self {
-        let state = State { out: Box::new(out), status: String::new(), failed: 0 };
+        let state = ScreenState { out: Box::new(out), status: String::new(), failed: 0 };
         Self { is_terminal, state: Mutex::new(state) }
     }
 
@@ -95,12 +95,12 @@ impl Screen {
         self.status("");
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ScreenState {
     fn write(&mut self, text: &str) {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         self.failed = self.failed.saturating_add(u64::from(written.is_err()));

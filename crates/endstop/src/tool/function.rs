@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use crate::message::ToolCall;
 
-type Answer = BoxFuture<'static, Result<ToolOutput, ToolError>>;
-type Function = Box<dyn Fn(&str, ToolContext) -> Answer + Send + Sync>;
+type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+type Function = Box<dyn Fn(&str, ToolContext) -> ToolFuture + Send + Sync>;
 
 /// A tool made from an async function.
 ///
@@ -69,7 +69,7 @@ impl FunctionTool {
         Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
         O: Into<ToolOutput>,
     {
-        let run = move |arguments: &str, context| -> Answer {
+        let run = move |arguments: &str, context| -> ToolFuture {
             match read::<A>(arguments) {
                 Ok(arguments) => into_answer(function(arguments, context)),
                 Err(error) => std::future::ready(Err(error)).boxed(),
@@ -89,7 +89,7 @@ impl FunctionTool {
         Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
         O: Into<ToolOutput>,
     {
-        let run = move |_: &str, context| -> Answer { into_answer(function(context)) };
+        let run = move |_: &str, context| -> ToolFuture { into_answer(function(context)) };
         let schema = json!({ "type": "object", "properties": {} });
         Self::made(name.into(), description.into(), schema, Box::new(run))
     }
@@ -113,7 +113,7 @@ impl FunctionTool {
     /// use endstop::agent::AgentLoop;
     /// use endstop::core::signal::StopReason;
     /// use endstop::core::units::Money;
-    /// use endstop::model::{Reply, ScriptedModel};
+    /// use endstop::model::{ScriptedModel, ScriptedResponse};
     /// use endstop::tool::{FunctionTool, ToolError, ToolOutput};
     /// use serde_json::json;
     ///
@@ -128,7 +128,7 @@ impl FunctionTool {
     /// # let policy = format!("{free}[stop]\nmoney = \"cost >= $0.10\"\n");
     /// # let policy = endstop::core::Policy::from_toml(&policy)?;
     /// let agent = AgentLoop::builder("researcher")
-    ///     .model(ScriptedModel::new("scripted").reply(Reply::call("search", json!({}))).repeat_last())
+    ///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::call("search", json!({}))).repeat_last())
     ///     .tool(search.cost_at_most(cents(5)))
     ///     .policy(policy) // cost >= $0.10, and the model is free
     ///     .build()?;
@@ -159,7 +159,7 @@ impl Tool for FunctionTool {
         &self.spec
     }
 
-    fn call(self: Arc<Self>, call: ToolCall, context: ToolContext) -> Answer {
+    fn call(self: Arc<Self>, call: ToolCall, context: ToolContext) -> ToolFuture {
         // The function itself runs when the future is polled first: a panic in it is one of the future.
         async move { (self.run)(&call.arguments, context).await }.boxed()
     }
@@ -188,7 +188,7 @@ impl fmt::Debug for FunctionTool {
     }
 }
 
-fn into_answer<Fut, O>(future: Fut) -> Answer
+fn into_answer<Fut, O>(future: Fut) -> ToolFuture
 where
     Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
     O: Into<ToolOutput>,

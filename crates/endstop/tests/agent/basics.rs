@@ -7,7 +7,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::message::ToolOutcome;
 use endstop::model::ModelErrorKind;
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use futures_util::StreamExt as _;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ async fn a_limit_of_n_steps_admits_exactly_n_and_the_nth_runs_its_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_call_limit_answers_what_it_refuses() {
-    let model = replies([Reply::call("look", json!({}))
+    let model = replies([ScriptedResponse::call("look", json!({}))
         .tool_call("look", json!({}))
         .tool_call("look", json!({}))]);
     let agent =
@@ -89,11 +89,11 @@ async fn a_tool_call_limit_answers_what_it_refuses() {
 #[tokio::test(start_paused = true)]
 async fn unknown_tools_wrong_arguments_and_failures_are_typed_results_that_a_run_survives() {
     let model = replies([
-        Reply::call("lok", json!({}))
+        ScriptedResponse::call("lok", json!({}))
             .raw_tool_call("look", "{not json")
             .tool_call("fail", json!({}))
             .tool_call("look", json!({})),
-        Reply::text("Fine."),
+        ScriptedResponse::text("Fine."),
     ]);
     let agent = agent(&model, "steps >= 5").tool(ok_tool("look")).tool(failing_tool("fail"));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
@@ -112,7 +112,7 @@ async fn unknown_tools_wrong_arguments_and_failures_are_typed_results_that_a_run
 
 #[tokio::test(start_paused = true)]
 async fn remaining_calls_are_not_begun_once_a_stop_is_raised() {
-    let model = replies([Reply::call("look", json!({}))
+    let model = replies([ScriptedResponse::call("look", json!({}))
         .tool_call("counter", json!({}))
         .tool_call("look", json!({}))]);
     let (tool, _) = counter_tool(1);
@@ -125,7 +125,7 @@ async fn remaining_calls_are_not_begun_once_a_stop_is_raised() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_error_leaves_its_trace_in_the_state() {
-    let model = replies([Reply::error(ModelErrorKind::Rejected)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Rejected)]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.status(), Status::Failed);
     assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
@@ -137,9 +137,10 @@ async fn a_driver_error_leaves_its_trace_in_the_state() {
 #[tokio::test(start_paused = true)]
 async fn attempts_are_counted_apart_from_steps_and_waited_between() {
     let model = replies([
-        Reply::error(ModelErrorKind::Unavailable),
-        Reply::text("").fail(ModelErrorKind::RateLimited, Some(std::time::Duration::from_secs(7))),
-        Reply::text("At last."),
+        ScriptedResponse::error(ModelErrorKind::Unavailable),
+        ScriptedResponse::text("")
+            .fail(ModelErrorKind::RateLimited, Some(std::time::Duration::from_secs(7))),
+        ScriptedResponse::text("At last."),
     ]);
     let begun = tokio::time::Instant::now();
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
@@ -150,7 +151,7 @@ async fn attempts_are_counted_apart_from_steps_and_waited_between() {
 
 #[tokio::test(start_paused = true)]
 async fn used_up_attempts_fail_the_run() {
-    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
     assert_eq!(model.calls(), 3);
@@ -159,7 +160,10 @@ async fn used_up_attempts_fail_the_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_without_its_end_is_not_an_answer() {
-    let model = replies([Reply::text("Half an ans").cut(), Reply::text("A whole answer.")]);
+    let model = replies([
+        ScriptedResponse::text("Half an ans").cut(),
+        ScriptedResponse::text("A whole answer."),
+    ]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("A whole answer."));
     assert_eq!(state.steps()[0].attempts, 2);
@@ -171,9 +175,9 @@ async fn a_stream_that_ends_without_its_end_is_not_an_answer() {
 async fn the_wrap_up_has_no_tools_and_answers_with_what_it_has() {
     let model = Arc::new(ScriptedModel::from_fn("scripted", |request, _| {
         if request.tools.is_empty() {
-            Reply::text("All I have.").usage(100, 10)
+            ScriptedResponse::text("All I have.").usage(100, 10)
         } else {
-            Reply::call("look", json!({})).usage(100, 10)
+            ScriptedResponse::call("look", json!({})).usage(100, 10)
         }
     }));
     let rules = policy("[stop]\nlimit = \"steps >= 5\"\n[finish]\nwrap_up = \"steps >= 4\"\n");
@@ -189,8 +193,8 @@ async fn the_wrap_up_has_no_tools_and_answers_with_what_it_has() {
 async fn step_durations_contain_the_model_and_the_tools() {
     use std::time::Duration;
     let model = replies([
-        Reply::call("sleep", json!({})).delay(Duration::from_millis(300)),
-        Reply::text("Done.").delay(Duration::from_millis(50)),
+        ScriptedResponse::call("sleep", json!({})).delay(Duration::from_millis(300)),
+        ScriptedResponse::text("Done.").delay(Duration::from_millis(50)),
     ]);
     let agent = agent(&model, "steps >= 5").tool(slow_tool("sleep", Duration::from_millis(200)));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
@@ -202,7 +206,8 @@ async fn step_durations_contain_the_model_and_the_tools() {
 async fn hooks_run_at_all_ten_triggers_in_order() {
     use std::sync::{Arc, Mutex};
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let model = replies([Reply::call("fail", json!({})), Reply::text("Done.")]);
+    let model =
+        replies([ScriptedResponse::call("fail", json!({})), ScriptedResponse::text("Done.")]);
     let mut builder = agent(&model, "steps >= 5").tool(failing_tool("fail"));
     for trigger in Trigger::ALL {
         let seen = Arc::clone(&seen);

@@ -12,7 +12,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{ModelErrorKind, ModelRequest, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ModelRequest, ScriptedModel, ScriptedResponse};
 use endstop::observe::{Observation, Observer, RunInfo};
 use endstop::tool::Tool;
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn spender(seed: u64, width: u64, finished: &Arc<AtomicU64>) -> Arc<ScriptedMode
         // A tokenizer makes of the same bytes the same tokens.
         let input = (input_of(request) * (1 + seed % 100) / 100).max(1);
         spent.fetch_add(input + output, Ordering::SeqCst);
-        let mut reply = Reply::text("More.").delay(Duration::from_millis(roll % 7));
+        let mut reply = ScriptedResponse::text("More.").delay(Duration::from_millis(roll % 7));
         for call in 0..(1 + roll % width) {
             let tools = request.tools;
             if let Some(tool) = tools.get((roll as usize + call as usize) % tools.len().max(1)) {
@@ -169,7 +169,8 @@ proptest! {
 async fn the_output_cap_is_lowered_to_what_fits_and_below_sixteen_the_call_is_refused() {
     // Answers with the most that it may, until nothing fits.
     let model = priced(|request, _| {
-        Reply::call("look", json!({})).usage(100, request.max_output_tokens.unwrap().min(500))
+        ScriptedResponse::call("look", json!({}))
+            .usage(100, request.max_output_tokens.unwrap().min(500))
     });
     let agent = under(&model, "[stop]\nlimit = \"output_tokens >= 1_210 or steps >= 50\"\n");
     let state = agent
@@ -186,7 +187,8 @@ async fn the_output_cap_is_lowered_to_what_fits_and_below_sixteen_the_call_is_re
     assert_eq!(state.stop_reason(), Some(StopReason::TokenLimitReached));
 
     let model = priced(|request, _| {
-        Reply::call("look", json!({})).usage(100, request.max_output_tokens.unwrap().min(500))
+        ScriptedResponse::call("look", json!({}))
+            .usage(100, request.max_output_tokens.unwrap().min(500))
     });
     let agent = under(&model, "[stop]\nlimit = \"output_tokens >= 515 or steps >= 50\"\n");
     let state = agent
@@ -200,31 +202,33 @@ async fn the_output_cap_is_lowered_to_what_fits_and_below_sixteen_the_call_is_re
     // 15 are left, which is too little.
     assert_eq!((model.calls(), state.usage().output), (1 + u64::from(model.calls() > 1), 500));
     assert_eq!(model.calls(), 1, "{}", state.explain());
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    let leaf = &verdict.rules[0].tree.parts[0];
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    let leaf = &trip_record.rules[0].tree.parts[0];
     assert_eq!(leaf.projected.as_deref(), Some("516"), "{}", state.explain());
-    assert!(verdict.refused.as_deref().unwrap().contains("model request"));
+    assert!(trip_record.refused.as_deref().unwrap().contains("model request"));
     assert_eq!(state.stop_reason(), Some(StopReason::TokenLimitReached));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_shows_the_leaf_of_money_with_its_projected_value() {
-    let model = priced(|_, _| Reply::call("look", json!({})).usage(100, 10));
+    let model = priced(|_, _| ScriptedResponse::call("look", json!({})).usage(100, 10));
     let agent =
         under(&model, "[stop]\nlimit = \"cost >= $0.0001 or steps >= 50\"\n").tool(ok_tool("look"));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.cost()), (0, Some(usd("0"))));
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    let leaf = &verdict.rules[0].tree.parts[0];
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    let leaf = &trip_record.rules[0].tree.parts[0];
     assert!(leaf.text.contains("cost") && leaf.projected.is_some(), "{}", state.explain());
-    assert_eq!(verdict.rule.as_deref(), Some("limit"));
+    assert_eq!(trip_record.rule.as_deref(), Some("limit"));
     assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_charges_more_is_settled_in_full_shown_as_overshoot_and_ends_the_run() {
     for shared in [true, false] {
-        let model = priced(|_, _| Reply::call("look", json!({})).usage(100, 10).cost(usd("0.90")));
+        let model = priced(|_, _| {
+            ScriptedResponse::call("look", json!({})).usage(100, 10).cost(usd("0.90"))
+        });
         let limits = Limits { cost: Some(usd("0.50")), ..Limits::unlimited() };
         let budget = Budget::root(if shared { limits } else { Limits::unlimited() });
         let rules = if shared {
@@ -278,7 +282,8 @@ async fn of_a_thousand_runs_at_once_a_shared_budget_lets_exactly_its_hundred_cal
     let of_attempts = Limits { attempts: Some(100), ..Limits::unlimited() };
     let of_steps = Limits { steps: Some(100), ..Limits::unlimited() };
     for limits in [of_worst, of_attempts, of_steps] {
-        let reply = Reply::text("Done.").usage(worst - 16, 16).delay(Duration::from_millis(2));
+        let reply =
+            ScriptedResponse::text("Done.").usage(worst - 16, 16).delay(Duration::from_millis(2));
         let model = Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last());
         let budget = Budget::root(limits);
         let agent = small(&model).budget(budget.clone()).build().unwrap();
@@ -300,7 +305,7 @@ async fn of_a_thousand_runs_at_once_a_shared_budget_lets_exactly_its_hundred_cal
 }
 
 /// Runs under one guard; what the model was asked.
-async fn guarded(stop: &str, reply: Reply) -> (u64, AgentState) {
+async fn guarded(stop: &str, reply: ScriptedResponse) -> (u64, AgentState) {
     let model = replies([reply]);
     let retry = RetryPolicy { max_attempts: 20, ..RetryPolicy::default() };
     let child = agent(&answerer("Helped."), "steps >= 5").build();
@@ -316,7 +321,7 @@ async fn guarded(stop: &str, reply: Reply) -> (u64, AgentState) {
 
 #[tokio::test(start_paused = true)]
 async fn every_guard_admits_exactly_its_number() {
-    let look = || Reply::call("look", json!({})).usage(90, 10);
+    let look = || ScriptedResponse::call("look", json!({})).usage(90, 10);
     for n in 0u64..5 {
         let (calls, state) = guarded(&format!("steps >= {n}"), look()).await;
         assert_eq!((calls, state.step_count()), (n, n), "steps");
@@ -326,7 +331,7 @@ async fn every_guard_admits_exactly_its_number() {
         let ran = outcomes(&state).iter().filter(|o| o.was_executed()).count() as u64;
         assert_eq!(ran, n, "tool_calls");
         let (calls, state) = guarded(&format!("subagents >= {n}"), {
-            Reply::call("helper", json!({ "task": "x" })).usage(90, 10)
+            ScriptedResponse::call("helper", json!({ "task": "x" })).usage(90, 10)
         })
         .await;
         let began = outcomes(&state).iter().filter(|o| **o == ToolOutcome::Succeeded).count();
@@ -338,7 +343,7 @@ async fn every_guard_admits_exactly_its_number() {
             guarded(&format!("active >= {n}s"), look().delay(Duration::from_secs(1))).await;
         assert_eq!((calls, state.execution.at_ms), (n, n * 1_000), "{}", state.explain());
         if n > 0 {
-            let failing = Reply::error(ModelErrorKind::Unavailable);
+            let failing = ScriptedResponse::error(ModelErrorKind::Unavailable);
             let (calls, _) = guarded(&format!("max_retries({n})"), failing).await;
             assert_eq!(calls, n + 1, "retries");
         }
@@ -348,7 +353,8 @@ async fn every_guard_admits_exactly_its_number() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_reached_exactly_is_no_overshoot_and_one_less_stops_before() {
     // The provider charges exactly $0.01 a call; input and output are bounded by far less.
-    let dollars = || replies([Reply::call("look", json!({})).usage(10, 10).cost(usd("0.01"))]);
+    let dollars =
+        || replies([ScriptedResponse::call("look", json!({})).usage(10, 10).cost(usd("0.01"))]);
     for (limit, calls) in [("0.03", 3), ("0.0300001", 4), ("0.0299999", 3), ("0.00", 0)] {
         let model = dollars();
         let rules = format!(
@@ -359,7 +365,7 @@ async fn a_limit_that_is_reached_exactly_is_no_overshoot_and_one_less_stops_befo
         assert_eq!(model.calls(), calls, "{limit}");
     }
     for (limit, calls) in [(300u64, 3), (301, 4), (299, 3), (0, 0)] {
-        let model = replies([Reply::call("look", json!({})).usage(90, 10)]);
+        let model = replies([ScriptedResponse::call("look", json!({})).usage(90, 10)]);
         let stop = format!("input_tokens + output_tokens >= {limit}");
         let stop = stop.replace("input_tokens + output_tokens", "tokens");
         // Small bounds: a worst case that fits lets every call go that the settled amount lets go.
@@ -375,8 +381,10 @@ async fn a_depth_limit_refuses_the_deeper_agent_with_a_typed_result() {
     for (limit, refused) in [(0u64, 1), (1, 1), (2, 0)] {
         let model = Arc::new(ScriptedModel::from_fn("scripted", |request, _| {
             match (request.tools.first(), replies_so_far(request)) {
-                (Some(tool), 0) => Reply::call(tool.name.clone(), json!({ "task": "go" })),
-                _ => Reply::text("Done."),
+                (Some(tool), 0) => {
+                    ScriptedResponse::call(tool.name.clone(), json!({ "task": "go" }))
+                }
+                _ => ScriptedResponse::text("Done."),
             }
         }));
         let leaf =
@@ -405,7 +413,10 @@ async fn a_child_can_only_narrow() {
         let child_model = caller("look");
         let child = AgentLoop::builder("helper").model(child_model.clone()).tool(ok_tool("look"));
         let child = child.stop_when(condition(&format!("steps >= {childs}"))).build().unwrap();
-        let model = replies([Reply::call("helper", json!({ "task": "x" })), Reply::text("Done.")]);
+        let model = replies([
+            ScriptedResponse::call("helper", json!({ "task": "x" })),
+            ScriptedResponse::text("Done."),
+        ]);
         let parent = agent(&model, &format!("steps >= {parents}")).tools([child.as_tool("Helps.")]);
         let state = parent.build().unwrap().run("Go.").await.unwrap();
         assert_eq!(child_model.calls(), of_child, "{parents} {childs}: {}", state.explain());
@@ -420,7 +431,7 @@ async fn a_child_can_only_narrow() {
 async fn a_reported_cost_below_that_of_the_price_table_does_not_count() {
     // The model has a price: 1,000 tokens of input.
     let reported = |cost: &'static str| {
-        priced(move |_, _| Reply::text("Done.").usage(1_000_000, 10).cost(usd(cost)))
+        priced(move |_, _| ScriptedResponse::text("Done.").usage(1_000_000, 10).cost(usd(cost)))
     };
     let cost_of = async |cost: &'static str| {
         let agent = agent(&reported(cost), "steps >= 2").build().unwrap();
@@ -436,7 +447,7 @@ async fn a_reported_cost_below_that_of_the_price_table_does_not_count() {
 async fn max_usd_prices_calls_without_a_price_as_the_model_that_it_names() {
     let stop = |named: &str| format!("max_usd(0.01, model=\"{named}\") or steps >= 9");
     // A thousand tokens of input, at $2.50 a million, and a hundred of output at $10.
-    let reply = Reply::call("look", json!({})).usage(1_000, 100);
+    let reply = ScriptedResponse::call("look", json!({})).usage(1_000, 100);
     let model = Arc::new(ScriptedModel::new("of-my-own").reply(reply).repeat_last());
     let state = agent(&model, &stop("gpt-4o")).tool(ok_tool("look")).max_output_tokens(100);
     let state = state.build().unwrap().run("Go.").await.unwrap();
@@ -453,7 +464,7 @@ async fn a_policy_says_the_least_output_that_a_call_is_sent_for() {
         let model = priced(|request, count| {
             let cap = request.max_output_tokens.unwrap();
             let output = if count == 0 { 40_000 } else { cap };
-            Reply::call("work", json!({})).usage(100, output.min(cap))
+            ScriptedResponse::call("work", json!({})).usage(100, output.min(cap))
         });
         let text = format!("{accounting}\n[stop]\nwhen = \"cost >= $0.60\"\n");
         let agent = under(&model, &text).max_output_tokens(40_000).tool(ok_tool("work"));

@@ -14,7 +14,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -234,7 +234,7 @@ async fn before_the_model_call_none_is_made() {
 const WORDS: &str = "one   two   three four  five  six   seven eight nine  ten   ";
 
 fn streaming() -> Arc<ScriptedModel> {
-    let reply = Reply::text(WORDS).pieces_of(6).delay(ms(100)).piece_delay(ms(100));
+    let reply = ScriptedResponse::text(WORDS).pieces_of(6).delay(ms(100)).piece_delay(ms(100));
     replies([reply.usage(100, 10)])
 }
 
@@ -275,7 +275,7 @@ async fn a_graceful_cancellation_lets_the_stream_end_and_is_seen_in_the_last_ste
 async fn while_the_model_stalls_it_is_cut() {
     for means in HARD {
         for (text, kept) in [("Half an ans", Some("Half an ans")), ("", None)] {
-            let model = replies([Reply::text(text).stall()]);
+            let model = replies([ScriptedResponse::text(text).stall()]);
             let builder = agent(&model, "steps >= 5 or tokens >= 50k");
             let (state, budget, took) = cancelled(means, ms(2_000), builder).await;
             check(means, &state, &budget);
@@ -288,7 +288,7 @@ async fn while_the_model_stalls_it_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn half_a_tool_call_is_neither_run_nor_kept() {
-    let model = replies([Reply::text("I look.").tool_call("look", json!({})).stall()]);
+    let model = replies([ScriptedResponse::text("I look.").tool_call("look", json!({})).stall()]);
     let builder = agent(&model, "steps >= 5").tool(ok_tool("look"));
     let (state, budget, _) = cancelled(Means::Now, ms(500), builder).await;
     check(Means::Now, &state, &budget);
@@ -343,7 +343,8 @@ async fn a_tool_that_cannot_be_aborted_goes_on_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_graceful_cancellation_lets_tools_end_and_begins_no_other() {
     for means in [Means::Asked, Means::Graceful] {
-        let reply = Reply::call("work", json!({})).tool_call("work", json!({})).usage(100, 10);
+        let reply =
+            ScriptedResponse::call("work", json!({})).tool_call("work", json!({})).usage(100, 10);
         let (model, done) = (replies([reply]), Arc::default());
         let builder = agent(&model, "steps >= 5").tool(long_tool(&done)).parallel_tools(1);
         let (state, budget, took) = cancelled(means, ms(700), builder).await;
@@ -361,7 +362,7 @@ async fn in_a_tool_whose_time_is_nearly_over() {
             let tool = long_tool(&Arc::default()).timeout(ms(1_000));
             let tool = if can_abort { tool } else { tool.not_abortable() };
             let slow = slow_tool("sleep", ms(5_000));
-            let reply = Reply::call("work", json!({})).tool_call("sleep", json!({}));
+            let reply = ScriptedResponse::call("work", json!({})).tool_call("sleep", json!({}));
             let model = replies([reply.usage(100, 10)]);
             let builder = agent(&model, "steps >= 5").tool(tool).tool(slow);
             let (state, budget, took) = cancelled(Means::Now, after, builder).await;
@@ -378,8 +379,8 @@ async fn in_a_tool_whose_time_is_nearly_over() {
 #[tokio::test(start_paused = true)]
 async fn while_waiting_between_attempts_no_other_is_made() {
     let failure = || {
-        let failed = Reply::text("").fail(ModelErrorKind::Unavailable, Some(ms(60_000)));
-        replies([failed, Reply::text("Too late.")])
+        let failed = ScriptedResponse::text("").fail(ModelErrorKind::Unavailable, Some(ms(60_000)));
+        replies([failed, ScriptedResponse::text("Too late.")])
     };
     for means in HEARD {
         let model = failure();
@@ -433,7 +434,7 @@ async fn the_wait_for_a_breaker_hides_no_limit_in_time() {
     // One run retries forever whether the model is back; the other checks every 100 ms.
     let breaker = CircuitBreaker::new(1, ms(1_000));
     breaker.record(false);
-    let model = replies([Reply::text("x").stall()]);
+    let model = replies([ScriptedResponse::text("x").stall()]);
     let agent = |stop: &str| agent(&model, stop).circuit_breaker(breaker.clone()).build().unwrap();
     let (first, second) = (agent("active >= 60s"), agent("active >= 10s"));
     let later = async {
@@ -452,7 +453,7 @@ async fn the_wait_for_a_breaker_hides_no_limit_in_time() {
 async fn a_run_that_is_dropped_in_its_request_leaves_the_breaker_to_others() {
     let breaker = CircuitBreaker::new(1, ms(1_000));
     breaker.record(false);
-    let model = replies([Reply::text("x").stall(), Reply::text("Done.")]);
+    let model = replies([ScriptedResponse::text("x").stall(), ScriptedResponse::text("Done.")]);
     let agent = agent(&model, "steps >= 5 or active >= 1m").circuit_breaker(breaker.clone());
     let agent = agent.build().unwrap();
     assert!(tokio::time::timeout(ms(5_000), agent.run("Go.")).await.is_err());
@@ -521,7 +522,7 @@ fn tree(models: &[Arc<ScriptedModel>], tool: Arc<dyn Tool>) -> AgentBuilder {
 /// A model that requests this many tool calls in one reply.
 fn asking(calls: usize) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::from_fn("scripted", move |_, _| {
-        let mut reply = Reply::text("working").usage(100, 10);
+        let mut reply = ScriptedResponse::text("working").usage(100, 10);
         for _ in 0..calls {
             reply = reply.tool_call("work", json!({ "task": "more" }));
         }
@@ -678,7 +679,7 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
             Ok::<_, ToolError>("woken")
         }
     });
-    let reply = Reply::call("work", json!({})).tool_call("sleep", json!({}));
+    let reply = ScriptedResponse::call("work", json!({})).tool_call("sleep", json!({}));
     let model = replies([reply]);
     let builder = agent(&model, "steps >= 5").tool(long_tool(&done)).tool(tool.not_abortable());
     let budget = dropped(ms(350), builder).await;
@@ -704,7 +705,7 @@ async fn a_reset_source_lets_the_next_run_go() {
 /// A request in the middle of a wait that is repeated: a request that was not sent is not an attempt.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_are_not_made_are_not_charged() {
-    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let retry = RetryPolicy { max_attempts: 9, first_wait: ms(1_000), ..RetryPolicy::default() };
     let builder = agent(&model, "steps >= 5").retry(retry);
     let (state, budget, took) = cancelled(Means::Now, ms(3_500), builder).await;

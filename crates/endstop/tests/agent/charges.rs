@@ -2,19 +2,20 @@
 
 use endstop::agent::{AgentState, RetryPolicy};
 use endstop::core::units::{Money, TokenUsage};
-use endstop::model::{ModelError, ModelErrorKind, Reply};
+use endstop::model::{ModelError, ModelErrorKind, ScriptedResponse};
 
 use crate::kit::*;
 
 /// Two attempts answered with 504, a third one that timed out, and a response without usage.
 async fn with_unconfirmed_calls() -> AgentState {
     let model = priced(|_, call| match call {
-        0 | 1 => Reply::default().fail_with(ModelError {
+        0 | 1 => ScriptedResponse::default().fail_with(ModelError {
             status: Some(504),
             ..ModelError::new(ModelErrorKind::TimedOut, "the gateway gave up")
         }),
-        2 => Reply::default().fail_with(ModelError::new(ModelErrorKind::TimedOut, "no byte")),
-        _ => Reply::text("Done.").without_usage(),
+        2 => ScriptedResponse::default()
+            .fail_with(ModelError::new(ModelErrorKind::TimedOut, "no byte")),
+        _ => ScriptedResponse::text("Done.").without_usage(),
     });
     let retry = RetryPolicy { max_attempts: 9, ..RetryPolicy::default() };
     let agent = under(&model, "[stop]\nlimit = \"cost >= $1\"\n").max_output_tokens(1_000);
@@ -43,7 +44,8 @@ async fn the_dearer_of_the_requested_and_the_responding_model_is_charged() {
     for (responds, cost) in
         [("gpt-4o", "0.0035"), ("gpt-4o-mini", "0.0035"), ("gpt-4", "0.036"), ("unknown", "0.0035")]
     {
-        let model = priced(move |_, _| Reply::text("Done.").tokens(usage).answered_by(responds));
+        let model =
+            priced(move |_, _| ScriptedResponse::text("Done.").tokens(usage).answered_by(responds));
         let agent = under(&model, "[stop]\nlimit = \"steps >= 3\"\n").build().unwrap();
         let state = agent.run("Go.").await.unwrap();
         assert_eq!(state.cost(), Some(usd(cost)), "{responds}");

@@ -35,7 +35,7 @@ use endstop::core::run::{Directive, Status};
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::ledger::Budget;
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{ModelErrorKind, Reply};
+use endstop::model::{ModelErrorKind, ScriptedResponse};
 use endstop::observe::{Observation, Observer, RunInfo};
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
@@ -52,7 +52,7 @@ fn stopping(stop: AgentStop) -> FunctionTool {
 
 #[tokio::test(start_paused = true)]
 async fn the_step_in_flight_is_not_lost() {
-    let reply = Reply::text("I look, then I stop.")
+    let reply = ScriptedResponse::text("I look, then I stop.")
         .tool_call("look", json!({}))
         .tool_call("stop", json!({}))
         .tool_call("look", json!({}));
@@ -77,7 +77,7 @@ async fn a_thrown_signal_is_kept_whole() {
             .with_message("this far")
             .with_context("final_count", 3)
             .with_source("the counter");
-        let model = replies([Reply::call("stop", json!({}))]);
+        let model = replies([ScriptedResponse::call("stop", json!({}))]);
         let builder = agent(&model, "steps >= 9").tool(stopping(signal.clone().into()));
         let state = builder.build().unwrap().run("Go.").await.unwrap();
         assert_eq!(state.last_stop_signal(), Some(&signal));
@@ -85,7 +85,7 @@ async fn a_thrown_signal_is_kept_whole() {
         assert_eq!((model.calls(), state.steps().len()), (1, 1));
     }
     // Without a source it is the tool.
-    let model = replies([Reply::call("stop", json!({}))]);
+    let model = replies([ScriptedResponse::call("stop", json!({}))]);
     let stop = stopping(StopSignal::new(StopReason::ErrorForbade).into());
     let state = agent(&model, "steps >= 9").tool(stop).build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.last_stop_signal().unwrap().source.as_deref(), Some("stop"));
@@ -103,7 +103,7 @@ async fn a_signal_alone_stops_the_loop_with_a_question_mark() {
             Ok::<_, endstop::tool::ToolError>("not reached")
         }
     });
-    let model = replies([Reply::call("stop", json!({}))]);
+    let model = replies([ScriptedResponse::call("stop", json!({}))]);
     let state = agent(&model, "steps >= 9").tool(tool).build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.last_stop_signal(), Some(&signal.with_source("stop")));
 }
@@ -130,9 +130,9 @@ async fn cancellation_is_not_deaf_while_signals_stand() {
 #[tokio::test(start_paused = true)]
 async fn a_recovered_tool_error_does_not_fail_the_run() {
     let model = replies([
-        Reply::call("fail", json!({})),
-        Reply::error(ModelErrorKind::Unavailable),
-        Reply::text("Done anyway."),
+        ScriptedResponse::call("fail", json!({})),
+        ScriptedResponse::error(ModelErrorKind::Unavailable),
+        ScriptedResponse::text("Done anyway."),
     ]);
     let builder = agent(&model, "steps >= 9").tool(failing_tool("fail"));
     let state = builder.build().unwrap().run("Go.").await.unwrap();
@@ -143,13 +143,13 @@ async fn a_recovered_tool_error_does_not_fail_the_run() {
 /// A state with an answer of every kind that is an error, and odd words in its results.
 async fn state_with_errors() -> AgentState {
     let model = replies([
-        Reply::call("fail", json!({}))
+        ScriptedResponse::call("fail", json!({}))
             .tool_call("slow", json!({}))
             .tool_call("nobody", json!({}))
             .raw_tool_call("odd", "{\"a\": ")
             .tool_call("odd", json!({}))
             .tool_call("panic", json!({})),
-        Reply::text("Done."),
+        ScriptedResponse::text("Done."),
     ]);
     let odd = FunctionTool::without_arguments("odd", "Returns odd text.", |_| async {
         Ok::<_, ToolError>(json!({ "text": "a \"quote\", a \\ and \u{0} and \u{1f980}" }))
@@ -181,7 +181,8 @@ async fn a_state_with_every_kind_of_tool_error_can_be_loaded() {
     let state = state_with_errors().await;
     assert_eq!(AgentState::from_json(&state.to_json()).unwrap(), state);
     // Also in the middle of a run, to continue from there.
-    let model = replies([Reply::call("fail", json!({})), Reply::text("Done.")]);
+    let model =
+        replies([ScriptedResponse::call("fail", json!({})), ScriptedResponse::text("Done.")]);
     let agent = agent(&model, "steps >= 9").tool(failing_tool("fail")).build().unwrap();
     let mut iteration = agent.iterate(AgentState::with_prompt("Go.")).await.unwrap();
     let saved = iteration.next().await.unwrap().to_json();
@@ -215,8 +216,8 @@ async fn the_time_limit_does_not_follow_the_wall_clock() {
         let days = leaping.fetch_add(1, Ordering::SeqCst);
         endstop::core::units::WallTime(days * 86_400_000)
     });
-    let look = || Reply::call("sleep", json!({}));
-    let model = replies([look(), look(), look(), Reply::text("Done.")]);
+    let look = || ScriptedResponse::call("sleep", json!({}));
+    let model = replies([look(), look(), look(), ScriptedResponse::text("Done.")]);
     let builder = agent(&model, "active >= 1s or steps >= 9").wall_clock(wall);
     let builder = builder.tool(slow_tool("sleep", Duration::from_millis(10)));
     let state = builder.build().unwrap().run("Go.").await.unwrap();
@@ -306,7 +307,7 @@ async fn observers_are_told_the_status_of_the_state() {
         (answerer("Done."), Status::Completed, StopReason::Completed),
         (caller("look"), Status::Stopped, StopReason::StepsLimitReached),
         (
-            replies([Reply::error(ModelErrorKind::Rejected)]),
+            replies([ScriptedResponse::error(ModelErrorKind::Rejected)]),
             Status::Failed,
             StopReason::ErrorForbade,
         ),
@@ -341,7 +342,10 @@ async fn every_step_that_begins_ends_and_a_refused_one_does_not_begin() {
         assert!(state.steps().len() >= steps, "{stop}: {}", state.explain());
     }
     // A step that is cut short, by a failure or a stop, ends too.
-    for reply in [Reply::error(ModelErrorKind::Rejected), Reply::call("stop", json!({}))] {
+    for reply in [
+        ScriptedResponse::error(ModelErrorKind::Rejected),
+        ScriptedResponse::call("stop", json!({})),
+    ] {
         let told = Arc::new(Told::default());
         let model = replies([reply]);
         let stop = stopping(StopSignal::new(StopReason::StopRequested).into());

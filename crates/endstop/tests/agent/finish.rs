@@ -6,7 +6,7 @@ use endstop::agent::RetryPolicy;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{ModelError, ModelErrorKind, Reply, ScriptedModel, ToolChoice};
+use endstop::model::{ModelError, ModelErrorKind, ScriptedModel, ScriptedResponse, ToolChoice};
 use endstop::observe::{Recorded, Recording};
 use serde_json::json;
 
@@ -17,8 +17,8 @@ use crate::support::*;
 fn obedient() -> Arc<ScriptedModel> {
     priced(|request, _| {
         let reply = match request.tools.is_empty() {
-            true => Reply::text("All I have."),
-            false => Reply::call("look", json!({})),
+            true => ScriptedResponse::text("All I have."),
+            false => ScriptedResponse::call("look", json!({})),
         };
         reply.usage(100, 20)
     })
@@ -79,8 +79,8 @@ async fn a_wrap_up_by_money_or_tokens_has_its_budget_reserved() {
         let model = priced(|request, _| {
             let cap = request.max_output_tokens.unwrap();
             match request.tools.is_empty() {
-                true => Reply::text("All I have.").usage(150, cap),
-                false => Reply::call("look", json!({})).usage(150, cap.min(900)),
+                true => ScriptedResponse::text("All I have.").usage(150, cap),
+                false => ScriptedResponse::call("look", json!({})).usage(150, cap.min(900)),
             }
         });
         let agent = under(&model, rules).tool(ok_tool("look")).max_output_tokens(2_000);
@@ -104,8 +104,8 @@ async fn a_wrap_up_by_money_or_tokens_has_its_budget_reserved() {
 async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_it() {
     for limits in ["tokens >= 20k", "cost >= $0.10"] {
         let model = priced(|request, _| match request.tools.is_empty() {
-            true => Reply::text("All I have.").usage(150, 40),
-            false => Reply::default().fail_with(ModelError {
+            true => ScriptedResponse::text("All I have.").usage(150, 40),
+            false => ScriptedResponse::default().fail_with(ModelError {
                 status: Some(504),
                 ..ModelError::new(ModelErrorKind::TimedOut, "the gateway gave up")
             }),
@@ -126,7 +126,9 @@ async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_i
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_calls_tools_in_the_wrap_up_is_refused_and_the_run_ends() {
-    let model = replies([Reply::text("Never enough.").tool_call("look", json!({})).usage(10, 5)]);
+    let model = replies([ScriptedResponse::text("Never enough.")
+        .tool_call("look", json!({}))
+        .usage(10, 5)]);
     let rules = "[stop]\nlimit = \"steps >= 9\"\n[finish]\nwrap_up = \"steps >= 2\"\n";
     let agent = under(&model, rules).tool(ok_tool("look")).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
@@ -180,8 +182,8 @@ async fn a_warning_is_an_event_and_one_note_to_the_model_with_what_is_left() {
 #[tokio::test(start_paused = true)]
 async fn a_finish_rule_on_errors_does_not_lower_the_output_of_a_further_attempt() {
     let model = priced(|_, call| match call {
-        0 => Reply::default().fail(ModelErrorKind::Unavailable, None),
-        _ => Reply::text("Half an ans").usage(150, 9).finish("length"),
+        0 => ScriptedResponse::default().fail(ModelErrorKind::Unavailable, None),
+        _ => ScriptedResponse::text("Half an ans").usage(150, 9).finish("length"),
     });
     let agent = under(&model, "unbounded = true\n[finish]\nfirst = 'errored'\n").build().unwrap();
     let state = agent.run("Go.").await.unwrap();

@@ -10,7 +10,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::WallTime;
 use endstop::message::Message;
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::store::RunId;
 use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
 use serde_json::json;
@@ -37,12 +37,15 @@ fn begun(id: &str) -> AgentState {
 fn worker() -> Arc<ScriptedModel> {
     priced(|request, attempt| {
         let reply = match replies_so_far(request) {
-            0 if attempt == 0 => return Reply::error(ModelErrorKind::Unavailable),
-            0 => Reply::text("I look.").tool_call("look", json!({})).tool_call("fail", json!({})),
-            1 => Reply::call("helper", json!({ "task": "Help." })).opaque(json!({ "sealed": "x" })),
-            2 => Reply::call("nosuch", json!({ "a": 1 })),
-            3 => Reply::call("transfer", json!({})),
-            _ => Reply::call("look", json!({})),
+            0 if attempt == 0 => return ScriptedResponse::error(ModelErrorKind::Unavailable),
+            0 => ScriptedResponse::text("I look.")
+                .tool_call("look", json!({}))
+                .tool_call("fail", json!({})),
+            1 => ScriptedResponse::call("helper", json!({ "task": "Help." }))
+                .opaque(json!({ "sealed": "x" })),
+            2 => ScriptedResponse::call("nosuch", json!({ "a": 1 })),
+            3 => ScriptedResponse::call("transfer", json!({})),
+            _ => ScriptedResponse::call("look", json!({})),
         };
         reply.usage(1_000, 100).delay(Duration::from_millis(250))
     })
@@ -52,11 +55,11 @@ fn worker() -> Arc<ScriptedModel> {
 fn expert() -> AgentLoop {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            ..=5 => Reply::call("look", json!({})).without_usage(),
+            ..=5 => ScriptedResponse::call("look", json!({})).without_usage(),
             n if request.tools.is_empty() => {
-                Reply::text(format!("After {n} replies.")).usage(90, 9)
+                ScriptedResponse::text(format!("After {n} replies.")).usage(90, 9)
             }
-            _ => Reply::call("look", json!({})).usage(900, 90),
+            _ => ScriptedResponse::call("look", json!({})).usage(900, 90),
         };
         reply.delay(Duration::from_millis(200))
     });
@@ -66,8 +69,10 @@ fn expert() -> AgentLoop {
 /// A sub-agent: a step, then an answer.
 fn helper() -> AgentLoop {
     let model = priced(|request, _| match replies_so_far(request) {
-        0 => Reply::call("look", json!({})).usage(500, 50).delay(Duration::from_millis(50)),
-        _ => Reply::text("Helped.").usage(500, 50).delay(Duration::from_millis(50)),
+        0 => ScriptedResponse::call("look", json!({}))
+            .usage(500, 50)
+            .delay(Duration::from_millis(50)),
+        _ => ScriptedResponse::text("Helped.").usage(500, 50).delay(Duration::from_millis(50)),
     });
     let agent = AgentLoop::builder("helper").model(model).tool(ok_tool("look"));
     agent.stop_when(condition("steps >= 9")).build().unwrap()
@@ -117,7 +122,7 @@ async fn agent_states_of_version_1_are_read_and_continue() {
 /// Paused between two tool calls, the first of which hands off.
 #[tokio::test(start_paused = true)]
 async fn an_agent_state_of_version_1_of_an_interrupted_step() {
-    let reply = Reply::call("transfer", json!({})).tool_call("look", json!({}));
+    let reply = ScriptedResponse::call("transfer", json!({})).tool_call("look", json!({}));
     let model = replies([reply.usage(100, 10)]);
     let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
     let agent = || {
@@ -160,8 +165,8 @@ async fn an_agent_state_of_version_1_of_an_aborted_run() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_state_of_version_1_of_a_failed_run() {
     let model = replies([
-        Reply::call("look", json!({})).usage(100, 10),
-        Reply::error(ModelErrorKind::Rejected),
+        ScriptedResponse::call("look", json!({})).usage(100, 10),
+        ScriptedResponse::error(ModelErrorKind::Rejected),
     ]);
     let builder = under(&model, "[stop]\nlimit = \"steps >= 1\"\n").tool(ok_tool("look"));
     let builder = builder.hook(Trigger::OnStop, 0, |context| {

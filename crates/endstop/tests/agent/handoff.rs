@@ -7,7 +7,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
 use serde_json::json;
 
@@ -63,7 +63,10 @@ async fn without_a_rule_the_named_agent_continues_on_the_same_ledger_and_policy(
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_agent_is_told_and_the_run_goes_on_with_the_one_it_has() {
-    let model = replies([Reply::call("transfer", json!({})), Reply::text("Then I do it.")]);
+    let model = replies([
+        ScriptedResponse::call("transfer", json!({})),
+        ScriptedResponse::text("Then I do it."),
+    ]);
     let other = named("expert", &answerer("Never."), "steps >= 5").build().unwrap();
     let agent = named("triage", &model, "steps >= 9").tool(hands_to("nobody")).handoff(other);
     let state = agent.build().unwrap().run("Go.").await.unwrap();

@@ -9,7 +9,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Model as _, ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{Model as _, ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::tool::ToolError;
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -78,8 +78,8 @@ fn eventful(model: &Arc<ScriptedModel>) -> AgentBuilder {
 
 fn eventful_model() -> Arc<ScriptedModel> {
     replies([
-        Reply::text("One moment.").tool_call("fail", json!({})).usage(100, 10),
-        Reply::text("Done.").usage(100, 10),
+        ScriptedResponse::text("One moment.").tool_call("fail", json!({})).usage(100, 10),
+        ScriptedResponse::text("Done.").usage(100, 10),
     ])
 }
 
@@ -203,9 +203,9 @@ async fn a_failing_hook_calls_on_error_once_and_a_failing_on_error_hook_not_agai
 #[tokio::test(start_paused = true)]
 async fn on_error_sees_errors_of_model_and_tools_and_its_signal_counts() {
     let model = replies([
-        Reply::error(ModelErrorKind::Unavailable),
-        Reply::call("fail", json!({})).usage(100, 10),
-        Reply::text("Done."),
+        ScriptedResponse::error(ModelErrorKind::Unavailable),
+        ScriptedResponse::call("fail", json!({})).usage(100, 10),
+        ScriptedResponse::text("Done."),
     ]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&seen);
@@ -228,7 +228,7 @@ async fn on_error_sees_errors_of_model_and_tools_and_its_signal_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn an_on_error_hook_that_stops_ends_the_attempts() {
-    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let agent = agent(&model, "steps >= 5").hook(Trigger::OnError, 0, |context| {
         context.raise(StopSignal::new(StopReason::StopRequested));
         Ok(())
@@ -272,8 +272,8 @@ async fn a_failing_hook_keeps_no_other_hook_from_running() {
 #[tokio::test(start_paused = true)]
 async fn a_blocked_call_is_answered_and_the_run_goes_on() {
     let model = replies([
-        Reply::call("look", json!({})).tool_call("counter", json!({})),
-        Reply::text("Then not."),
+        ScriptedResponse::call("look", json!({})).tool_call("counter", json!({})),
+        ScriptedResponse::text("Then not."),
     ]);
     let (tool, count) = counter_tool(99);
     let after = Arc::new(Mutex::new(Vec::new()));
@@ -327,8 +327,8 @@ impl<F: Fn(&mut HookContext<'_>) -> HookResult + Send + Sync> Hook for FnHook<F>
 async fn block_and_send_instead_have_no_effect_at_other_triggers() {
     let model = Arc::new(
         ScriptedModel::new("scripted")
-            .reply(Reply::call("look", json!({})))
-            .reply(Reply::text("Done."))
+            .reply(ScriptedResponse::call("look", json!({})))
+            .reply(ScriptedResponse::text("Done."))
             .remember(10),
     );
     let mut builder = agent(&model, "steps >= 5").tool(ok_tool("look"));
@@ -358,7 +358,9 @@ async fn block_and_send_instead_have_no_effect_at_other_triggers() {
 
 #[tokio::test(start_paused = true)]
 async fn send_instead_changes_the_request_and_not_the_conversation() {
-    let model = Arc::new(ScriptedModel::new("scripted").reply(Reply::text("Done.")).remember(10));
+    let model = Arc::new(
+        ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")).remember(10),
+    );
     let agent = agent(&model, "steps >= 5")
         .hook(Trigger::BeforeModelRequest, 5, |context| {
             context.send_instead(vec![Message::user("Summary.")]);
@@ -422,7 +424,7 @@ async fn signals_of_tool_hooks_count_and_the_step_is_recorded() {
         (Trigger::BeforeToolUse, ToolOutcome::NotExecuted),
         (Trigger::AfterToolUse, ToolOutcome::Succeeded),
     ] {
-        let model = replies([Reply::text("Looking.")
+        let model = replies([ScriptedResponse::text("Looking.")
             .tool_call("look", json!({}))
             .tool_call("look", json!({}))
             .usage(100, 10)]);

@@ -6,7 +6,7 @@ use endstop::agent::{AgentBuilder, HookContext, Trigger};
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::Message;
-use endstop::model::{ModelErrorKind, Reply};
+use endstop::model::{ModelErrorKind, ScriptedResponse};
 use endstop::tool::ToolError;
 use serde_json::json;
 
@@ -112,8 +112,8 @@ async fn after_a_resume_a_hook_reads_nothing_of_the_pause_before() {
 async fn a_hook_appends_to_the_conversation_and_sets_metadata_at_every_trigger() {
     for trigger in Trigger::ALL.iter().copied() {
         let model = replies([
-            Reply::call("fail", json!({})).tool_call("fail", json!({})).usage(100, 10),
-            Reply::text("Done.").usage(100, 10),
+            ScriptedResponse::call("fail", json!({})).tool_call("fail", json!({})).usage(100, 10),
+            ScriptedResponse::text("Done.").usage(100, 10),
         ]);
         let once = Arc::new(Mutex::new(false));
         let builder = agent(&model, "steps >= 5").tool(failing_tool("fail"));
@@ -139,8 +139,8 @@ async fn a_hook_appends_to_the_conversation_and_sets_metadata_at_every_trigger()
 #[tokio::test(start_paused = true)]
 async fn an_appended_user_message_counts_once_also_over_a_pause() {
     let rules = "[stop]\nlimit = \"messages >= 8\"\n[pause]\nask = \"tool_calls >= 1\"\n";
-    let reply = Reply::call("look", json!({})).tool_call("look", json!({}));
-    let model = replies([reply.usage(100, 10), Reply::text("Done.").usage(100, 10)]);
+    let reply = ScriptedResponse::call("look", json!({})).tool_call("look", json!({}));
+    let model = replies([reply.usage(100, 10), ScriptedResponse::text("Done.").usage(100, 10)]);
     let agent = || {
         let builder = under(&model, rules).tool(ok_tool("look")).parallel_tools(1);
         let builder = builder.hook(Trigger::AfterModelResponse, 0, |context| {
@@ -164,7 +164,7 @@ async fn an_appended_user_message_counts_once_also_over_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_a_hook_appends_after_the_end_begins_no_new_run() {
-    let model = replies([Reply::text("Done."), Reply::text("Once more.")]);
+    let model = replies([ScriptedResponse::text("Done."), ScriptedResponse::text("Once more.")]);
     let agent = agent(&model, "steps >= 5")
         .hook(Trigger::AfterExecution, 0, |context| context.append(Message::user("Log this.")))
         .build()
@@ -189,7 +189,7 @@ async fn a_hook_that_appends_an_answer_fails() {
 async fn an_on_error_hook_hides_no_failure_of_the_model() {
     for kind in [ModelErrorKind::Unavailable, ModelErrorKind::Rejected] {
         for fails in [false, true] {
-            let builder = agent(&replies([Reply::error(kind)]), "steps >= 5");
+            let builder = agent(&replies([ScriptedResponse::error(kind)]), "steps >= 5");
             let agent = builder.hook(Trigger::OnError, 0, move |context| {
                 let is_told = context.state.execution.error.is_some();
                 assert!(is_told, "the failure is in the state");

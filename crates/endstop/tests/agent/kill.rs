@@ -11,7 +11,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, Tool, ToolError};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -83,7 +83,8 @@ async fn a_paused_run_is_not_resumed_while_the_switch_is_on() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_a_run_before_the_next_model_call_and_the_next_tool_call() {
     // The interval is long: only the looks before the calls can see it.
-    let calls = [Reply::call("throw", json!({})).tool_call("look", json!({})).usage(100, 10)];
+    let calls =
+        [ScriptedResponse::call("throw", json!({})).tool_call("look", json!({})).usage(100, 10)];
     for parallel in [1, 8] {
         let switch = MemoryKillSwitch::new();
         let thrown = switch.clone();
@@ -112,11 +113,13 @@ async fn it_ends_a_run_before_the_next_model_call_and_the_next_tool_call() {
 #[tokio::test(start_paused = true)]
 async fn it_cuts_what_is_in_flight_within_the_interval() {
     for (what, model) in [
-        ("a stalling model", replies([Reply::text("Half").stall()])),
-        ("a tool", replies([Reply::call("sleep", json!({}))])),
+        ("a stalling model", replies([ScriptedResponse::text("Half").stall()])),
+        ("a tool", replies([ScriptedResponse::call("sleep", json!({}))])),
         (
             "a wait between attempts",
-            replies([Reply::text("").fail(ModelErrorKind::Unavailable, Some(ms(60_000)))]),
+            replies([
+                ScriptedResponse::text("").fail(ModelErrorKind::Unavailable, Some(ms(60_000)))
+            ]),
         ),
     ] {
         let (switch, budget) = (kill_file("in_flight"), Budget::root(Limits::unlimited()));
@@ -141,10 +144,10 @@ async fn it_cuts_what_is_in_flight_within_the_interval() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_children_whose_agents_know_nothing_of_it() {
     let switch = MemoryKillSwitch::new();
-    let inner = replies([Reply::text("x").stall()]);
+    let inner = replies([ScriptedResponse::text("x").stall()]);
     let child = AgentLoop::builder("work").model(inner.clone()).build().unwrap();
-    let reply =
-        Reply::call("work", json!({ "task": "a" })).tool_call("work", json!({ "task": "b" }));
+    let reply = ScriptedResponse::call("work", json!({ "task": "a" }))
+        .tool_call("work", json!({ "task": "b" }));
     let model = replies([reply]);
     let builder = agent(&model, "steps >= 9").tools([child.as_tool("Works.")]);
     let agent = builder.kill_switch(switch.clone()).build().unwrap();
@@ -226,7 +229,7 @@ fn random_model(seed: u64, watch: &Arc<Watch>) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::from_fn("scripted", move |request, call| {
         watch.saw(&watch.models);
         let mut dice = Dice::new(seed ^ (call + 1).wrapping_mul(0xa076_1d64_78bd_642f));
-        let mut reply = Reply::text("some words that come in pieces").usage(100, 10);
+        let mut reply = ScriptedResponse::text("some words that come in pieces").usage(100, 10);
         reply = reply.delay(ms(dice.below(40))).piece_delay(ms(dice.below(15)));
         reply = reply.pieces_of(if dice.once_in(2) { 0 } else { 7 });
         if dice.once_in(6) {

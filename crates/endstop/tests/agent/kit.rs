@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState, Approval, ApprovalRequest, Approver};
 use endstop::core::units::Money;
 use endstop::message::Message;
-use endstop::model::{ModelRequest, Reply, ScriptedModel};
+use endstop::model::{ModelRequest, ScriptedModel, ScriptedResponse};
 use endstop::observe::{Detail, Observation, Observer};
 use futures_util::future::BoxFuture;
 
@@ -18,7 +18,7 @@ pub(crate) fn usd(text: &str) -> Money {
 
 /// A model that the price table that ships knows.
 pub(crate) fn priced(
-    answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
+    answer: impl Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync + 'static,
 ) -> Arc<ScriptedModel> {
     let model = ScriptedModel::from_fn("gpt-4o", answer).provider_name("openai").remember(1_000);
     Arc::new(model)

@@ -10,7 +10,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolCall, ToolOutcome};
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::store::{
     Durability, MemoryStore, RunId, RunLock, RunSummary, Store, StoreError, StoredState, Version,
 };
@@ -24,7 +24,7 @@ use crate::support::*;
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_counts_more_than_the_bytes_is_believed() {
     // A template that is not seen: 4,000 tokens for a few bytes.
-    let model = replies([Reply::call("look", json!({})).usage(4_000, 10)]);
+    let model = replies([ScriptedResponse::call("look", json!({})).usage(4_000, 10)]);
     let builder = agent(&model, "tokens >= 5k or steps >= 9").tool(ok_tool("look"));
     let state = builder.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.usage().total()), (1, 4_010), "{}", state.explain());
@@ -34,7 +34,7 @@ async fn a_provider_that_counts_more_than_the_bytes_is_believed() {
         context.send_instead(vec![Message::user("Go.")]);
         Ok(())
     };
-    let model = replies([Reply::call("look", json!({})).usage(4_000, 10)]);
+    let model = replies([ScriptedResponse::call("look", json!({})).usage(4_000, 10)]);
     let builder = agent(&model, "tokens >= 9k or steps >= 9").tool(ok_tool("look"));
     let agent = builder.hook(endstop::agent::Trigger::BeforeModelRequest, 0, move |context| {
         if context.state.messages.len() > 2 { short(context) } else { Ok(()) }
@@ -46,11 +46,11 @@ async fn a_provider_that_counts_more_than_the_bytes_is_believed() {
 #[tokio::test(start_paused = true)]
 async fn what_one_model_made_of_the_bytes_bounds_no_other_model() {
     let first = replies([
-        Reply::call("look", json!({})).usage(10, 5),
-        Reply::text("I cannot do that.").usage(10, 5),
+        ScriptedResponse::call("look", json!({})).usage(10, 5),
+        ScriptedResponse::text("I cannot do that.").usage(10, 5),
     ]);
     // A token for each byte.
-    let other = replies([Reply::text("Here it is.").usage(3_000, 5)]);
+    let other = replies([ScriptedResponse::text("Here it is.").usage(3_000, 5)]);
     let rules = "[stop]\nlimit = \"tokens >= 2_500\"\nmore = \"steps >= 9\"\n[retry]\nbad = \"said('I cannot')\"\n";
     let long = FunctionTool::without_arguments("look", "Looks.", |_| async {
         Ok::<_, ToolError>("y".repeat(1_000))
@@ -91,11 +91,14 @@ async fn children_side_by_side_do_not_pass_a_limit_by_rates() {
         let model = ScriptedModel::from_fn("scripted", |request, _| {
             let output = request.max_output_tokens.unwrap();
             let reply = if request.tools.is_empty() || replies_so_far(request) > 0 {
-                return Reply::text("Done.").usage(10, output).delay(Duration::from_secs(1));
+                return ScriptedResponse::text("Done.")
+                    .usage(10, output)
+                    .delay(Duration::from_secs(1));
             } else {
-                Reply::text("All of you.").usage(100, 10)
+                ScriptedResponse::text("All of you.").usage(100, 10)
             };
-            let call = |reply: Reply, _| reply.tool_call("helper", json!({ "task": "x" }));
+            let call =
+                |reply: ScriptedResponse, _| reply.tool_call("helper", json!({ "task": "x" }));
             (0..8).fold(reply, call)
         });
         let model = Arc::new(model);
@@ -187,8 +190,10 @@ async fn what_cannot_be_recorded_is_not_sent_and_not_run() {
 
 #[tokio::test(start_paused = true)]
 async fn input_that_was_counted_before_is_estimated_whole() {
-    let first = || Reply::call("look", json!({})).usage(90_000, 10);
-    for last in [Reply::text("Done.").without_usage(), Reply::text("Not all").cut()] {
+    let first = || ScriptedResponse::call("look", json!({})).usage(90_000, 10);
+    for last in
+        [ScriptedResponse::text("Done.").without_usage(), ScriptedResponse::text("Not all").cut()]
+    {
         let model = replies([first(), last]);
         let builder = agent(&model, "steps >= 2").tool(ok_tool("look"));
         let state = builder.retry(RetryPolicy::never()).build().unwrap().run("Go.").await.unwrap();
@@ -200,9 +205,10 @@ async fn input_that_was_counted_before_is_estimated_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_broke_after_it_was_sent_is_charged_its_input() {
-    let failing = |kind| Reply::text("").fail(kind, None).delay(Duration::from_secs(600));
+    let failing =
+        |kind| ScriptedResponse::text("").fail(kind, None).delay(Duration::from_secs(600));
     for (first, charged) in [
-        (Reply::text("").cut(), 1),
+        (ScriptedResponse::text("").cut(), 1),
         (failing(ModelErrorKind::Truncated), 1),
         (failing(ModelErrorKind::TimedOut), 1),
         (failing(ModelErrorKind::Malformed), 1),
@@ -210,7 +216,7 @@ async fn a_request_that_broke_after_it_was_sent_is_charged_its_input() {
         (failing(ModelErrorKind::RateLimited), 0),
         (failing(ModelErrorKind::Unavailable), 0),
     ] {
-        let model = replies([first, Reply::text("Done.").usage(30_000, 10)]);
+        let model = replies([first, ScriptedResponse::text("Done.").usage(30_000, 10)]);
         let state = agent(&model, "steps >= 2").build().unwrap().run("x".repeat(90_000)).await;
         let state = state.unwrap();
         assert_eq!((state.final_response(), model.calls()), (Some("Done."), 2));
@@ -221,12 +227,19 @@ async fn a_request_that_broke_after_it_was_sent_is_charged_its_input() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_reply_is_no_failure() {
-    let sorry = || Reply::text("I cannot do that.").usage(100, 10);
-    let busy = || Reply::error(ModelErrorKind::RateLimited);
+    let sorry = || ScriptedResponse::text("I cannot do that.").usage(100, 10);
+    let busy = || ScriptedResponse::error(ModelErrorKind::RateLimited);
     let rules = "[stop]\nlimit = \"steps >= 9\"\n[retry]\nbad = \"said('I cannot')\"\n";
     for script in [
-        vec![sorry(), sorry(), busy(), Reply::text("Done.").usage(100, 10)],
-        vec![busy(), busy(), sorry(), busy(), busy(), Reply::text("Done.").usage(100, 10)],
+        vec![sorry(), sorry(), busy(), ScriptedResponse::text("Done.").usage(100, 10)],
+        vec![
+            busy(),
+            busy(),
+            sorry(),
+            busy(),
+            busy(),
+            ScriptedResponse::text("Done.").usage(100, 10),
+        ],
     ] {
         let (model, sent) = (replies(script.clone()), script.len());
         let state = under(&model, rules).build().unwrap().run("Go.").await.unwrap();
@@ -256,7 +269,7 @@ async fn a_reply_that_a_lowered_cap_cut_short_is_no_answer() {
         for finish in ["length", "MAX_TOKENS"] {
             let model = priced(move |request, _| {
                 let cap = request.max_output_tokens.unwrap();
-                Reply::text("The ans").usage(10, cap).finish(finish)
+                ScriptedResponse::text("The ans").usage(10, cap).finish(finish)
             });
             let rules = format!("[stop]\nlimit = \"{rule}\"\nmore = \"steps >= 9\"\n");
             let builder = under(&model, &rules).budget(Budget::root(shared));
@@ -269,7 +282,8 @@ async fn a_reply_that_a_lowered_cap_cut_short_is_no_answer() {
     }
     // A reply that fits, and one that the model's own cap cuts, end as usual.
     for (finish, own_cap) in [("stop", None), ("length", Some(20))] {
-        let model = priced(move |_, _| Reply::text("The ans").usage(10, 20).finish(finish));
+        let model =
+            priced(move |_, _| ScriptedResponse::text("The ans").usage(10, 20).finish(finish));
         let builder = under(&model, "[stop]\nlimit = \"tokens >= 300\"\nmore = \"steps >= 9\"\n");
         let builder = match own_cap {
             Some(cap) => builder.max_output_tokens(cap),
@@ -288,7 +302,7 @@ async fn a_breaker_can_stay_open_for_ever() {
     assert!(
         matches!(breaker.ask(), BreakerDecision::Wait(wait) if wait > Duration::from_secs(1 << 31))
     );
-    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let builder = agent(&model, "elapsed >= 10s or steps >= 9").circuit_breaker(breaker);
     let state = builder.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.stop_reason()), (0, Some(StopReason::TimeLimitReached)));
@@ -300,8 +314,10 @@ async fn every_call_of_a_reply_has_an_id_of_its_own() {
     {
         let call =
             |id: &str| ToolCall { id: id.into(), tool: "look".into(), arguments: "{}".into() };
-        let reply = ids.iter().fold(Reply::text("x"), |reply, id| reply.identified_call(call(id)));
-        let model = replies([reply, Reply::text("Done.")]);
+        let reply = ids
+            .iter()
+            .fold(ScriptedResponse::text("x"), |reply, id| reply.identified_call(call(id)));
+        let model = replies([reply, ScriptedResponse::text("Done.")]);
         let builder = agent(&model, "steps >= 3").tool(ok_tool("look"));
         let state = builder.build().unwrap().run("Go.").await.unwrap();
         let calls = state.messages[1].tool_calls();

@@ -1,7 +1,7 @@
 //! A finish rule that is reached in a sub-agent leaves the parent its wrap-up.
 
 use endstop::agent::AgentLoop;
-use endstop::model::Reply;
+use endstop::model::ScriptedResponse;
 use serde_json::json;
 
 use crate::kit::under;
@@ -15,12 +15,12 @@ async fn a_sub_agent_ends_in_time_for_its_parent_to_wrap_up() {
         ("[stop]\nlimit = \"steps >= 5\"\n[finish]\nwrap_up = \"steps >= 5\"\n", 5),
         ("[stop]\nlimit = \"tokens >= 100k\"\n[finish]\nwrap_up = \"tokens >= 50k\"\n", 11),
     ] {
-        let more = Reply::text("A door.").tool_call("work", json!({})).usage(4_990, 10);
+        let more = ScriptedResponse::text("A door.").tool_call("work", json!({})).usage(4_990, 10);
         let child = AgentLoop::builder("helper").model(replies([more])).tool(ok_tool("work"));
         let child = child.policy(policy("unbounded = true\n")).build().unwrap();
         let model = replies([
-            Reply::call("helper", json!({ "task": "Find the way." })).usage(4_990, 10),
-            Reply::text("There is a door.").usage(100, 10),
+            ScriptedResponse::call("helper", json!({ "task": "Find the way." })).usage(4_990, 10),
+            ScriptedResponse::text("There is a door.").usage(100, 10),
         ]);
         let parent = under(&model, rules).tools([child.as_tool("Helps.")]).build().unwrap();
         let state = parent.run("Go.").await.unwrap();

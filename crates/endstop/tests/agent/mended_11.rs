@@ -2,7 +2,7 @@
 
 use endstop::agent::Approval;
 use endstop::core::run::Status;
-use endstop::model::{ModelError, ModelErrorKind, Reply};
+use endstop::model::{ModelError, ModelErrorKind, ScriptedResponse};
 
 use crate::kit::*;
 
@@ -13,9 +13,9 @@ async fn a_step_goes_on_after_an_approval_in_the_middle_of_it() {
         priced(|_, call| {
             if call == 0 {
                 let error = ModelError::new(ModelErrorKind::Truncated, "broke off");
-                Reply::text("half of an answer").fail_with(error)
+                ScriptedResponse::text("half of an answer").fail_with(error)
             } else {
-                Reply::text("All of it.").usage(10, 5)
+                ScriptedResponse::text("All of it.").usage(10, 5)
             }
         })
     };

@@ -3,7 +3,7 @@
 use endstop::agent::AgentLoop;
 use endstop::core::run::Status;
 use endstop::message::Message;
-use endstop::model::Reply;
+use endstop::model::ScriptedResponse;
 use serde_json::json;
 
 use crate::kit::under;
@@ -16,8 +16,8 @@ async fn the_parents_model_reads_that_an_approval_is_waited_for() {
     let child = AgentLoop::builder("helper").model(caller("look")).tool(ok_tool("look"));
     let child = child.policy(policy(rules)).build().unwrap();
     let model = replies([
-        Reply::call("helper", json!({ "task": "Find the way." })),
-        Reply::text("It waits."),
+        ScriptedResponse::call("helper", json!({ "task": "Find the way." })),
+        ScriptedResponse::text("It waits."),
     ]);
     let rules = "[stop]\nlimit = \"steps >= 10\"\n";
     let parent = under(&model, rules).tools([child.as_tool("Helps.")]).build().unwrap();

@@ -6,7 +6,7 @@ use endstop::agent::{AgentLoop, Approval};
 use endstop::core::run::Status;
 use endstop::ledger::{Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::Reply;
+use endstop::model::ScriptedResponse;
 use endstop::tool::Tool;
 use serde_json::json;
 
@@ -20,8 +20,11 @@ fn helper() -> Arc<dyn Tool> {
 }
 
 fn calls_twice() -> Arc<endstop::model::ScriptedModel> {
-    let call = |reply: Reply| reply.tool_call("helper", json!({ "task": "Look." }));
-    replies([call(call(Reply::text("Both."))).usage(10, 1), Reply::text("Done.").usage(10, 1)])
+    let call = |reply: ScriptedResponse| reply.tool_call("helper", json!({ "task": "Look." }));
+    replies([
+        call(call(ScriptedResponse::text("Both."))).usage(10, 1),
+        ScriptedResponse::text("Done.").usage(10, 1),
+    ])
 }
 
 const ASKS: &str = "[stop]\nlimit = \"steps >= 9\"\n[pause]\nask = \"subagents >= 1\"\n";
@@ -36,7 +39,8 @@ async fn a_sub_agent_that_waits_for_an_approval_is_begun_after_it() {
 
     let state = agent().build().unwrap().run("Go.").await.unwrap();
     assert_eq!((state.status(), outcomes(&state)), (Status::Paused, vec![ToolOutcome::Succeeded]));
-    let later = under(&replies([Reply::text("Done.").usage(10, 1)]), ASKS).tools([helper()]);
+    let later =
+        under(&replies([ScriptedResponse::text("Done.").usage(10, 1)]), ASKS).tools([helper()]);
     let state = later.build().unwrap().execute(carried(&state).approved(None)).await.unwrap();
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded; 2], "{}", state.explain());
     assert_eq!(state.status(), Status::Completed);

@@ -2,7 +2,7 @@
 
 use endstop::agent::AgentLoop;
 use endstop::core::signal::StopReason;
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use serde_json::json;
 
 use crate::kit::{replies_so_far, under};
@@ -18,8 +18,8 @@ async fn the_steps_of_a_sub_agent_are_not_those_that_a_streak_counts() {
         let child = child.stop_when(condition("steps >= 10")).build().unwrap();
         let model =
             ScriptedModel::from_fn("scripted", |request, _| match replies_so_far(request) {
-                0 => Reply::call("helper", json!({ "task": "more" })).usage(10, 1),
-                _ => Reply::call("look", json!({})).usage(10, 1),
+                0 => ScriptedResponse::call("helper", json!({ "task": "more" })).usage(10, 1),
+                _ => ScriptedResponse::call("look", json!({})).usage(10, 1),
             });
         let model = std::sync::Arc::new(model);
         let root = under(&model, rules).tool(ok_tool("look")).tools([child.as_tool("Helps.")]);

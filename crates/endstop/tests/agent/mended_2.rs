@@ -13,7 +13,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::ledger::{Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::store::{MemoryStore, Store as _};
 use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
 use futures_util::future::BoxFuture;
@@ -47,7 +47,8 @@ async fn a_run_that_goes_on_counts_once_in_a_budget_that_it_shares() {
 #[tokio::test(start_paused = true)]
 async fn a_state_that_is_older_than_the_stored_run_is_refused() {
     let store = MemoryStore::new();
-    let slow = Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(10));
+    let slow =
+        ScriptedResponse::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(10));
     let model = replies([slow]);
     let agent = agent(&model, "steps >= 5").tool(ok_tool("look")).store(Arc::new(store.clone()));
     let agent = agent.build().unwrap();
@@ -82,7 +83,7 @@ fn named(name: &str, model: &Arc<ScriptedModel>) -> AgentBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_behind_a_hand_off_does_not_undo_it() {
-    let both = Reply::call("transfer", json!({})).tool_call("look", json!({}));
+    let both = ScriptedResponse::call("transfer", json!({})).tool_call("look", json!({}));
     let (model, expert) = (replies([both]), answerer("Solved."));
     let agent = || {
         let other = named("expert", &expert).build().unwrap();
@@ -101,9 +102,9 @@ async fn a_pause_behind_a_hand_off_does_not_undo_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_user_says_during_a_pause_comes_behind_the_answers() {
-    let three = || Reply::call("look", json!({})).tool_call("look", json!({}));
+    let three = || ScriptedResponse::call("look", json!({})).tool_call("look", json!({}));
     let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
-    let model = replies([three().tool_call("look", json!({})), Reply::text("Done.")]);
+    let model = replies([three().tool_call("look", json!({})), ScriptedResponse::text("Done.")]);
     let agent = || under(&model, rules).tool(ok_tool("look")).parallel_tools(1).build().unwrap();
     let state = agent().run("Go.").await.unwrap();
     assert_eq!((state.status(), outcomes(&state).len()), (Status::Paused, 1));
@@ -135,7 +136,8 @@ async fn the_hooks_of_the_agent_that_began_run_on_after_a_hand_off_and_first() {
         let builder = noting(builder, Trigger::BeforeToolUse, who);
         noting(noting(builder, Trigger::BeforeStep, who), Trigger::AfterExecution, who)
     };
-    let expert = replies([Reply::call("look", json!({})), Reply::text("Done.")]);
+    let expert =
+        replies([ScriptedResponse::call("look", json!({})), ScriptedResponse::text("Done.")]);
     let other = both(named("expert", &expert), "expert").tool(ok_tool("look")).build().unwrap();
     let agent = both(named("triage", &caller("transfer")), "triage").tool(hands_to("expert"));
     let state = agent.handoff(other).build().unwrap().run("Go.").await.unwrap();
@@ -157,8 +159,8 @@ fn below(child: impl FnOnce(AgentBuilder) -> AgentBuilder) -> (Arc<ScriptedModel
     let sleeper = caller("sleep");
     let inner = named("work", &sleeper).tool(slow_tool("sleep", Duration::from_secs(3_600)));
     let inner = child(inner).build().unwrap();
-    let work = Reply::call("work", json!({ "task": "Go." }));
-    let parent = named("boss", &replies([work, Reply::text("Done.")]));
+    let work = ScriptedResponse::call("work", json!({ "task": "Go." }));
+    let parent = named("boss", &replies([work, ScriptedResponse::text("Done.")]));
     (sleeper, parent.tools([inner.as_tool("Works.")]).build().unwrap())
 }
 
@@ -237,7 +239,7 @@ async fn a_budget_that_could_not_bind_below_another_run_is_refused() {
     // One that the parent draws on as well binds.
     let shared = Budget::root(Limits { steps: Some(2), ..Limits::unlimited() });
     let child = named("work", &caller("look")).tool(ok_tool("look")).budget(shared.clone());
-    let work = replies([Reply::call("work", json!({ "task": "Go." }))]);
+    let work = replies([ScriptedResponse::call("work", json!({ "task": "Go." }))]);
     let parent = named("boss", &work).tools([child.build().unwrap().as_tool("Works.")]);
     let state = parent.budget(shared.child(Limits::unlimited())).build().unwrap();
     assert_eq!(state.run("Go.").await.unwrap().step_count(), 2);
@@ -299,8 +301,8 @@ async fn a_paid_tool_waits_ten_seconds_for_a_store_of_budgets_that_is_away() {
         let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
         let fails = store.clone();
         let model = priced(|request, _| match replies_so_far(request) {
-            0 => Reply::call("look", json!({})).usage(100, 10),
-            _ => Reply::text("Done.").usage(100, 10),
+            0 => ScriptedResponse::call("look", json!({})).usage(100, 10),
+            _ => ScriptedResponse::text("Done.").usage(100, 10),
         });
         let builder = named("tested", &model).accounts(accounts);
         // The outage begins between the model's reply and its tool call.
@@ -361,7 +363,8 @@ async fn took(builder: AgentBuilder, throws: bool) -> (Duration, AgentState) {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_or_a_source_that_waits_is_not_deaf() {
-    let slow = Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_secs(1));
+    let slow =
+        ScriptedResponse::call("look", json!({})).usage(100, 10).delay(Duration::from_secs(1));
     let builder = || AgentLoop::builder("tested").model(replies([slow.clone()]));
     for trigger in Trigger::ALL.iter().copied() {
         // Hooks that begin after the end have some time; there may be an error, or not.
@@ -411,7 +414,10 @@ async fn an_answer_that_is_too_long_for_the_store_is_cut_and_the_run_goes_on() {
     let long = FunctionTool::without_arguments("long", "Long.", |_| async {
         Ok::<_, ToolError>(format!("a{}", "é".repeat(20 << 20)))
     });
-    let model = replies([Reply::call("long", json!({})).usage(1, 1), Reply::text("Done.")]);
+    let model = replies([
+        ScriptedResponse::call("long", json!({})).usage(1, 1),
+        ScriptedResponse::text("Done."),
+    ]);
     let agent = agent(&model, "steps >= 4").tool(long).store(Arc::new(MemoryStore::new()));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use endstop::agent::{Approval, ApprovalRequest, Approver, Trigger};
 use endstop::core::run::Status;
 use endstop::message::ToolOutcome;
-use endstop::model::Reply;
+use endstop::model::ScriptedResponse;
 use endstop::tool::{FunctionTool, ToolError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -28,8 +28,9 @@ fn ten_seconds(name: &str) -> FunctionTool {
 }
 
 fn model() -> std::sync::Arc<endstop::model::ScriptedModel> {
-    let both = Reply::text("Both.").tool_call("long", json!({})).tool_call("asked", json!({}));
-    replies([both.usage(10, 1), Reply::text("Done.").usage(10, 1)])
+    let both =
+        ScriptedResponse::text("Both.").tool_call("long", json!({})).tool_call("asked", json!({}));
+    replies([both.usage(10, 1), ScriptedResponse::text("Done.").usage(10, 1)])
 }
 
 #[tokio::test(start_paused = true)]

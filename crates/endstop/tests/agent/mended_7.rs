@@ -8,7 +8,7 @@ use endstop::agent::{AgentLoop, Trigger};
 use endstop::core::run::Status;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::ToolCall;
-use endstop::model::{Model, ModelRequest, ModelStream, Reply};
+use endstop::model::{Model, ModelRequest, ModelStream, ScriptedResponse};
 use endstop::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use futures_util::FutureExt as _;
 use futures_util::StreamExt as _;
@@ -76,8 +76,8 @@ async fn a_request_that_is_dropped_counts_its_worst_case_for_all_above() {
     let child = child.max_output_tokens(500).build().unwrap();
     let tool: Arc<dyn Tool> = Arc::new(Limited(child.as_tool("Helps.")));
     let model = priced(|request, _| match replies_so_far(request) {
-        0 | 1 => Reply::call("helper", json!({ "task": "more" })).usage(10, 1),
-        _ => Reply::text("Done.").usage(10, 1),
+        0 | 1 => ScriptedResponse::call("helper", json!({ "task": "more" })).usage(10, 1),
+        _ => ScriptedResponse::text("Done.").usage(10, 1),
     });
     let budget = Budget::root(Limits::unlimited());
     let rules = "[stop]\nlimit = \"steps >= 50\"\n";

@@ -10,7 +10,7 @@ use endstop::cancel::{CancelToken, MemoryKillSwitch, Urgency};
 use endstop::core::run::Status;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::ledger::{Budget, Limits};
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, Handoff, ToolError};
 use serde_json::json;
 
@@ -126,7 +126,7 @@ async fn a_rule_says_how_often_it_may_be_overridden() {
 
 #[tokio::test(start_paused = true)]
 async fn a_critic_may_ask_for_one_more_go_after_a_natural_end() {
-    let model = replies([Reply::text("A draft."), Reply::text("Better.")]);
+    let model = replies([ScriptedResponse::text("A draft."), ScriptedResponse::text("Better.")]);
     let (builder, _) = continues(agent(&model, "steps >= 9"), Trigger::AfterStep, 1);
     let state = builder.build().unwrap().run("Go.").await.unwrap();
     assert_eq!(model.calls(), 2);
@@ -186,7 +186,7 @@ async fn hard_rules_are_not_overridden() {
         ("[stop]\nlimit = \"steps >= 9 or cost >= $0.0003\"\n", StopReason::CostLimitReached, 1),
     ];
     for (rules, reason, at_least) in cases {
-        let reply = Reply::call("look", json!({})).usage(300, 10);
+        let reply = ScriptedResponse::call("look", json!({})).usage(300, 10);
         let model = ScriptedModel::new("gpt-4o-mini").provider_name("openai");
         let model = Arc::new(model.reply(reply).repeat_last());
         let builder = AgentLoop::builder("tested")
@@ -268,7 +268,8 @@ async fn kill_cancellation_and_error_are_not_overridden() {
 #[tokio::test(start_paused = true)]
 async fn a_childs_continuations_do_not_beat_its_parents_limit() {
     for hard in ["", "\n[rule.limit]\nhard = true"] {
-        let model = replies([Reply::call("work", json!({ "task": "more" })).usage(100, 10)]);
+        let model =
+            replies([ScriptedResponse::call("work", json!({ "task": "more" })).usage(100, 10)]);
         let child = AgentLoop::builder("work")
             .model(model.clone())
             .tool(ok_tool("work"))
@@ -288,7 +289,7 @@ async fn a_childs_continuations_do_not_beat_its_parents_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_that_pauses_holds_up_a_child_that_would_always_go_on() {
-    let model = replies([Reply::call("work", json!({ "task": "more" })).usage(100, 10)]);
+    let model = replies([ScriptedResponse::call("work", json!({ "task": "more" })).usage(100, 10)]);
     let child = AgentLoop::builder("work")
         .model(model.clone())
         .tool(ok_tool("work"))
@@ -318,7 +319,7 @@ async fn a_time_limit_that_cuts_a_tool_can_be_overridden_as_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_may_override_its_own_limit_that_was_reached_below_it() {
-    let model = replies([Reply::call("work", json!({ "task": "more" })).usage(100, 10)]);
+    let model = replies([ScriptedResponse::call("work", json!({ "task": "more" })).usage(100, 10)]);
     let child = AgentLoop::builder("work").model(model.clone()).tool(ok_tool("work"));
     let child = child.policy(policy("unbounded = true\n")).build().unwrap();
     let parent = agent(&model, "steps >= 3").tools([child.as_tool("Works.")]);
@@ -401,7 +402,7 @@ async fn no_policy_is_overridden_for_ever() {
         "finished(\"tool_calls\")",
         "not said(\"never\")",
     ] {
-        let reply = Reply::text("I look.").tool_call("look", json!({})).usage(100, 10);
+        let reply = ScriptedResponse::text("I look.").tool_call("look", json!({})).usage(100, 10);
         let model = replies([reply]);
         let tool = slow_tool("look", Duration::from_secs(1));
         let builder = agent(&model, stop).stop_when(condition("steps >= 20")).tool(tool);
@@ -456,11 +457,11 @@ async fn no_end_of_another_kind_is_overridden_for_ever() {
     let model = answerer("Done.");
     assert_ends("a natural end", &model, agent(&model, "steps >= 5")).await;
 
-    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let state = assert_ends("failures", &model, agent(&model, "steps >= 5")).await;
     assert_eq!(state.status(), Status::Failed, "{}", state.explain());
 
-    let model = replies([Reply::error(ModelErrorKind::Rejected)]);
+    let model = replies([ScriptedResponse::error(ModelErrorKind::Rejected)]);
     assert_ends("an error", &model, agent(&model, "steps >= 5")).await;
     assert_eq!(model.calls(), 1);
 

@@ -9,7 +9,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::{ModelRequest, Reply};
+use endstop::model::{ModelRequest, ScriptedResponse};
 use endstop::tool::{FunctionTool, ToolContext, ToolError};
 use serde_json::json;
 use tokio::time::Instant;
@@ -22,10 +22,14 @@ const CALLS: usize = 6;
 const CAP: u64 = 64_000;
 
 /// An answer of N tokens, as far as its cap lets it, that takes a second.
-fn answer(request: &ModelRequest<'_>, tokens: u64, calls: usize) -> Reply {
+fn answer(request: &ModelRequest<'_>, tokens: u64, calls: usize) -> ScriptedResponse {
     let cap = request.max_output_tokens.unwrap_or(CAP);
     let is_last = replies_so_far(request) + 1 >= calls;
-    let reply = if is_last { Reply::text("done") } else { Reply::call("work", json!({})) };
+    let reply = if is_last {
+        ScriptedResponse::text("done")
+    } else {
+        ScriptedResponse::call("work", json!({}))
+    };
     let reply = reply.delay(Duration::from_secs(1)).usage(100, tokens.min(cap));
     if tokens > cap { reply.finish("length") } else { reply }
 }
@@ -42,11 +46,11 @@ async fn eight(limit: &str, are_shared: bool, tokens: u64, calls: usize) -> (Age
         .policy(policy("unbounded = true\n"))
         .build()
         .unwrap();
-    let mut all = Reply::text("eight at once").usage(100, 10);
+    let mut all = ScriptedResponse::text("eight at once").usage(100, 10);
     for _ in 0..AGENTS {
         all = all.tool_call("work", json!({ "task": "Work." }));
     }
-    let end = Reply::text("all done").usage(100, 10);
+    let end = ScriptedResponse::text("all done").usage(100, 10);
     let model = priced(
         move |request, _| {
             if replies_so_far(request) == 0 { all.clone() } else { end.clone() }
@@ -112,7 +116,7 @@ async fn holding(held: Amounts) -> (AgentState, Duration) {
     let budget = Budget::root(Limits { cost: Some(usd("1")), ..Limits::unlimited() });
     let child_model = priced(|request, _| {
         let cap = request.max_output_tokens.unwrap();
-        Reply::text("a part").usage(100, cap).finish("length")
+        ScriptedResponse::text("a part").usage(100, cap).finish("length")
     });
     let child = AgentLoop::builder("child")
         .model(child_model)
@@ -135,8 +139,8 @@ async fn holding(held: Amounts) -> (AgentState, Duration) {
         })
     };
     let model = priced(|request, _| match replies_so_far(request) {
-        0 => Reply::call("work", json!({})),
-        _ => Reply::text("all done"),
+        0 => ScriptedResponse::call("work", json!({})),
+        _ => ScriptedResponse::text("all done"),
     });
     let root = AgentLoop::builder("tested")
         .model(model)
@@ -170,7 +174,7 @@ async fn a_source_cancels_a_run_that_waits_for_calls_in_flight() {
     let held = Amounts { cost: usd("0.99"), attempts: 1, ..Amounts::ZERO };
     let held = budget.reserve(held).unwrap();
     let source = InMemoryCancellationSource::new();
-    let model = priced(|_, _| Reply::text("too late"));
+    let model = priced(|_, _| ScriptedResponse::text("too late"));
     let waiting = AgentLoop::builder("tested")
         .model(Arc::clone(&model))
         .max_output_tokens(CAP)
@@ -199,7 +203,7 @@ async fn a_response_that_others_cut_off_stays_where_no_longer_one_fits() {
     let held = budget.reserve(held).unwrap();
     let model = priced(|request, _| {
         let cap = request.max_output_tokens.unwrap();
-        Reply::text("a long answer").usage(100, cap.min(20_000)).finish("length")
+        ScriptedResponse::text("a long answer").usage(100, cap.min(20_000)).finish("length")
     });
     let agent = AgentLoop::builder("tested")
         .model(Arc::clone(&model))

@@ -10,7 +10,7 @@ use endstop::cancel::{CancelToken, Urgency};
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::ToolOutcome;
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, ToolError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -23,7 +23,7 @@ const AFTER_TWO: &str = "[stop]\nlimit = \"steps >= 5\"\n[pause]\nask = \"steps 
 
 /// 1,000 tokens in and 100 out: $0.0035 a call.
 fn spender() -> Arc<ScriptedModel> {
-    priced(|_, _| Reply::call("look", json!({})).usage(1_000, 100))
+    priced(|_, _| ScriptedResponse::call("look", json!({})).usage(1_000, 100))
 }
 
 /// A tool that counts its calls.
@@ -52,8 +52,8 @@ async fn a_paused_run_goes_on_in_another_process_once_it_is_approved() {
     assert_eq!((state.usage().total(), state.steps().len()), (550, 5));
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded; 5]);
     assert_all_answered(&state);
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.overrides.len(), 1, "{:?}", verdict.overrides);
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.overrides.len(), 1, "{:?}", trip_record.overrides);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,8 +190,9 @@ async fn a_cap_covers_next_cost_where_the_rule_names_it_and_never_asks_for_ever(
 #[tokio::test(start_paused = true)]
 async fn a_pause_before_a_tool_call_repeats_and_loses_none_of_the_batch() {
     for parallel in [1, 2, 8] {
-        let three = || Reply::call("look", json!({})).tool_call("look", json!({}));
-        let model = replies([three().tool_call("look", json!({})), Reply::text("Done.")]);
+        let three = || ScriptedResponse::call("look", json!({})).tool_call("look", json!({}));
+        let model =
+            replies([three().tool_call("look", json!({})), ScriptedResponse::text("Done.")]);
         let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
         let (_, count) = counting("look");
         let agent = || {
@@ -223,7 +224,7 @@ async fn a_stop_from_a_tool_that_still_runs_answers_the_calls_that_a_pause_held(
         let signal = StopSignal::new(StopReason::StopRequested).with_message("found it");
         Err::<&str, _>(ToolError::Stop(Box::new(signal.into())))
     });
-    let reply = Reply::call("slow", json!({})).tool_call("counter", json!({}));
+    let reply = ScriptedResponse::call("slow", json!({})).tool_call("counter", json!({}));
     let model = replies([reply.tool_call("counter", json!({}))]);
     let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
     let state =
@@ -248,7 +249,7 @@ impl Approver for Slow {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_pause_counts_as_elapsed_in_the_process_and_never_as_active() {
     let delayed = || {
-        let reply = Reply::call("look", json!({})).usage(10, 1);
+        let reply = ScriptedResponse::call("look", json!({})).usage(10, 1);
         let reply = reply.delay(Duration::from_secs(10));
         Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
     };

@@ -8,7 +8,7 @@ use endstop::agent::{AgentLoop, AgentState, Iteration, RunHandle};
 use endstop::cancel::Urgency;
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::store::{MemoryStore, Store};
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
@@ -21,10 +21,10 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// Calls `look` twice, three times in a reply, and answers.
 fn looker() -> Arc<ScriptedModel> {
     priced(|request, _| {
-        let call = || Reply::call("look", json!({ "n": 1 }));
+        let call = || ScriptedResponse::call("look", json!({ "n": 1 }));
         let reply = match replies_so_far(request) {
             n if n < 2 => call().tool_call("look", json!({ "n": 2 })).tool_call("look", json!({})),
-            _ => Reply::text("Done."),
+            _ => ScriptedResponse::text("Done."),
         };
         reply.usage(100, 10).delay(Duration::from_secs(60))
     })
@@ -92,8 +92,8 @@ async fn a_pause_holds_sub_agents_and_their_clocks_and_stops_none_of_them() {
     let inner_calls = Arc::clone(&inner);
     let helper = AgentLoop::builder("helper").model(inner).policy(policy(limits)).tool(tool);
     let outer = priced(|request, _| match replies_so_far(request) {
-        0 => Reply::call("helper", json!({ "task": "Help." })),
-        _ => Reply::text("All done."),
+        0 => ScriptedResponse::call("helper", json!({ "task": "Help." })),
+        _ => ScriptedResponse::text("All done."),
     });
     let agent = under(&outer, limits).tools([helper.build().unwrap().as_tool("Helps.")]);
     let run = agent.build().unwrap().iterate(AgentState::with_prompt("Go.")).await.unwrap();

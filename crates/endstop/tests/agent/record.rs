@@ -1,4 +1,4 @@
-//! A recorded run replays through the decision core alone to the same verdict, byte for byte; the runs of
+//! A recorded run replays through the decision core alone to the same trip record, byte for byte; the runs of
 //! sub-agents too.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use endstop::agent::{AgentBuilder, AgentLoop, Approval, Trigger};
 use endstop::core::run::Status;
 use endstop::core::{Event, Program, Run};
 use endstop::ledger::Budget;
-use endstop::model::{ModelErrorKind, Reply};
+use endstop::model::{ModelErrorKind, ScriptedResponse};
 use endstop::observe::{Observation, Observer, RunInfo, TraceRecorder};
 use endstop_price::PriceTable;
 use endstop_transcript::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
@@ -23,7 +23,7 @@ use crate::support::*;
 #[derive(Default)]
 struct Seen {
     program: Option<Arc<Program>>,
-    verdict: String,
+    trip_record: String,
     saved: String,
     status: Status,
     events: usize,
@@ -43,7 +43,7 @@ impl Observer for All {
         let mut all = self.0.lock().unwrap();
         let seen = all.entry(info.id.to_string()).or_default();
         seen.program = Some(Arc::clone(run.program()));
-        seen.verdict = run.trip_record().to_json();
+        seen.trip_record = run.trip_record().to_json();
         seen.saved = run.save().unwrap();
         seen.status = run.status();
     }
@@ -104,12 +104,12 @@ pub(crate) async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
         let mut replay = Replay { run, left: seen.events };
         transcript.read(PriceTable::embedded(), &mut replay);
         assert_eq!(replay.left, 0, "{what}: {id}");
-        assert_eq!(replay.run.trip_record().to_json(), seen.verdict, "{what}: {id}");
+        assert_eq!(replay.run.trip_record().to_json(), seen.trip_record, "{what}: {id}");
         assert_eq!(replay.run.save().unwrap(), seen.saved, "{what}: {id}");
         assert_eq!(replay.run.status(), seen.status, "{what}: {id}");
     }
     let root = &all[state.id.as_str()];
-    assert_eq!(state.execution.trip_record.as_ref().unwrap().to_json(), root.verdict, "{what}");
+    assert_eq!(state.execution.trip_record.as_ref().unwrap().to_json(), root.trip_record, "{what}");
     (all.len(), state.status())
 }
 
@@ -117,12 +117,14 @@ pub(crate) async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
 fn parent(rules: &str) -> AgentBuilder {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            0 | 3 => (0..3).fold(Reply::text("On it."), |reply, task| {
+            0 | 3 => (0..3).fold(ScriptedResponse::text("On it."), |reply, task| {
                 reply.tool_call("helper", json!({ "task": task.to_string() }))
             }),
-            1 => Reply::call("fail", json!({})).tool_call("nosuch", json!({})),
-            n if n < 6 => Reply::text("Looking \"around\"\n").tool_call("look", json!({})),
-            _ => Reply::text("Done."),
+            1 => ScriptedResponse::call("fail", json!({})).tool_call("nosuch", json!({})),
+            n if n < 6 => {
+                ScriptedResponse::text("Looking \"around\"\n").tool_call("look", json!({}))
+            }
+            _ => ScriptedResponse::text("Done."),
         };
         reply.pieces_of(4).usage(1_000, 100).delay(Duration::from_millis(30))
     });
@@ -135,9 +137,9 @@ fn parent(rules: &str) -> AgentBuilder {
 fn helper() -> AgentLoop {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            0 => Reply::call("look", json!({})),
-            1 => Reply::error(ModelErrorKind::Unavailable),
-            _ => Reply::text("Helped."),
+            0 => ScriptedResponse::call("look", json!({})),
+            1 => ScriptedResponse::error(ModelErrorKind::Unavailable),
+            _ => ScriptedResponse::text("Helped."),
         };
         reply.usage(200, 20).delay(Duration::from_millis(20))
     });
@@ -146,7 +148,7 @@ fn helper() -> AgentLoop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_run_of_a_tree_replays_to_the_same_verdict() {
+async fn every_run_of_a_tree_replays_to_the_same_trip_record() {
     let cases = [
         ("[stop]\nlimit = \"steps >= 40\"\n", 7),
         ("[stop]\nlimit = \"steps >= 4\"\n", 4),
@@ -185,7 +187,7 @@ async fn every_run_of_a_tree_replays_to_the_same_verdict() {
 #[tokio::test(start_paused = true)]
 async fn what_people_and_hooks_do_is_in_the_record() {
     let limit = "[stop]\nlimit = \"steps >= 3\"\n[rule.limit]\nhard = false\n";
-    let looker = priced(|_, _| Reply::call("look", json!({})).usage(1_000, 100));
+    let looker = priced(|_, _| ScriptedResponse::call("look", json!({})).usage(1_000, 100));
     let looker = under(&looker, limit).tool(ok_tool("look"));
     let critic = looker.hook(Trigger::OnStop, 0, |context| {
         context.request_continuation("critic");

@@ -8,7 +8,7 @@ use endstop::cancel::{CancelToken, Urgency};
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::store::{MemoryStore, Store};
 use serde_json::json;
 
@@ -49,9 +49,9 @@ async fn a_raised_budget_continues_a_run_whose_call_did_not_fit_or_was_cut_off()
     for (limit, cut) in [("0.0080", false), ("0.0068", true)] {
         let model = priced(move |request, _| {
             let reply = match request.max_output_tokens {
-                Some(0..90) => Reply::text("I was").finish("length"),
-                _ if replies_so_far(request) < 4 => Reply::call("look", json!({})),
-                _ => Reply::text("Done."),
+                Some(0..90) => ScriptedResponse::text("I was").finish("length"),
+                _ if replies_so_far(request) < 4 => ScriptedResponse::call("look", json!({})),
+                _ => ScriptedResponse::text("Done."),
             };
             reply.usage(1_000, request.max_output_tokens.unwrap_or(100).min(100))
         });
@@ -69,8 +69,8 @@ async fn a_reopened_run_forgets_its_cancellation_and_nothing_else() {
     for urgency in [Urgency::Graceful, Urgency::Now] {
         let model = priced(|request, _| {
             let reply = match replies_so_far(request) {
-                n if n < 3 => Reply::call("look", json!({})),
-                _ => Reply::text("Done."),
+                n if n < 3 => ScriptedResponse::call("look", json!({})),
+                _ => ScriptedResponse::text("Done."),
             };
             reply.usage(100, 10).delay(Duration::from_secs(10))
         });
@@ -150,7 +150,8 @@ async fn a_rule_with_the_reason_completed_is_a_stop_and_no_natural_end() {
 #[tokio::test(start_paused = true)]
 async fn the_next_execution_of_a_paused_run_leaves_no_call_open() {
     let text = "[stop]\na = \"steps >= 9\"\n[pause]\nask = \"tool_calls >= 0\"\n";
-    let model = replies([Reply::call("look", json!({})), Reply::text("Done.")]);
+    let model =
+        replies([ScriptedResponse::call("look", json!({})), ScriptedResponse::text("Done.")]);
     let agent = under(&model, text).tool(ok_tool("look")).build().unwrap();
     let paused = agent.run("Go.").await.unwrap();
     assert_eq!(paused.status(), Status::Paused);

@@ -10,7 +10,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::core::units::WallTime;
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::store::{FileStore, MemoryStore, RunId, Store, StoreError};
 use serde_json::json;
 
@@ -21,11 +21,11 @@ use crate::support::*;
 fn worker() -> Arc<ScriptedModel> {
     priced(|request, _| {
         let reply = match replies_so_far(request) {
-            1 => Reply::call("fail", json!({})).tool_call("look", json!({})),
-            2 => Reply::call("helper", json!({ "task": "Help." })),
-            3 => Reply::call("nosuch", json!({})),
-            n if n < 6 => Reply::call("look", json!({ "n": n })),
-            _ => Reply::text("Done."),
+            1 => ScriptedResponse::call("fail", json!({})).tool_call("look", json!({})),
+            2 => ScriptedResponse::call("helper", json!({ "task": "Help." })),
+            3 => ScriptedResponse::call("nosuch", json!({})),
+            n if n < 6 => ScriptedResponse::call("look", json!({ "n": n })),
+            _ => ScriptedResponse::text("Done."),
         };
         reply.usage(1_000, 100).delay(Duration::from_millis(250))
     })
@@ -35,8 +35,8 @@ fn worker() -> Arc<ScriptedModel> {
 fn helper() -> AgentLoop {
     let model = priced(|request, _| {
         let reply = match replies_so_far(request) {
-            n if n < 2 => Reply::call("look", json!({})),
-            _ => Reply::text("Helped."),
+            n if n < 2 => ScriptedResponse::call("look", json!({})),
+            _ => ScriptedResponse::text("Helped."),
         };
         reply.usage(500, 50).delay(Duration::from_millis(50))
     });
@@ -227,17 +227,21 @@ async fn files_and_sqlite_keep_a_dropped_run_as_memory_does() {
 fn family(count: usize, answers: usize, store: &MemoryStore, sent: &Sent) -> AgentLoop {
     let model = Arc::new(ScriptedModel::from_fn("child", move |request, _| {
         let task = request.messages[0].text().parse::<usize>().unwrap();
-        let reply = Reply::text("Found.").usage(40, 8);
+        let reply = ScriptedResponse::text("Found.").usage(40, 8);
         if task < answers { reply.delay(Duration::from_millis(100)) } else { reply.stall() }
     }));
     let child = AgentLoop::builder("work").model(model).max_output_tokens(500);
     let child = child.stop_when(condition("steps >= 3")).build().unwrap();
     let root = Arc::new(ScriptedModel::from_fn("root", move |request, _| {
-        let mut reply = Reply::text("On it.").usage(100, 20);
+        let mut reply = ScriptedResponse::text("On it.").usage(100, 20);
         for task in 0..count {
             reply = reply.tool_call("work", json!({ "task": task.to_string() }));
         }
-        if replies_so_far(request) > 0 { Reply::text("Done.").usage(100, 20) } else { reply }
+        if replies_so_far(request) > 0 {
+            ScriptedResponse::text("Done.").usage(100, 20)
+        } else {
+            reply
+        }
     }));
     let rules = "[stop]\nlimit = \"tokens >= 100k or steps >= 60\"\n";
     let agent = under(&root, rules).tools([child.as_tool("Works.")]);
@@ -313,10 +317,10 @@ async fn a_paused_step_that_went_on_and_died_is_closed_with_every_call_answered(
     let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
     let agent = || {
         let model = priced(|request, _| match replies_so_far(request) {
-            0 => Reply::call("look", json!({}))
+            0 => ScriptedResponse::call("look", json!({}))
                 .tool_call("sleep", json!({}))
                 .tool_call("look", json!({})),
-            _ => Reply::text("Done."),
+            _ => ScriptedResponse::text("Done."),
         });
         let agent = under(&model, rules).tool(ok_tool("look")).parallel_tools(1);
         let agent = agent.tool(slow_tool("sleep", Duration::from_secs(60)));
@@ -388,7 +392,8 @@ async fn a_run_whose_trace_is_damaged_or_gone_does_not_go_on() {
     for (reason, spoil) in spoils {
         drop(std::fs::remove_dir_all(&directory));
         let store = Arc::new(FileStore::open(&directory).unwrap());
-        let model = replies((0..9).map(|_| Reply::call("look", json!({})).usage(100, 10)));
+        let model =
+            replies((0..9).map(|_| ScriptedResponse::call("look", json!({})).usage(100, 10)));
         let rules = "[stop]\nlimit = \"steps >= 9\"\n";
         let agent = under(&model, rules).tool(ok_tool("look")).store(store.clone());
         let agent = agent.build().unwrap();
@@ -428,7 +433,7 @@ async fn a_killed_process_loses_no_settled_spend() {
     let endless = || {
         priced(|_, calls| {
             println!("\nanswering {calls}.");
-            Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(3))
+            ScriptedResponse::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(3))
         })
     };
     if let Ok(directory) = std::env::var(CHILD) {
@@ -452,7 +457,7 @@ async fn a_killed_process_loses_no_settled_spend() {
         assert!(lines.by_ref().map_while(Result::ok).any(|line| line == wanted), "the child works");
         child.kill().unwrap();
         child.wait().unwrap();
-        let model = replies([Reply::text("Done.").usage(100, 10)]);
+        let model = replies([ScriptedResponse::text("Done.").usage(100, 10)]);
         let agent = agent(&directory, &model);
         let id = RunId::parse("a-run").unwrap();
         let loaded = agent.load(&id).await.unwrap();

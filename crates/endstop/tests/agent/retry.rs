@@ -6,7 +6,7 @@ use std::time::Duration;
 use endstop::agent::{AgentLoop, CircuitBreaker, RetryPolicy, Trigger};
 use endstop::core::run::Status;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -20,8 +20,8 @@ fn ruled(model: &Arc<ScriptedModel>, rules: &str) -> endstop::agent::AgentBuilde
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_a_retry_rule_dislikes_is_charged_dropped_and_asked_of_the_other_model() {
-    let first = replies([Reply::text("I cannot do that.").usage(100, 10)]);
-    let other = replies([Reply::text("Here it is.").usage(200, 20)]);
+    let first = replies([ScriptedResponse::text("I cannot do that.").usage(100, 10)]);
+    let other = replies([ScriptedResponse::text("Here it is.").usage(200, 20)]);
     let agent = ruled(&first, SORRY).retry_model(other.clone()).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("Here it is."));
@@ -33,7 +33,7 @@ async fn a_reply_that_a_retry_rule_dislikes_is_charged_dropped_and_asked_of_the_
 
 #[tokio::test(start_paused = true)]
 async fn asking_again_is_finite_and_then_the_rule_stops_the_run() {
-    let model = replies([Reply::text("I cannot do that.").usage(100, 10)]);
+    let model = replies([ScriptedResponse::text("I cannot do that.").usage(100, 10)]);
     let state = ruled(&model, SORRY).build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.step_count()), (3, 1));
     assert_eq!(state.usage().total(), 330);
@@ -45,9 +45,10 @@ async fn asking_again_is_finite_and_then_the_rule_stops_the_run() {
 async fn a_near_duplicate_is_asked_again_and_the_first_model_comes_back_in_the_next_step() {
     let long =
         "The file that you asked about holds the list of ports, and every port in it is open.";
-    let first = replies([Reply::text(long).tool_call("look", json!({})).usage(10, 5)]);
-    let new =
-        Reply::text("Nothing like that: the second file was empty when I opened it just now.");
+    let first = replies([ScriptedResponse::text(long).tool_call("look", json!({})).usage(10, 5)]);
+    let new = ScriptedResponse::text(
+        "Nothing like that: the second file was empty when I opened it just now.",
+    );
     let other = replies([new.tool_call("look", json!({})).usage(10, 5)]);
     let rules = "[stop]\nlimit = \"steps >= 2\"\n[retry]\nsame = \"near_duplicate\"\n";
     let agent = ruled(&first, rules).retry_model(other.clone()).tool(ok_tool("look"));
@@ -59,7 +60,7 @@ async fn a_near_duplicate_is_asked_again_and_the_first_model_comes_back_in_the_n
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_may_not_pass_a_limit() {
-    let model = replies([Reply::text("I cannot do that.").usage(100, 10)]);
+    let model = replies([ScriptedResponse::text("I cannot do that.").usage(100, 10)]);
     let rules = SORRY.replace("steps >= 9", "attempts >= 2");
     let state = ruled(&model, &rules).build().unwrap().run("Go.").await.unwrap();
     assert_eq!(model.calls(), 2);
@@ -68,9 +69,10 @@ async fn a_retry_may_not_pass_a_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_double_up_to_the_longest_and_retry_after_is_obeyed() {
-    let failing = || Reply::error(ModelErrorKind::Unavailable);
+    let failing = || ScriptedResponse::error(ModelErrorKind::Unavailable);
     let after = |seconds| {
-        Reply::text("").fail(ModelErrorKind::RateLimited, Some(Duration::from_secs(seconds)))
+        ScriptedResponse::text("")
+            .fail(ModelErrorKind::RateLimited, Some(Duration::from_secs(seconds)))
     };
     let retry = RetryPolicy {
         max_attempts: 9,
@@ -79,9 +81,13 @@ async fn waits_double_up_to_the_longest_and_retry_after_is_obeyed() {
         longest_retry_after: Duration::from_secs(60),
     };
     let cases = [
-        (vec![failing(), failing(), failing(), failing(), Reply::text("Done.")], 1 + 2 + 3 + 3, 5),
-        (vec![after(60), failing(), Reply::text("Done.")], 62, 3),
-        (vec![after(0), Reply::text("Done.")], 0, 2),
+        (
+            vec![failing(), failing(), failing(), failing(), ScriptedResponse::text("Done.")],
+            1 + 2 + 3 + 3,
+            5,
+        ),
+        (vec![after(60), failing(), ScriptedResponse::text("Done.")], 62, 3),
+        (vec![after(0), ScriptedResponse::text("Done.")], 0, 2),
     ];
     for (script, seconds, attempts) in cases {
         let (model, begun) = (replies(script), Instant::now());
@@ -109,7 +115,7 @@ async fn max_retries_and_the_error_budget_end_the_run() {
         ("max_errors(1)", 1),
         ("max_errors(3)", 3),
     ] {
-        let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+        let model = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
         let agent = agent(&model, &format!("{rule} or steps >= 9")).retry(patient);
         let state = agent.build().unwrap().run("Go.").await.unwrap();
         assert_eq!(model.calls(), calls, "{rule}: {}", state.explain());
@@ -126,7 +132,7 @@ async fn max_retries_and_the_error_budget_end_the_run() {
 #[tokio::test(start_paused = true)]
 async fn one_breaker_keeps_two_agents_from_a_model_that_fails() {
     let breaker = CircuitBreaker::new(3, Duration::from_secs(60));
-    let failing = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let failing = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let patient = RetryPolicy { max_attempts: 3, ..RetryPolicy::default() };
     let first = agent(&failing, "steps >= 5").retry(patient).circuit_breaker(breaker.clone());
     let state = first.build().unwrap().run("Go.").await.unwrap();
@@ -167,7 +173,7 @@ async fn a_run_that_ends_before_its_trial_request_leaves_the_breaker_to_others()
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_fails_fast_ends_runs_at_once_instead_of_letting_them_wait() {
     let breaker = CircuitBreaker::new(2, Duration::from_secs(60)).fail_fast();
-    let failing = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let failing = replies([ScriptedResponse::error(ModelErrorKind::Unavailable)]);
     let patient = RetryPolicy { max_attempts: 9, ..RetryPolicy::default() };
     let first = agent(&failing, "steps >= 5").retry(patient).circuit_breaker(breaker.clone());
     let begun = Instant::now();

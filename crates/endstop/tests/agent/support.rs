@@ -10,7 +10,7 @@ use endstop::core::expr;
 use endstop::core::policy::Policy;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
 
@@ -30,20 +30,20 @@ pub(crate) fn agent(model: &Arc<ScriptedModel>, stop: &str) -> AgentBuilder {
 }
 
 /// A model that gives these replies and then repeats the last one.
-pub(crate) fn replies(replies: impl IntoIterator<Item = Reply>) -> Arc<ScriptedModel> {
+pub(crate) fn replies(replies: impl IntoIterator<Item = ScriptedResponse>) -> Arc<ScriptedModel> {
     let model = ScriptedModel::new("scripted");
     Arc::new(replies.into_iter().fold(model, ScriptedModel::reply).repeat_last())
 }
 
 /// A model that calls `tool` forever.
 pub(crate) fn caller(tool: &str) -> Arc<ScriptedModel> {
-    let reply = Reply::call(tool, json!({})).usage(100, 10);
+    let reply = ScriptedResponse::call(tool, json!({})).usage(100, 10);
     Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
 }
 
 /// A model that answers immediately.
 pub(crate) fn answerer(text: &str) -> Arc<ScriptedModel> {
-    let reply = Reply::text(text).usage(100, 10);
+    let reply = ScriptedResponse::text(text).usage(100, 10);
     Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
 }
 

@@ -11,7 +11,7 @@ use endstop::core::units::Money;
 use endstop::core::wire::v1::trace::{Kind, Line};
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{ModelRequest, Reply, ScriptedModel};
+use endstop::model::{ModelRequest, ScriptedModel, ScriptedResponse};
 use endstop::observe::{Observation, Observer, Report, Reporter};
 use endstop::runtime::trace::Replay;
 use endstop::store::{MemoryStore, RunId, Store};
@@ -28,12 +28,14 @@ fn limited(limit: &str) -> String {
 }
 
 /// Calls `buy` so often in the first reply of a run, and then answers.
-fn buying(calls: usize) -> impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static {
+fn buying(
+    calls: usize,
+) -> impl Fn(&ModelRequest<'_>, u64) -> ScriptedResponse + Send + Sync + 'static {
     move |request, _| {
         if replies_so_far(request) > 0 {
-            return Reply::text("Done.").usage(100, 20);
+            return ScriptedResponse::text("Done.").usage(100, 20);
         }
-        let first = Reply::text("On it.").usage(100, 20);
+        let first = ScriptedResponse::text("On it.").usage(100, 20);
         (0..calls).fold(first, |reply, _| reply.tool_call("buy", json!({})))
     }
 }
@@ -110,7 +112,7 @@ async fn a_declared_cost_that_does_not_fit_is_refused_and_the_run_stops() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_reaches_a_token_limit_has_its_paid_tools_run_too() {
     let model = priced(|_, _| {
-        let reply = Reply::call("buy", json!({})).tool_call("look", json!({}));
+        let reply = ScriptedResponse::call("buy", json!({})).tool_call("look", json!({}));
         // The most that the limit admits.
         reply.usage(7_990, 10)
     });
@@ -126,7 +128,7 @@ async fn a_reply_that_reaches_a_token_limit_has_its_paid_tools_run_too() {
 #[tokio::test(start_paused = true)]
 async fn tokens_beyond_what_was_held_do_not_hold_a_paid_tool_back() {
     // The provider reports more than any bound of the request.
-    let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
+    let model = priced(|_, _| ScriptedResponse::call("buy", json!({})).usage(50_000, 10));
     let rules = "[stop]\nlimit = \"tokens >= 8_000 or cost >= $9\"\n";
     let shop = Shop::default();
     let agent = under(&model, rules).max_output_tokens(40);
@@ -135,7 +137,7 @@ async fn tokens_beyond_what_was_held_do_not_hold_a_paid_tool_back() {
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded], "{}", state.explain());
     assert_eq!((shop.ran(), state.stop_reason()), (1, Some(StopReason::TokenLimitReached)));
     // One that would pass a cost limit is refused as before.
-    let model = priced(|_, _| Reply::call("buy", json!({})).usage(50_000, 10));
+    let model = priced(|_, _| ScriptedResponse::call("buy", json!({})).usage(50_000, 10));
     let shop = Shop::default();
     let rules = "[stop]\nlimit = \"tokens >= 8_000 or cost >= $0.40\"\n";
     let agent = under(&model, rules).max_output_tokens(40);
@@ -177,7 +179,7 @@ async fn a_person_is_asked_before_a_dear_tool_call() {
 
 #[tokio::test(start_paused = true)]
 async fn the_free_tools_of_a_batch_run_after_an_overshoot() {
-    let batch = Reply::call("buy", json!({})).tool_call("look", json!({}));
+    let batch = ScriptedResponse::call("buy", json!({})).tool_call("look", json!({}));
     let model = replies([batch.tool_call("buy", json!({}))]);
     let shop = Shop::default();
     let tool = shop.tool(Some("0.80")).cost_at_most(usd("0.50"));
@@ -284,7 +286,10 @@ async fn a_sub_agents_tool_costs_its_parent_too() {
         let shop = Shop::default();
         let tool = shop.tool(None).cost_at_most(usd("0.50"));
         let child = under(&buyer(3), &limited("9.00")).tool(tool).parallel_tools(1);
-        let root = replies([Reply::call("tested", json!({ "task": "buy" })), Reply::text("Done.")]);
+        let root = replies([
+            ScriptedResponse::call("tested", json!({ "task": "buy" })),
+            ScriptedResponse::text("Done."),
+        ]);
         let root = AgentLoop::builder("root").model(root).policy(policy(&limited(limit)));
         let root = root.tools([child.build().unwrap().as_tool("Buys.")]);
         let (state, report) = run(root).await;
@@ -383,14 +388,14 @@ async fn a_person_is_asked_before_a_paid_tool_begins() {
 
 /// A run of parallel and single paid calls, one of which fails and one overshoots, in a tree.
 fn spree() -> AgentBuilder {
-    let mut batch = Reply::text("On it.").usage(100, 20);
+    let mut batch = ScriptedResponse::text("On it.").usage(100, 20);
     for tool in ["buy", "buy", "lose", "help"] {
         batch = batch.tool_call(tool, json!({ "task": "x" }));
     }
     let model =
         ScriptedModel::from_fn("scripted", move |request, _| match replies_so_far(request) {
             0 | 1 => batch.clone(),
-            _ => Reply::text("Done.").usage(100, 20),
+            _ => ScriptedResponse::text("Done.").usage(100, 20),
         });
     let child = buyer(2);
     let child = AgentLoop::builder("help").model(child).stop_when(condition("steps >= 5"));

@@ -7,7 +7,7 @@ use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Budget, Limits};
 use endstop::message::ToolOutcome;
-use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 use endstop::tool::Tool;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn runaway(model: &Arc<ScriptedModel>, depth: usize) -> Arc<dyn Tool> {
 /// Calls `work` so many times in every reply.
 fn worker(calls: usize) -> Arc<ScriptedModel> {
     Arc::new(ScriptedModel::from_fn("scripted", move |_, _| {
-        let mut reply = Reply::text("working").usage(100, 10);
+        let mut reply = ScriptedResponse::text("working").usage(100, 10);
         for _ in 0..calls {
             reply = reply.tool_call("work", json!({ "task": "more" }));
         }
@@ -66,7 +66,8 @@ async fn a_parent_limit_of_three_model_calls_makes_exactly_three_at_any_depth_an
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
-    let reply = Reply::text("I found the door.").tool_call("work", json!({})).usage(100, 10);
+    let reply =
+        ScriptedResponse::text("I found the door.").tool_call("work", json!({})).usage(100, 10);
     let child_model = replies([reply]);
     let child = AgentLoop::builder("helper")
         .model(child_model)
@@ -75,8 +76,8 @@ async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
         .build()
         .unwrap();
     let model = replies([
-        Reply::call("helper", json!({ "task": "Find the way." })),
-        Reply::text("The helper found a door."),
+        ScriptedResponse::call("helper", json!({ "task": "Find the way." })),
+        ScriptedResponse::text("The helper found a door."),
     ]);
     let parent = agent(&model, "steps >= 10").tools([child.as_tool("Helps.")]).build().unwrap();
     let state = parent.run("Go.").await.unwrap();
@@ -96,7 +97,7 @@ async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule(
     let model = Arc::new(ScriptedModel::from_fn("claude-sonnet-4-5", |request, _| {
         let is_child = request.system.len() > 10_000;
         let usage = if is_child { (10_000, 1_000) } else { (100, 10) };
-        Reply::call("work", json!({ "task": "more" })).usage(usage.0, usage.1)
+        ScriptedResponse::call("work", json!({ "task": "more" })).usage(usage.0, usage.1)
     }));
     let child = AgentLoop::builder("work")
         .model(model.clone())
@@ -115,9 +116,9 @@ async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule(
     let record = state.explain();
     assert_eq!(state.steps().len(), 1, "{record}");
     assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{record}");
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.rule.as_deref(), Some("stop"), "{record}");
-    assert!(verdict.rules[0].trips, "{record}");
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.rule.as_deref(), Some("stop"), "{record}");
+    assert!(trip_record.rules[0].trips, "{record}");
     let cost = state.cost().unwrap();
     assert!(cost <= "0.20".parse().unwrap() && cost > "0.10".parse().unwrap(), "{record}");
 }
@@ -134,15 +135,15 @@ async fn a_parents_hard_limit_of_steps_that_a_child_reaches_stops_the_parent_by_
         .unwrap();
     let state = root.run("Go.").await.unwrap();
     assert_eq!((model.calls(), state.steps().len()), (3, 1));
-    let verdict = state.execution.trip_record.as_ref().unwrap();
-    assert_eq!(verdict.rule.as_deref(), Some("steps"), "{}", state.explain());
+    let trip_record = state.execution.trip_record.as_ref().unwrap();
+    assert_eq!(trip_record.rule.as_deref(), Some("steps"), "{}", state.explain());
 }
 
 /// The end of a run whose model asks a sub-agent once.
 async fn parent_of(child: &Arc<ScriptedModel>, stop: &str) -> endstop::agent::AgentState {
     let child = agent(child, "steps >= 5").build().unwrap();
-    let call = Reply::call("tested", json!({ "task": "Help." })).usage(100, 10);
-    let model = replies([call, Reply::text("Done.").usage(100, 10)]);
+    let call = ScriptedResponse::call("tested", json!({ "task": "Help." })).usage(100, 10);
+    let model = replies([call, ScriptedResponse::text("Done.").usage(100, 10)]);
     let parent = agent(&model, stop).tools([child.as_tool("Helps.")]);
     parent.build().unwrap().run("Go.").await.unwrap()
 }
@@ -160,7 +161,7 @@ async fn a_sub_agent_that_ends_without_words_tells_its_parent_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_fails_is_a_failed_tool_call() {
-    let failing = replies([Reply::error(ModelErrorKind::Rejected)]);
+    let failing = replies([ScriptedResponse::error(ModelErrorKind::Rejected)]);
     let state = parent_of(&failing, "steps >= 9").await;
     assert_eq!(outcomes(&state), [ToolOutcome::Failed]);
     assert!(state.messages[2].text().contains("was stopped before it finished: error"));

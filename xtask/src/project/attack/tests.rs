@@ -13,7 +13,7 @@ fn each_attack_ends_as_expected_and_as_the_page_says() {
     for it in &finished {
         let begin = format!("| {} | {} |", it.row.name, it.row.what);
         let line = page.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
-        let end = format!("| {} |", it.verdict());
+        let end = format!("| {} |", it.result());
         assert!(line.ends_with(&end), "{}: run `cargo xtask attack --write`", it.row.name);
     }
     let is_row = |line: &&str| line.starts_with("| ") && line.contains(" | $");

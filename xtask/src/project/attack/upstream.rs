@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::bill::{Arrival, Work};
 use super::reply;
 
-/// How long it thinks, so that calls side by side are in flight together. No verdict depends on it.
+/// How long it thinks, so that calls side by side are in flight together. No result depends on it.
 const THINKING: Duration = Duration::from_millis(5);
 
 /// How the upstream serves one request.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use syn::{Attribute, Item, Visibility};
+use syn::{Attribute, Ident, Item, Visibility};
 
 use crate::project::tree::Tree;
 
@@ -82,7 +82,8 @@ fn drop_tests(items: &mut Vec<Item>) {
     }
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+/// The attributes of an item.
+pub(super) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -101,22 +102,25 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name and the line of a type that other modules can name.
-pub(super) fn shared_type(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
-    let (name, visibility) = match item {
-        Item::Enum(item) => (&item.ident, &item.vis),
-        Item::Struct(item) => (&item.ident, &item.vis),
-        Item::Trait(item) => (&item.ident, &item.vis),
-        Item::Type(item) => (&item.ident, &item.vis),
-        Item::Union(item) => (&item.ident, &item.vis),
-        _ => return None,
-    };
-    let is_shared = match visibility {
+/// The name of the type that an item defines, and who can name it.
+pub(super) fn defined_type(item: &Item) -> Option<(&Ident, &Visibility)> {
+    match item {
+        Item::Enum(item) => Some((&item.ident, &item.vis)),
+        Item::Struct(item) => Some((&item.ident, &item.vis)),
+        Item::Trait(item) => Some((&item.ident, &item.vis)),
+        Item::Type(item) => Some((&item.ident, &item.vis)),
+        Item::Union(item) => Some((&item.ident, &item.vis)),
+        _ => None,
+    }
+}
+
+/// Whether an item defines a type that other modules can name.
+pub(super) fn is_shared_type(item: &Item) -> bool {
+    defined_type(item).is_some_and(|(_, visibility)| match visibility {
         Visibility::Public(_) => true,
         Visibility::Restricted(restricted) => !restricted.path.is_ident("self"),
         Visibility::Inherited => false,
-    };
-    is_shared.then_some((name, visibility))
+    })
 }
 
 #[cfg(test)]

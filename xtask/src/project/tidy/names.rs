@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use syn::Item;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, Meta};
 
 use super::Finding;
-use super::modules::{Module, shared_type};
+use super::modules::{Module, attributes, defined_type, is_test};
 
-/// Types that other modules can name have unique names within a crate.
+/// Types have unique names within a crate, those included that only one module or function can name.
 pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
     let mut places: BTreeMap<(&str, String), Vec<(&str, usize)>> = BTreeMap::new();
     for module in modules {
-        collect(module, &module.syntax.items, &mut places);
+        let mut types = Types::default();
+        types.visit_file(&module.syntax);
+        for (name, lines) in types.lines {
+            let places = places.entry((module.package, name)).or_default();
+            places.extend(lines.into_iter().map(|line| (module.file, line)));
+        }
     }
     let mut findings = Vec::new();
     for ((_, name), places) in places {
@@ -29,22 +35,33 @@ pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn collect<'m>(
-    module: &Module<'m>,
-    items: &[Item],
-    places: &mut BTreeMap<(&'m str, String), Vec<(&'m str, usize)>>,
-) {
-    for item in items {
-        if let Some((name, _)) = shared_type(item) {
-            let place = (module.file, name.span().start().line);
-            places.entry((module.package, name.to_string())).or_default().push(place);
+/// The types that a file defines, by name. Definitions for several targets, such as `#[cfg(unix)]` and `#[cfg(windows)]`,
+/// are one type: they have one name so that the rest of the file works with each of them.
+#[derive(Default)]
+struct Types {
+    lines: BTreeMap<String, Vec<usize>>,
+}
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let attributes = attributes(item);
+        if is_test(attributes) {
+            return;
         }
-        if let Item::Mod(inner) = item
-            && let Some((_, items)) = &inner.content
-        {
-            collect(module, items, places);
+        if let Some((name, _)) = defined_type(item) {
+            let lines = self.lines.entry(name.to_string()).or_default();
+            if lines.is_empty() || !has_condition(attributes) {
+                lines.push(name.span().start().line);
+            }
         }
+        visit::visit_item(self, item);
     }
+}
+
+/// Whether an item is compiled for some targets only.
+fn has_condition(attributes: &[Attribute]) -> bool {
+    let is_cfg = |meta: &Meta| matches!(meta, Meta::List(list) if list.path.is_ident("cfg"));
+    attributes.iter().any(|attribute| is_cfg(&attribute.meta))
 }
 
 #[cfg(test)]

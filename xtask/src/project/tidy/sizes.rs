@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::Item;
 
 use super::Finding;
-use super::modules::{Module, shared_type};
+use super::modules::{Module, is_shared_type};
 use super::tokens::{group_of, is_punct, is_word, without_tests};
 use crate::project::tree::Tree;
 
@@ -55,7 +55,7 @@ pub(super) fn check_small(tree: &Tree, modules: &[Module<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for module in modules {
         let Some(text) = tree.texts.get(module.file) else { continue };
-        let has_type = module.syntax.items.iter().any(|item| shared_type(item).is_some());
+        let has_type = module.syntax.items.iter().any(is_shared_type);
         let is_table = module.syntax.items.iter().all(is_row);
         let says_why = says(text, REASON);
         let has_place = ["/limits.rs", "/main.rs"].iter().any(|end| module.file.ends_with(end));

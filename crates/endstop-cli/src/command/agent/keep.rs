@@ -105,7 +105,7 @@ pub(super) async fn list(
     for run in runs.iter().take(shown) {
         let stored = store.load(&run.id).await.ok().flatten();
         let state = stored.and_then(|stored| AgentState::from_json(&stored.text).ok());
-        let row = Row::of(&run.id, run.saved_at, state.as_ref());
+        let row = StoredRunRow::of(&run.id, run.saved_at, state.as_ref());
         if as_json {
             rows.push(row.to_json());
         } else {
@@ -131,13 +131,13 @@ pub(super) async fn list(
 }
 
 /// A run in the list.
-struct Row<'s> {
+struct StoredRunRow<'s> {
     id: &'s RunId,
     saved: String,
     state: Option<&'s AgentState>,
 }
 
-impl<'s> Row<'s> {
+impl<'s> StoredRunRow<'s> {
     fn of(id: &'s RunId, saved_at: u64, state: Option<&'s AgentState>) -> Self {
         let at = i64::try_from(saved_at).ok();
         let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());

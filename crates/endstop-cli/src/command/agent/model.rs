@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use endstop::model::{
-    Model, ModelErrorKind, ModelRequest, OpenModelError, OpenOptions, ReplayModel, Reply,
-    ScriptedModel, open as open_model,
+    Model, ModelErrorKind, ModelRequest, OpenModelError, OpenOptions, ReplayModel, ScriptedModel,
+    ScriptedResponse, open as open_model,
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub(super) fn is_offline(name: &str) -> bool {
     name.starts_with("scripted") || name.starts_with("replay:")
 }
 
-/// Opens a model. A replayed one continues after the replies that the run has had.
+/// Opens a model. A replayed one continues after the responses that the run has had.
 pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = name.strip_prefix("scripted") {
         return scripted(script)
@@ -65,13 +65,13 @@ fn scripted(script: &str) -> Option<Arc<dyn Model>> {
         Some((kind, model)) => (kind, Some(model)),
         None => (script, None),
     };
-    let answer: fn(&ModelRequest<'_>) -> Reply = match kind {
+    let answer: fn(&ModelRequest<'_>) -> ScriptedResponse = match kind {
         "" => sentence,
         ":slow" => {
             |request| sentence(request).pieces_of(SLOW_PIECE_BYTES).piece_delay(SLOW_PIECE_WAIT)
         }
         ":loop" => one_more_call,
-        ":fail" => |_| Reply::error(ModelErrorKind::Rejected),
+        ":fail" => |_| ScriptedResponse::error(ModelErrorKind::Rejected),
         _ => return None,
     };
     let (provider, name) = match priced_as.map(|model| (model, model.split_once('/'))) {
@@ -84,22 +84,22 @@ fn scripted(script: &str) -> Option<Arc<dyn Model>> {
 }
 
 /// The sentence, as much of it as fits the request's cap.
-fn sentence(request: &ModelRequest<'_>) -> Reply {
+fn sentence(request: &ModelRequest<'_>) -> ScriptedResponse {
     let fits = request
         .max_output_tokens
         .map_or(u64::MAX, |cap| cap.saturating_mul(ScriptedModel::BYTES_PER_TOKEN));
     let end = usize::try_from(fits).unwrap_or(usize::MAX).min(SENTENCE.len());
     let text = SENTENCE.get(..SENTENCE.floor_char_boundary(end)).unwrap_or(SENTENCE);
-    let reply = Reply::text(text);
+    let reply = ScriptedResponse::text(text);
     if text.len() < SENTENCE.len() { reply.finish("length") } else { reply }
 }
 
 /// A call of an offered tool, whatever its answer, or of an unknown one if the request offers none.
-fn one_more_call(request: &ModelRequest<'_>) -> Reply {
+fn one_more_call(request: &ModelRequest<'_>) -> ScriptedResponse {
     let has = |name: &str| request.tools.iter().any(|tool| tool.name == name);
     if has("delegate") {
-        return Reply::call("delegate", json!({ "task": "Go on." }));
+        return ScriptedResponse::call("delegate", json!({ "task": "Go on." }));
     }
     let tool = if has("list_directory") { "list_directory" } else { "again" };
-    Reply::call(tool, json!({}))
+    ScriptedResponse::call(tool, json!({}))
 }

@@ -25,7 +25,7 @@ pub(super) struct Stage {
 
 /// The result of an act; figures as `endstop run --json-file` has them.
 #[derive(Clone, Debug)]
-pub(super) struct Act {
+pub(super) struct DemoAct {
     pub(super) whole: Value,
     pub(super) cost: Money,
     pub(super) calls: u64,
@@ -38,7 +38,7 @@ pub(super) struct Act {
 ///
 /// # Errors
 /// Returns an error if a program cannot be run, or does not end as it has to.
-pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError> {
+pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<DemoAct>, CliError> {
     let failed = |problem: String| CliError::new(format!("the demo failed: {problem}"));
     let own = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let file = Draft::new();
@@ -70,10 +70,10 @@ pub(super) fn play(stage: &Stage, is_dry: bool) -> Result<Option<Act>, CliError>
     read(whole).map(Some).ok_or_else(|| failed("its figures are missing".to_owned()))
 }
 
-fn read(whole: Value) -> Option<Act> {
+fn read(whole: Value) -> Option<DemoAct> {
     let totals = whole.pointer("/report/totals")?;
     let number = |key: &str| totals.get(key).and_then(Value::as_u64);
-    Some(Act {
+    Some(DemoAct {
         cost: whole.pointer("/report/spend/usd")?.as_str()?.parse().ok()?,
         calls: whole.get("upstream_calls")?.as_u64()?,
         sub_agents: number("sub_agents")?,

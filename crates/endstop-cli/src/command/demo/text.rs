@@ -6,7 +6,7 @@ use endstop_price::PriceTable;
 use serde_json::{Value, json};
 
 use super::super::demo_agent::MODEL;
-use super::act::{Act, Stage};
+use super::act::{DemoAct, Stage};
 use crate::output::{count, duration, money, short, wrapped};
 
 /// Text for a terminal of some columns.
@@ -42,7 +42,7 @@ impl Page {
     }
 
     /// After the first act.
-    pub(super) fn first_act(self, stage: &Stage, act: &Act) -> String {
+    pub(super) fn first_act(self, stage: &Stage, act: &DemoAct) -> String {
         let mut table = figures(act).to_vec();
         table.push(("cost", money(act.cost)));
         let moral = format!(
@@ -61,7 +61,7 @@ impl Page {
     }
 
     /// After the second act.
-    pub(super) fn second_act(self, stage: &Stage, first: &Act, second: &Act) -> String {
+    pub(super) fn second_act(self, stage: &Stage, first: &DemoAct, second: &DemoAct) -> String {
         let mut table = figures(second).to_vec();
         table.push(("cost", format!("{} of {}", money(second.cost), money(stage.usd))));
         let mut text = format!("\n{}\n", rows(&table));
@@ -91,7 +91,7 @@ fn rows(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect()
 }
 
-fn figures(act: &Act) -> [(&'static str, String); 4] {
+fn figures(act: &DemoAct) -> [(&'static str, String); 4] {
     [
         ("model calls", count(act.calls)),
         ("sub-agents", count(act.sub_agents)),
@@ -123,7 +123,7 @@ fn kept(without: Money, spent: Money, limit: Money) -> String {
 }
 
 /// Both acts for machines.
-pub(super) fn json(stage: &Stage, first: &Act, second: &Act) -> Value {
+pub(super) fn json(stage: &Stage, first: &DemoAct, second: &DemoAct) -> Value {
     json!({
         "version": 2,
         "model": MODEL,

@@ -23,13 +23,13 @@ pub(in crate::command) fn unseen(policy: &Policy) -> Vec<String> {
     };
     let by_failures = of(
         &|condition, _| FAILURES.iter().any(|it| condition.contains(it)),
-        "through a gateway only Anthropic's and Gemini's requests say that a tool has failed; those of OpenAI's interfaces do not, so no \
+        "through a gateway only Anthropic's and Gemini's requests say that a tool has failed; those of OpenAI's APIs do not, so no \
          failed tool is counted there",
     );
     let by_retry = of(
         &|_, action| action == Action::Retry,
         "a gateway repeats only non-streaming calls; a stream has reached its client by then, so it counts, and the run \
-         stops where the rule holds for the third time in a row",
+         stops where the rule trips for the third time in a row",
     );
     by_failures.into_iter().chain(by_retry).collect()
 }

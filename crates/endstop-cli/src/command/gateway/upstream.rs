@@ -6,8 +6,8 @@ use super::script;
 
 /// What to write instead.
 pub(super) const HINT: &str = "write an address such as `https://api.openai.com/v1`";
-/// The interfaces by their names, and the variable that each stands for.
-const INTERFACES: [(&str, &str); 3] = [
+/// The APIs by their names, and the variable that each stands for.
+const APIS: [(&str, &str); 3] = [
     ("openai", "OPENAI_BASE_URL"),
     ("anthropic", "ANTHROPIC_BASE_URL"),
     ("gemini", "GOOGLE_GEMINI_BASE_URL"),
@@ -62,7 +62,7 @@ fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
     let (name, base) =
         part.split_once('=').ok_or_else(|| format!("`{}` is not NAME=URL", shown(part)))?;
     let (name, base) = (name.trim(), base.trim());
-    let known = INTERFACES.iter().find(|(known, _)| *known == name);
+    let known = APIS.iter().find(|(known, _)| *known == name);
     let (_, variable) =
         known.ok_or_else(|| format!("`{name}` is none of openai, anthropic, gemini"))?;
     if base.is_empty() {

@@ -80,7 +80,7 @@ impl Answer<'_> {
             "version": JSON_VERSION,
             "provider": self.model.provider_id(),
             "model": self.model.model_id(),
-            "asked_model": self.question.model,
+            "requested_model": self.question.model,
             "prices": self.table.version(),
             "at": self.question.at.to_string(),
             "context": kinds,

@@ -12,14 +12,14 @@ use crate::output;
 const COLUMNS: u16 = 80;
 
 #[derive(Debug)]
-enum Line {
+enum DeferredLine {
     Note(String),
     Warning(String),
     /// Also with `--quiet`.
     Always(String),
 }
 
-impl Line {
+impl DeferredLine {
     fn say(&self) {
         match self {
             Self::Note(text) => output::note(text),
@@ -34,7 +34,7 @@ impl Line {
 pub(super) struct DeferredPrinter {
     /// Standard error is a terminal that understands a carriage return.
     is_terminal: bool,
-    held: Vec<Line>,
+    held: Vec<DeferredLine>,
 }
 
 impl DeferredPrinter {
@@ -45,12 +45,12 @@ impl DeferredPrinter {
 
     /// Prints a line, unless `--quiet`; later if the command draws the screen.
     pub(super) fn note(&mut self, text: &str, terminal: Option<&Terminal>) {
-        self.take(Line::Note(text.to_owned()), terminal);
+        self.take(DeferredLine::Note(text.to_owned()), terminal);
     }
 
     /// Like `note`, for `warning: ..`.
     pub(super) fn warn(&mut self, text: &str, terminal: Option<&Terminal>) {
-        self.take(Line::Warning(text.to_owned()), terminal);
+        self.take(DeferredLine::Warning(text.to_owned()), terminal);
     }
 
     /// Prints what the user of a screen must know at once, since the command is about to be ended or waits; also at the end,
@@ -65,7 +65,7 @@ impl DeferredPrinter {
     /// Like `announce`, also with `--quiet`.
     pub(super) fn say(&mut self, text: &str, terminal: Option<&Terminal>) {
         self.write_into_screen(text, terminal);
-        self.take(Line::Always(text.to_owned()), terminal);
+        self.take(DeferredLine::Always(text.to_owned()), terminal);
     }
 
     /// Writes a text into the screen that the command draws, if it draws one.
@@ -83,7 +83,7 @@ impl DeferredPrinter {
         write(&screen);
     }
 
-    fn take(&mut self, line: Line, terminal: Option<&Terminal>) {
+    fn take(&mut self, line: DeferredLine, terminal: Option<&Terminal>) {
         // Once something is held the rest waits too, so that it is read in order.
         if self.is_terminal && (!self.held.is_empty() || terminal.is_some_and(Terminal::is_raw)) {
             self.held.push(line);

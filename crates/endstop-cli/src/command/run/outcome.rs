@@ -56,7 +56,7 @@ pub(super) struct RunOutcome<'s> {
     /// Why the run was stopped, if it was.
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that paused calls until the end, and why.
-    pub(super) held: Option<Vec<String>>,
+    pub(super) paused_by: Option<Vec<String>>,
     /// The reset for which such a rule waits.
     pub(super) reset: Option<WindowReset>,
     /// How long a call waits for an approval.
@@ -89,7 +89,7 @@ impl RunOutcome<'_> {
             return ExitMeaning::OwnFailure.code();
         }
         let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
-        let is_stopped = is_forced || self.held.is_some() || self.full_budget.is_some();
+        let is_stopped = is_forced || self.paused_by.is_some() || self.full_budget.is_some();
         if !is_stopped && self.lacks_calls() {
             return ExitMeaning::OwnFailure.code();
         }
@@ -115,7 +115,7 @@ impl RunOutcome<'_> {
             tell_of_dry_run(dry_run);
         }
         let Some(report) = &self.report else { return };
-        if self.stopped.is_some() || self.held.is_some() {
+        if self.stopped.is_some() || self.paused_by.is_some() {
             output::note(&format!("\n{}\n", report.trip_record));
         }
         if let Some(why) = self.why_held() {
@@ -174,7 +174,7 @@ impl RunOutcome<'_> {
         let counts = &self.counts;
         let answered = counts.stop_responses + counts.refused;
         let requests = report.totals.attempts + counts.unmetered + answered;
-        let is_held = self.held.is_some() || self.full_budget.is_some();
+        let is_held = self.paused_by.is_some() || self.full_budget.is_some();
         requests == 0 && self.stopped.is_none() && !is_held
     }
 
@@ -217,7 +217,7 @@ impl RunOutcome<'_> {
 
     /// Why a run without an approval counts as stopped.
     fn why_held(&self) -> Option<String> {
-        let rules = self.held.as_ref()?.join("; ");
+        let rules = self.paused_by.as_ref()?.join("; ");
         let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
         if let Some(reset) = &self.reset {
             let text = trip::reset_text(reset);
@@ -239,10 +239,10 @@ impl RunOutcome<'_> {
         let ended = match (&self.stopped, self.ended) {
             _ if self.guard.has_ended => "ended (its calls bypassed the gateway)".to_owned(),
             (Some(signal), _) => format!("stopped ({})", signal.reason),
-            (None, _) if self.held.is_some() && self.reset.is_some() => {
+            (None, _) if self.paused_by.is_some() && self.reset.is_some() => {
                 "stopped (waited for the plan)".to_owned()
             }
-            (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
+            (None, _) if self.paused_by.is_some() => "stopped (not approved)".to_owned(),
             (None, _) if self.full_budget.is_some() => "stopped (waited for a budget)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),
             (None, ended) => format!("exit code {}", ended.code()),
@@ -294,8 +294,10 @@ impl RunOutcome<'_> {
             "command_exit_code": self.ended.code(),
             "ended_by": self.sent.command.map(Signal::as_str),
             "left_behind_ended_by": self.sent.left_behind.map(Signal::as_str),
-            "stopped": self.stopped.is_some() || self.held.is_some() || self.full_budget.is_some(),
-            "held_by": self.held,
+            "stopped": self.stopped.is_some()
+                || self.paused_by.is_some()
+                || self.full_budget.is_some(),
+            "paused_by": self.paused_by,
             "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,
             "stop_responses": self.counts.stop_responses,

@@ -35,18 +35,18 @@ pub(super) fn adopt_orphans() {
 /// The processes below this one that have not ended. None if the system has no `/proc`.
 pub(super) fn descendants() -> Vec<Process> {
     let below = below(getpid().as_raw(), entries().collect());
-    below.into_iter().filter(|entry| !entry.is_dead).map(Entry::into_process).collect()
+    below.into_iter().filter(|entry| !entry.is_dead).map(ProcessEntry::into_process).collect()
 }
 
 /// The processes of the system, each as it is when the iterator reaches it.
-fn entries() -> impl Iterator<Item = Entry> {
+fn entries() -> impl Iterator<Item = ProcessEntry> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     numbers.filter_map(read)
 }
 
 /// The process with a number. None if it has ended.
-fn read(pid: i32) -> Option<Entry> {
+fn read(pid: i32) -> Option<ProcessEntry> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -56,17 +56,17 @@ fn newest() -> Option<i32> {
 }
 
 /// One line of `/proc/PID/stat`: `1234 (name) S 1 …`. The name may hold anything, parentheses too.
-fn parse(pid: i32, stat: &str) -> Option<Entry> {
+fn parse(pid: i32, stat: &str) -> Option<ProcessEntry> {
     let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
     let name = stat.get(begin + 1..end)?.to_owned();
     let mut rest = stat.get(end + 1..)?.split_ascii_whitespace();
     let state = rest.next()?;
     let mut number = || rest.next()?.parse().ok();
     let (parent, group, session) = (number()?, number()?, number()?);
-    Some(Entry { pid, parent, group, session, name, is_dead: matches!(state, "Z" | "X") })
+    Some(ProcessEntry { pid, parent, group, session, name, is_dead: matches!(state, "Z" | "X") })
 }
 
-struct Entry {
+struct ProcessEntry {
     pid: i32,
     parent: i32,
     group: i32,
@@ -75,15 +75,15 @@ struct Entry {
     is_dead: bool,
 }
 
-impl Entry {
+impl ProcessEntry {
     fn into_process(self) -> Process {
         Process { pid: Pid::from_raw(self.pid), name: self.name }
     }
 }
 
 /// The entries below a process, parents before their children.
-fn below(root: i32, entries: Vec<Entry>) -> Vec<Entry> {
-    let mut children: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
+fn below(root: i32, entries: Vec<ProcessEntry>) -> Vec<ProcessEntry> {
+    let mut children: BTreeMap<i32, Vec<ProcessEntry>> = BTreeMap::new();
     for entry in entries {
         children.entry(entry.parent).or_default().push(entry);
     }
@@ -187,7 +187,7 @@ impl KillSweep {
         }
     }
 
-    fn end(&mut self, entry: &Entry) {
+    fn end(&mut self, entry: &ProcessEntry) {
         if !self.known.insert(entry.pid) {
             return;
         }
@@ -202,7 +202,7 @@ impl KillSweep {
 
     /// Whether all of the group are below this process. A process can enter a group of strangers in its own session,
     /// such as that of the shell, but none of another session.
-    fn is_own_group(&self, entry: &Entry) -> bool {
+    fn is_own_group(&self, entry: &ProcessEntry) -> bool {
         let is_other_session = self.session.is_some_and(|own| own != entry.session);
         entry.group > 1 && (is_other_session || self.known.contains(&entry.group))
     }

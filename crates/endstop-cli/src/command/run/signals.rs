@@ -7,7 +7,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum SignalMeaning {
     /// Something happened to a child.
     Child,
     /// This process was stopped and continues, or moved into the foreground.
@@ -62,18 +62,18 @@ impl Signals {
     }
 
     /// The next one.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> SignalMeaning {
         tokio::select! {
-            _ = self.child.recv() => Heard::Child,
-            _ = self.proceed.recv() => Heard::Continue,
-            _ = self.approve.recv() => Heard::Approve,
-            () = next(&mut self.terminate) => Heard::Forward(Signal::SIGTERM),
-            () = next(&mut self.hang_up) => Heard::Forward(Signal::SIGHUP),
-            () = next(&mut self.interrupt) => Heard::Forward(Signal::SIGINT),
-            () = next(&mut self.quit) => Heard::Forward(Signal::SIGQUIT),
-            () = next(&mut self.second_user) => Heard::Forward(Signal::SIGUSR2),
-            () = next(&mut self.alarm) => Heard::Forward(Signal::SIGALRM),
-            _ = self.window.recv() => Heard::Forward(Signal::SIGWINCH),
+            _ = self.child.recv() => SignalMeaning::Child,
+            _ = self.proceed.recv() => SignalMeaning::Continue,
+            _ = self.approve.recv() => SignalMeaning::Approve,
+            () = next(&mut self.terminate) => SignalMeaning::Forward(Signal::SIGTERM),
+            () = next(&mut self.hang_up) => SignalMeaning::Forward(Signal::SIGHUP),
+            () = next(&mut self.interrupt) => SignalMeaning::Forward(Signal::SIGINT),
+            () = next(&mut self.quit) => SignalMeaning::Forward(Signal::SIGQUIT),
+            () = next(&mut self.second_user) => SignalMeaning::Forward(Signal::SIGUSR2),
+            () = next(&mut self.alarm) => SignalMeaning::Forward(Signal::SIGALRM),
+            _ = self.window.recv() => SignalMeaning::Forward(Signal::SIGWINCH),
         }
     }
 }

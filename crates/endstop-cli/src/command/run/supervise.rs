@@ -20,7 +20,7 @@ use super::guard::Guard;
 use super::line::{RowContent, StatusRow};
 use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
 use super::shutdown::{SentSignals, ShutdownAction, ShutdownPhase};
-use super::signals::{Heard, Signals};
+use super::signals::{SignalMeaning, Signals};
 use super::terminal::Terminal;
 use super::watch::RunSnapshot;
 use crate::command::trip;
@@ -61,7 +61,7 @@ pub(super) struct State {
     wants_terminal: bool,
     /// This process is about to be stopped, or was; until then it waits.
     suspended: Option<Instant>,
-    said: Said,
+    said: PrintedNotes,
     /// The user wants to leave; Endstop does not wait for remaining processes.
     leaves: bool,
     /// The last signal that asked the command to end.
@@ -71,7 +71,7 @@ pub(super) struct State {
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct PrintedNotes {
     warnings: usize,
     stopped: bool,
     /// The stop gave the command time to exit.
@@ -143,15 +143,15 @@ impl Supervisor<'_> {
         self.printer.warn(text, self.terminal.as_ref());
     }
 
-    fn heard(&mut self, heard: Heard) {
+    fn heard(&mut self, heard: SignalMeaning) {
         match heard {
-            Heard::Child => {}
-            Heard::Continue => self.resume(),
-            Heard::Approve => match self.gateway.approve(self.id, None) {
+            SignalMeaning::Child => {}
+            SignalMeaning::Continue => self.resume(),
+            SignalMeaning::Approve => match self.gateway.approve(self.id, None) {
                 true => self.note("endstop: approved; the run continues"),
                 false => self.note("endstop: nothing waits for an approval"),
             },
-            Heard::Forward(signal) => {
+            SignalMeaning::Forward(signal) => {
                 // The remaining processes are in other groups.
                 match self.state.ended {
                     Some(_) => tell_all(self.main, signal),

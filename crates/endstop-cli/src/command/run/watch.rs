@@ -65,7 +65,7 @@ impl Observer for Watcher {
 
 impl RunSnapshot {
     /// The pause rules that pause calls, and why, if there is no approval; otherwise `None`.
-    pub(super) fn held_by(&self) -> Option<Vec<String>> {
+    pub(super) fn paused_by(&self) -> Option<Vec<String>> {
         self.paused.clone().filter(|_| self.is_held && self.stopped.is_none())
     }
 

@@ -72,8 +72,9 @@ impl Parser<'_> {
         arguments.finish()?;
         if self.next_kind().is_some_and(|kind| matches!(kind, TokenKind::Compare(_))) {
             let message = format!("`{word}` is true or false, not a number");
-            return Err(Diagnostic::new(message, self.here())
-                .with_help(format!("count the steps in which it held: `count({word}..) >= 3`")));
+            return Err(Diagnostic::new(message, self.here()).with_help(format!(
+                "count the steps in which it was true: `count({word}..) >= 3`"
+            )));
         }
         Ok(Condition::Fact(fact))
     }

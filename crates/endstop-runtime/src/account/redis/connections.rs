@@ -42,13 +42,13 @@ impl fmt::Debug for Connections {
 }
 
 /// A connection of the pool, and whether it was used before: then the server may have closed it since.
-struct Taken<'c> {
+struct PooledConnection<'c> {
     of: &'c Connections,
     connection: Option<Connection>,
     was_used: bool,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut pool = self.of.pool();
         match self.connection.take() {
@@ -105,7 +105,9 @@ impl Connections {
             return Err(CallError::Away(away));
         }
         let mut fresh = match self.fresh() {
-            Ok(connection) => Taken { of: self, connection: Some(connection), was_used: false },
+            Ok(connection) => {
+                PooledConnection { of: self, connection: Some(connection), was_used: false }
+            }
             Err(error) => return Err(error),
         };
         self.pool().open += 1;
@@ -148,17 +150,21 @@ impl Connections {
         answer
     }
 
-    fn take(&self) -> Result<Taken<'_>, CallError> {
+    fn take(&self) -> Result<PooledConnection<'_>, CallError> {
         let until = Instant::now() + STORE_ANSWER;
         let mut pool = self.pool();
         loop {
             if let Some(connection) = pool.idle.pop() {
-                return Ok(Taken { of: self, connection: Some(connection), was_used: true });
+                return Ok(PooledConnection {
+                    of: self,
+                    connection: Some(connection),
+                    was_used: true,
+                });
             }
             if pool.open < MAX_STORE_CONNECTIONS {
                 pool.open += 1;
                 drop(pool);
-                let mut taken = Taken { of: self, connection: None, was_used: false };
+                let mut taken = PooledConnection { of: self, connection: None, was_used: false };
                 taken.connection = Some(self.fresh()?);
                 return Ok(taken);
             }
@@ -181,7 +187,7 @@ impl Connections {
     }
 }
 
-impl Taken<'_> {
+impl PooledConnection<'_> {
     fn send(&mut self, command: &Cmd) -> Result<Value, CallError> {
         let Some(connection) = &mut self.connection else {
             return Err(CallError::Away("no connection".to_owned()));

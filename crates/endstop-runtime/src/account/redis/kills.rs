@@ -120,7 +120,7 @@ type Receiver = Box<dyn Fn(&StoreKill) + Send + Sync>;
 pub(super) struct Kills {
     /// This process in the store.
     process: String,
-    state: Mutex<State>,
+    state: Mutex<KillState>,
     /// Held while kills are learned, so that they are applied once.
     learning: Mutex<()>,
     receivers: Mutex<Vec<Receiver>>,
@@ -129,7 +129,7 @@ pub(super) struct Kills {
 }
 
 #[derive(Default)]
-struct State {
+struct KillState {
     obeyed: u64,
     /// A moment at which that was the epoch of the store.
     confirmed: Option<Instant>,
@@ -155,7 +155,7 @@ impl Kills {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KillState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,7 +10,7 @@ use super::super::spec::{Account, OnFull};
 use super::super::store::{BudgetStoreError, HoldTerms};
 use super::super::tables::AccountTables;
 use super::super::warning::AccountWarning;
-use super::{AccountBlock, AccountHold, AccountWait, RunAccounts, Shared};
+use super::{AccountBlock, AccountHold, AccountWait, AccountsState, RunAccounts};
 use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
@@ -27,7 +27,7 @@ impl DrawnAccounts {
         Self { of, tables }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<AccountsState> {
         &self.of.shared
     }
 
@@ -220,7 +220,7 @@ impl DrawnAccounts {
         for _ in 0..MAX_GRANT_TRIES {
             let refused = match shared.store.reserve(&accounts, amounts, &terms) {
                 Ok(()) => {
-                    let mut hold = Shared::hold(shared, id, &accounts, amounts);
+                    let mut hold = AccountsState::hold(shared, id, &accounts, amounts);
                     hold.by_others = by_others;
                     let Some(refused) = asked_least else { return Ok(Some(hold)) };
                     // Others have settled in between: the least is not all that fits now.
@@ -269,7 +269,7 @@ impl DrawnAccounts {
         match self.reserve("", "", Amounts::ZERO, Amounts::ZERO) {
             Ok(hold) => hold.into_iter().for_each(|hold| hold.settle(actual)),
             Err(AccountBlock::Wait(_))
-                if Shared::charge_later(self.shared(), &accounts, actual) => {}
+                if AccountsState::charge_later(self.shared(), &accounts, actual) => {}
             Err(block) => {
                 if let Some(warn) = &self.shared().warn {
                     warn(&AccountWarning::Uncounted { why: block.why() });

@@ -191,7 +191,7 @@ fn a_call_does_not_wait_for_another_that_looks_for_new_definitions() {
 
 #[test]
 fn the_heartbeat_goes_on_while_a_settlement_is_repeated() {
-    let mut open = Open::default();
+    let mut open = OpenHolds::default();
     assert!(!open.has_more());
     open.repeating = 1;
     assert!(open.has_more(), "what is repeated is in no list, and can come back");

@@ -4,9 +4,9 @@ use super::*;
 use crate::part::Part;
 use crate::warning::Warnings;
 
-fn filled(model: &str, name: &str, report: &str) -> Reply {
+fn filled(model: &str, name: &str, report: &str) -> ModelResponse {
     let (part, warnings) = (Part::bytes("x", b"".as_slice()), Warnings::default());
-    let mut reply = Reply { model: Some(model.to_owned()), ..Reply::default() };
+    let mut reply = ModelResponse { model: Some(model.to_owned()), ..ModelResponse::default() };
     let usage: &RawValue = serde_json::from_str(report).unwrap();
     fill(Reading::of_part(&part, &warnings), &mut reply, name, Some(usage), None);
     assert!(warnings.into_list().is_empty());

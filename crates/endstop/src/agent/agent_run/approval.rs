@@ -45,13 +45,13 @@ pub enum Approval {
 /// ```
 /// use endstop::agent::{AgentLoop, Approval, ApprovalRequest};
 /// use endstop::core::{Policy, signal::StopReason};
-/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::model::{ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let text = "[stop]\nsteps = \"steps >= 9\"\n[pause]\nstart = \"steps >= 0\"";
 /// let agent = AgentLoop::builder("worker")
-///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .model(ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")))
 ///     .policy(Policy::from_toml(text)?)
 ///     .approver(|asked: &ApprovalRequest<'_>| Approval::No(format!("not {}", asked.rules[0])))
 ///     .build()?;
@@ -120,10 +120,10 @@ impl AgentRun {
         let approver = self.agent.approver.as_ref().or(self.first.approver.as_ref());
         let Some(approver) = approver.cloned() else { return Flow::Pause };
         self.sync();
-        let verdict = Box::new(self.run().look(Run::trip_record));
-        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
+        let record = Box::new(self.run().look(Run::trip_record));
+        let held = record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
-        let message = verdict.to_string();
+        let message = record.to_string();
         self.run().record_plain(&EventKind::Paused);
         let request = ApprovalRequest { rules: &rules, message: &message, state: &self.state };
         let mut asking = approver.approve(request);
@@ -136,20 +136,20 @@ impl AgentRun {
                 let given = (self.run().budget().settled(), limit);
                 if self.last_limit.replace(given) == Some(given) {
                     // The same decision again, and nothing has begun: it would be repeated forever.
-                    self.held_up = Some(verdict);
+                    self.held_up = Some(record);
                     return Flow::Pause;
                 }
                 self.approve_all(&rules, Some(limit));
                 if self.flow() == Flow::Pause {
                     // No rule was approved: the same question is not repeated.
-                    self.held_up = Some(verdict);
+                    self.held_up = Some(record);
                 }
             }
             Waited::Done(Approval::No(why)) => {
                 self.raise(StopReason::StopRequested, &why, "approval");
             }
             Waited::Done(Approval::Later) => {
-                self.held_up = Some(verdict);
+                self.held_up = Some(record);
                 return Flow::Pause;
             }
             Waited::Aborted => return self.checkpoint().await,

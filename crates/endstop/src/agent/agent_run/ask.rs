@@ -31,7 +31,7 @@ use endstop_runtime::{
 
 /// The result of a response.
 #[derive(Default)]
-struct Answer {
+struct AttemptResult {
     text: String,
     calls: Vec<ToolCall>,
     reasoning_bytes: usize,
@@ -46,7 +46,7 @@ struct Answer {
     is_sent: bool,
 }
 
-impl Answer {
+impl AttemptResult {
     /// The received part. A stream that is dropped is closed.
     fn received(&self) -> Received {
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
@@ -98,7 +98,7 @@ impl AgentRun {
         agent.retry_pricing.as_ref().filter(|_| uses_retry_model).unwrap_or(&agent.pricing)
     }
 
-    /// Asks until there is a reply, or the run ends or pauses.
+    /// Asks until there is a response, or the run ends or pauses.
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
         let mut failed = 0u32;
@@ -186,7 +186,7 @@ impl AgentRun {
         messages: &[Message],
         output: Option<u64>,
         begun: Instant,
-    ) -> Answer {
+    ) -> AttemptResult {
         let is_wrap_up = self.state.execution.steps.last().is_some_and(|step| step.is_wrap_up);
         let request = ModelRequest {
             system: &self.agent.instructions,
@@ -197,9 +197,9 @@ impl AgentRun {
         };
         // To keep what has begun may have taken a while.
         if self.run().is_aborted() {
-            return Answer { is_cut: true, ..Answer::default() };
+            return AttemptResult { is_cut: true, ..AttemptResult::default() };
         }
-        let mut answer = Answer { is_sent: true, ..Answer::default() };
+        let mut answer = AttemptResult { is_sent: true, ..AttemptResult::default() };
         // The making of the stream may panic as well as the stream.
         let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
         let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
@@ -235,7 +235,7 @@ impl AgentRun {
 
     /// Records a piece, and returns whether it was the last one. A text condition that trips here ends the response:
     /// the text so far is kept and charged as an estimate, because a provider reports no usage of a closed stream.
-    fn take_piece(&self, answer: &mut Answer, event: ModelEvent) -> bool {
+    fn take_piece(&self, answer: &mut AttemptResult, event: ModelEvent) -> bool {
         let directive = match event {
             ModelEvent::Text(text) => {
                 answer.text.push_str(&text);
@@ -270,7 +270,7 @@ impl AgentRun {
     /// Settles a response. Returns whether the model should be called again.
     async fn take_answer(
         &mut self,
-        mut answer: Answer,
+        mut answer: AttemptResult,
         mut attempt: Attempt,
         other_messages: bool,
     ) -> bool {
@@ -285,10 +285,10 @@ impl AgentRun {
         }
     }
 
-    /// A reply, or the part of one that was received before an abort.
+    /// A response, or the part of one that was received before an abort.
     async fn take_reply(
         &mut self,
-        mut answer: Answer,
+        mut answer: AttemptResult,
         attempt: Attempt,
         other_messages: bool,
     ) -> bool {
@@ -335,10 +335,10 @@ impl AgentRun {
         false
     }
 
-    /// Puts the reply into the conversation.
+    /// Puts the response into the conversation.
     fn keep_reply(
         &mut self,
-        answer: Answer,
+        answer: AttemptResult,
         end: ModelEnd,
         is_whole: bool,
         told: Option<TokenUsage>,

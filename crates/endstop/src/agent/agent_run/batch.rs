@@ -1,4 +1,4 @@
-//! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
+//! The tool calls of a response: begun in order, run side by side, each answered exactly once.
 
 mod admit;
 
@@ -47,7 +47,7 @@ struct Answered {
     took: Duration,
 }
 
-/// The calls of one reply.
+/// The calls of one response.
 struct Batch {
     /// Shared, so that one can be read while the others change.
     calls: Arc<Vec<ToolCall>>,
@@ -55,12 +55,12 @@ struct Batch {
     running: FuturesUnordered<Running>,
     /// Calls that finished while the batch waited for something else.
     done: VecDeque<Ran>,
-    begun: Vec<Option<Begun>>,
+    begun: Vec<Option<RunningToolCall>>,
     next: usize,
 }
 
 /// A call that has begun.
-struct Begun {
+struct RunningToolCall {
     at: Instant,
     is_agent: bool,
     can_abort: bool,
@@ -173,8 +173,11 @@ impl AgentRun {
                 return;
             }
         }
-        let begun =
-            Begun { at: Instant::now(), is_agent, can_abort: entry.tool.can_abort() || is_agent };
+        let begun = RunningToolCall {
+            at: Instant::now(),
+            is_agent,
+            can_abort: entry.tool.can_abort() || is_agent,
+        };
         batch.running.push(self.run_tool(entry, place, call.clone(), open));
         if let Some(slot) = batch.begun.get_mut(place) {
             *slot = Some(begun);
@@ -291,7 +294,7 @@ impl AgentRun {
     /// be aborted continues, and is reported.
     async fn cut_calls(&mut self, batch: &mut Batch) {
         self.checkpoint().await;
-        let is_agent = |begun: &Option<Begun>| begun.as_ref().is_some_and(|b| b.is_agent);
+        let is_agent = |begun: &Option<RunningToolCall>| begun.as_ref().is_some_and(|b| b.is_agent);
         loop {
             let ran = match batch.done.pop_front() {
                 None if batch.begun.iter().any(is_agent) => batch.running.next().await,

@@ -21,31 +21,31 @@ use crate::model::{
 const TORN: &str = "a line end came in two pieces, and a part of the answer may be lost";
 
 pub(super) fn stream<'a>(model: &'a ProviderModel, request: ModelRequest<'a>) -> ModelStream<'a> {
-    let first = Phase::Asked(request);
+    let first = ResponsePhase::Asked(request);
     Box::pin(unfold(first, move |phase| async move {
         let mut answer = match phase {
-            Phase::Asked(request) => match begin(model, &request).await {
+            ResponsePhase::Asked(request) => match begin(model, &request).await {
                 Ok(answer) => Box::new(answer),
-                Err(error) => return Some((Err(error), Phase::Over)),
+                Err(error) => return Some((Err(error), ResponsePhase::Over)),
             },
-            Phase::Answering(answer) => answer,
-            Phase::Over => return None,
+            ResponsePhase::Answering(answer) => answer,
+            ResponsePhase::Over => return None,
         };
         match answer.next().await {
-            Ok(event @ ModelEvent::End(_)) => Some((Ok(event), Phase::Over)),
-            Ok(event) => Some((Ok(event), Phase::Answering(answer))),
-            Err(error) => Some((Err(error), Phase::Over)),
+            Ok(event @ ModelEvent::End(_)) => Some((Ok(event), ResponsePhase::Over)),
+            Ok(event) => Some((Ok(event), ResponsePhase::Answering(answer))),
+            Err(error) => Some((Err(error), ResponsePhase::Over)),
         }
     }))
 }
 
-enum Phase<'a> {
+enum ResponsePhase<'a> {
     Asked(ModelRequest<'a>),
-    Answering(Box<Answer<'a>>),
+    Answering(Box<ProviderResponse<'a>>),
     Over,
 }
 
-struct Answer<'a> {
+struct ProviderResponse<'a> {
     model: &'a ProviderModel,
     stream: ChatStream,
     tap: Arc<Tap>,
@@ -61,14 +61,14 @@ struct Answer<'a> {
 async fn begin<'a>(
     model: &'a ProviderModel,
     request: &ModelRequest<'_>,
-) -> Result<Answer<'a>, ModelError> {
+) -> Result<ProviderResponse<'a>, ModelError> {
     let tap = Arc::new(Tap::new(model.kind));
     let (chat, options) = request::build(model, request);
     let options = options.with_raw_frame_sink_arc(Arc::clone(&tap) as Arc<_>);
     let target = model.target.clone();
     let begun = model.client.exec_chat_stream(target, chat, Some(&options)).await;
     let begun = begun.map_err(|error| failure::of(&error, None, model))?;
-    Ok(Answer {
+    Ok(ProviderResponse {
         model,
         stream: begun.stream,
         tap,
@@ -79,7 +79,7 @@ async fn begin<'a>(
     })
 }
 
-impl Answer<'_> {
+impl ProviderResponse<'_> {
     async fn next(&mut self) -> Result<ModelEvent, ModelError> {
         loop {
             if let Some(event) = self.queue.pop_front() {

@@ -14,7 +14,7 @@ use super::facts::is_chat;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::model::{ModelRequest, ToolChoice};
 
-/// The type of an opaque value that holds a thought signature of a reply.
+/// The type of an opaque value that holds a thought signature of a response.
 const SIGNATURE: &str = "thought_signature";
 
 /// The type of an opaque value that holds the thought signatures of one tool call.
@@ -97,7 +97,7 @@ fn chat_request(model: &ProviderModel, request: &ModelRequest<'_>) -> ChatReques
         match message {
             Message::Assistant { text, tool_calls, opaque } => {
                 let parts = reply(model.kind, text, tool_calls, opaque);
-                // No protocol takes a reply that says nothing.
+                // No protocol takes a response that says nothing.
                 if !parts.is_empty() {
                     chat.messages.push(ChatMessage::assistant(MessageContent::from_parts(parts)));
                 }
@@ -114,7 +114,7 @@ fn chat_request(model: &ProviderModel, request: &ModelRequest<'_>) -> ChatReques
     chat
 }
 
-/// The results of the calls of one reply go together: Anthropic and Gemini want them in one message.
+/// The results of the calls of one response go together: Anthropic and Gemini want them in one message.
 fn flush(chat: &mut ChatRequest, results: &mut Vec<ContentPart>) {
     if !results.is_empty() {
         let parts = std::mem::take(results);
@@ -181,7 +181,7 @@ fn reply(
     parts
 }
 
-/// Arguments of a reply have to go back in any case: unchanged if the protocol takes a text, and otherwise as an
+/// Arguments of a response have to go back in any case: unchanged if the protocol takes a text, and otherwise as an
 /// object.
 fn arguments(kind: AdapterKind, text: &str) -> Value {
     let read = serde_json::from_str(text);
@@ -200,7 +200,7 @@ fn type_of(value: &Value) -> Option<&str> {
     value.get("type").and_then(Value::as_str)
 }
 
-/// The part of a reply that gives this back, if it came from this kind of provider.
+/// The part of a response that gives this back, if it came from this kind of provider.
 fn given_back(kind: AdapterKind, value: &Value) -> Option<ContentPart> {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     match (kind, type_of(value)?) {

@@ -10,20 +10,20 @@ use futures_util::Stream;
 use tokio::time::Sleep;
 
 use super::ScriptedModel;
-use crate::model::reply::{Ending, Reply};
+use crate::model::scripted_response::{Ending, ScriptedResponse};
 use crate::model::{ModelEnd, ModelError, ModelEvent, ModelRequest, ReportedUsage};
 
 /// The stream of one call.
-pub(super) struct Answer<'a> {
+pub(super) struct ScriptedStream<'a> {
     model: &'a ScriptedModel,
     request: ModelRequest<'a>,
     /// None before the first poll.
-    reply: Option<Arc<Reply>>,
+    reply: Option<Arc<ScriptedResponse>>,
     played: Played,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-/// How much of a reply has been given.
+/// How much of a response has been given.
 #[derive(Default)]
 struct Played {
     pieces: u64,
@@ -34,20 +34,23 @@ struct Played {
     is_over: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ScriptedStream<'a> {
     pub(super) fn new(model: &'a ScriptedModel, request: ModelRequest<'a>) -> Self {
         Self { model, request, reply: None, played: Played::default(), wait: None }
     }
 }
 
-impl Answer<'_> {
+impl ScriptedStream<'_> {
     fn over(&mut self, outcome: &AtomicU64) {
         self.played.is_over = true;
         self.model.end_of_call(outcome);
     }
 
     /// The next event, after the time that it takes.
-    fn next_event(&mut self, reply: &Reply) -> Poll<Option<Result<ModelEvent, ModelError>>> {
+    fn next_event(
+        &mut self,
+        reply: &ScriptedResponse,
+    ) -> Poll<Option<Result<ModelEvent, ModelError>>> {
         let counts = &self.model.counts;
         self.played.pieces = self.played.pieces.saturating_add(1);
         if !std::mem::replace(&mut self.played.has_reported, true)
@@ -86,7 +89,7 @@ impl Answer<'_> {
     }
 }
 
-impl Stream for Answer<'_> {
+impl Stream for ScriptedStream<'_> {
     type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -116,7 +119,7 @@ impl Stream for Answer<'_> {
     }
 }
 
-impl Drop for Answer<'_> {
+impl Drop for ScriptedStream<'_> {
     fn drop(&mut self) {
         if self.reply.is_some() && !self.played.is_over {
             self.model.end_of_call(&self.model.counts.dropped);
@@ -134,7 +137,7 @@ fn piece(text: &str, at: &mut usize, bytes: usize) -> Option<String> {
     rest.get(..length).map(str::to_owned)
 }
 
-fn end_of(reply: &Reply, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd {
+fn end_of(reply: &ScriptedResponse, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd {
     let mut end = end.clone();
     let estimated = || (!reply.hides_usage).then(|| estimated_usage(reply, request));
     let tokens = reply.tokens.or_else(estimated);
@@ -152,7 +155,7 @@ fn end_of(reply: &Reply, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd
 
 /// One token for every four bytes, at least one of each class. O(messages): a script for long runs says
 /// its usage.
-fn estimated_usage(reply: &Reply, request: &ModelRequest<'_>) -> TokenUsage {
+fn estimated_usage(reply: &ScriptedResponse, request: &ModelRequest<'_>) -> TokenUsage {
     let messages = request.messages.iter().map(|message| {
         let calls = message.tool_calls().iter().map(|call| call.tool.len() + call.arguments.len());
         message.text().len().saturating_add(calls.sum())

@@ -23,7 +23,7 @@ const RULE_COLUMNS: usize = 120;
 
 /// The state of a run between its events.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RunProgress {
     pub(super) time: Time,
     /// Steps of the run itself that began.
     steps: u64,
@@ -38,7 +38,7 @@ pub(super) struct Seen {
     said: Option<StopSignal>,
 }
 
-impl Seen {
+impl RunProgress {
     /// The lines that an event of the run itself gives.
     pub(super) fn event(&mut self, options: &Options, observation: &Observation<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
@@ -49,7 +49,7 @@ impl Seen {
             EventKind::AttemptFailed { .. } => Some(self.attempt_failed(options, observation)),
             EventKind::Reply { model, usage, cost, finish, .. } => {
                 lines.extend(said(options, &observation.detail));
-                let facts = ReplyFacts { usage: *usage, cost: *cost, finish: *finish };
+                let facts = ResponseFacts { usage: *usage, cost: *cost, finish: *finish };
                 lines.insert(0, self.reply(*model, &facts, &observation.detail));
                 None
             }
@@ -117,7 +117,7 @@ impl Seen {
         Line::new(Kind::Error, format!("'{}' failed: {why} [{}]", self.model, facts.join(", ")))
     }
 
-    fn reply(&self, model: Option<&str>, facts: &ReplyFacts<'_>, detail: &Detail<'_>) -> Line {
+    fn reply(&self, model: Option<&str>, facts: &ResponseFacts<'_>, detail: &Detail<'_>) -> Line {
         let model = model.map_or_else(|| self.model.clone(), |model| clean_to(model, NAME));
         let (about, time) = match detail {
             Detail::Reply { is_estimate, took, .. } => (*is_estimate, Some(*took)),
@@ -230,8 +230,8 @@ impl Seen {
     }
 }
 
-/// The facts about a reply.
-struct ReplyFacts<'a> {
+/// The facts about a response.
+struct ResponseFacts<'a> {
     usage: Option<TokenUsage>,
     cost: Option<Cost>,
     finish: Option<&'a str>,
@@ -275,12 +275,12 @@ fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
 fn decided(observation: &Observation<'_>) -> Option<Line> {
     match observation.directive {
         Directive::Pause => {
-            let rule = holding(&observation.run.trip_record(), Action::Pause);
+            let rule = tripping(&observation.run.trip_record(), Action::Pause);
             Some(Line::new(Kind::Pause, format!("A person decides: {rule}")))
         }
         Directive::Retry => {
-            let rule = holding(&observation.run.trip_record(), Action::Retry);
-            Some(Line::new(Kind::Retry, format!("The reply is dropped: {rule}")))
+            let rule = tripping(&observation.run.trip_record(), Action::Retry);
+            Some(Line::new(Kind::Retry, format!("The response is dropped: {rule}")))
         }
         _ => None,
     }
@@ -332,9 +332,9 @@ fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
     }
 }
 
-/// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
-fn holding(verdict: &TripRecord, action: Action) -> String {
-    let rules = verdict.rules.iter().filter(|rule| rule.trips && rule.action == action);
+/// The rules of `action` that trip, each with a leaf that is true: `ask-first (cost >= $1.00 is $1.20)`.
+fn tripping(record: &TripRecord, action: Action) -> String {
+    let rules = record.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {
             let observed = leaf.observed.as_ref();

@@ -6,13 +6,13 @@ use endstop_core::signal::StopReason;
 
 use super::*;
 
-fn dry_run(policy: &str) -> State {
+fn dry_run(policy: &str) -> DryRunState {
     let program = Program::new(&Policy::from_toml(policy).unwrap(), &Probes::new()).unwrap();
     let observer = DryRunObserver::new(Arc::new(program));
     observer.state.into_inner().unwrap()
 }
 
-fn step(state: &mut State, at: u64, tool: &str) {
+fn step(state: &mut DryRunState, at: u64, tool: &str) {
     let reply =
         EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 1 };
     let end = EventKind::ToolEnd { tool, arguments: "{}", result: "", failed: false };

@@ -23,7 +23,7 @@ mod group;
 use group::GroupGuard;
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct BashArguments {
     /// The command, run by bash in the directory, or by sh on systems without bash.
     command: String,
     /// Seconds until it is killed, at most 3600. Default: 120.
@@ -37,13 +37,13 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Runs a shell command and returns what it writes to stdout and stderr, and its exit code \
                        if that is not 0. There is no input. Of long output the beginning and the end are \
                        returned. Processes left in the background are killed when the command ends.";
-    FunctionTool::new("bash", description, move |arguments: Arguments, _: ToolContext| {
+    FunctionTool::new("bash", description, move |arguments: BashArguments, _: ToolContext| {
         let workspace = workspace.clone();
         async move { run(&workspace, &arguments).await }
     })
 }
 
-async fn run(workspace: &Workspace, arguments: &Arguments) -> Result<String, ToolError> {
+async fn run(workspace: &Workspace, arguments: &BashArguments) -> Result<String, ToolError> {
     let seconds =
         arguments.timeout_seconds.unwrap_or(DEFAULT_COMMAND_SECONDS).clamp(1, MAX_COMMAND_SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);

@@ -10,7 +10,7 @@ use crate::limits::{MAX_LISTED_ENTRIES, MAX_SORTED_ENTRIES};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct ListArguments {
     /// Path of the directory, relative to the directory of the tools. Default: that directory itself.
     path: Option<String>,
 }
@@ -18,15 +18,19 @@ struct Arguments {
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Lists a directory in order of the names: directories end with `/`, symbolic links with `@`, \
                        and files have their size in bytes.";
-    FunctionTool::new("list_directory", description, move |arguments: Arguments, _: ToolContext| {
-        let workspace = workspace.clone();
-        blocking(move |abandoned| list(&workspace, &arguments, abandoned))
-    })
+    FunctionTool::new(
+        "list_directory",
+        description,
+        move |arguments: ListArguments, _: ToolContext| {
+            let workspace = workspace.clone();
+            blocking(move |abandoned| list(&workspace, &arguments, abandoned))
+        },
+    )
 }
 
 fn list(
     workspace: &Workspace,
-    arguments: &Arguments,
+    arguments: &ListArguments,
     is_abandoned: &Abandoned,
 ) -> Result<String, ToolError> {
     let path = workspace.resolve(arguments.path.as_deref().unwrap_or("."))?;

@@ -13,7 +13,7 @@ use crate::limits::{DEFAULT_READ_LINES, MAX_READ_BYTES};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct ReadArguments {
     /// Path of the file, relative to the directory.
     path: String,
     /// Number of the first line to read, beginning with 1. Default: 1.
@@ -27,7 +27,7 @@ struct Arguments {
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Reads a text file, or some lines of it. At most 64 KiB are returned; the last line of \
                        the result then says how much is left and where to continue.";
-    FunctionTool::new("read_file", description, move |arguments: Arguments, _: ToolContext| {
+    FunctionTool::new("read_file", description, move |arguments: ReadArguments, _: ToolContext| {
         let workspace = workspace.clone();
         blocking(move |abandoned| read(&workspace, &arguments, abandoned))
     })
@@ -35,13 +35,13 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
 
 fn read(
     workspace: &Workspace,
-    arguments: &Arguments,
+    arguments: &ReadArguments,
     is_abandoned: &Abandoned,
 ) -> Result<String, ToolError> {
     let path = workspace.resolve(&arguments.path)?;
     let (file, size) = open(workspace, &path)?;
     let first = arguments.offset.unwrap_or(1).max(1);
-    let mut reader = Reader { file: BufReader::new(file), position: 0, is_abandoned };
+    let mut reader = FileReader { file: BufReader::new(file), position: 0, is_abandoned };
     let failed = |error| cannot("read", &path, workspace, &error);
     for line in 1..first {
         if !reader.skip_line().map_err(failed)? {
@@ -80,14 +80,14 @@ pub(super) fn open(workspace: &Workspace, path: &Path) -> Result<(File, u64), To
     Ok((File::open(path).map_err(failed)?, about.len()))
 }
 
-struct Reader<'a> {
+struct FileReader<'a> {
     file: BufReader<File>,
     /// Bytes read.
     position: u64,
     is_abandoned: &'a Abandoned,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// Whether there was one.
     fn skip_line(&mut self) -> std::io::Result<bool> {
         let mut is_begun = false;

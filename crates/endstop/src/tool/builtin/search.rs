@@ -20,7 +20,7 @@ use crate::tool::{FunctionTool, ToolContext, ToolError};
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct SearchArguments {
     /// Regular expression, searched in each line; `(?i)` in front ignores case. No look-around.
     pattern: String,
     /// File or directory to search, relative to the directory of the tools. Default: that directory itself.
@@ -33,7 +33,7 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Finds the lines of text files below a directory that match a regular expression, as \
                        `path:line: text`. Skips binary files, files over 8 MiB, symbolic links, and directories \
                        named .git, target and node_modules. At most 200 lines are returned.";
-    FunctionTool::new("search", description, move |arguments: Arguments, _: ToolContext| {
+    FunctionTool::new("search", description, move |arguments: SearchArguments, _: ToolContext| {
         let workspace = workspace.clone();
         blocking(move |abandoned| run(&workspace, &arguments, abandoned))
     })
@@ -41,7 +41,7 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
 
 fn run(
     workspace: &Workspace,
-    arguments: &Arguments,
+    arguments: &SearchArguments,
     is_abandoned: &Abandoned,
 ) -> Result<String, ToolError> {
     let pattern = RegexBuilder::new(&arguments.pattern).size_limit(MAX_PATTERN_BYTES).build()?;

@@ -11,7 +11,7 @@ use super::{Abandoned, Workspace, abandoned, blocking, cannot};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct WriteArguments {
     /// Path of the file, relative to the directory. Directories that are not there are made.
     path: String,
     /// The complete new contents of the file.
@@ -20,15 +20,19 @@ struct Arguments {
 
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
     let description = "Creates a file, or replaces one as a whole.";
-    FunctionTool::new("write_file", description, move |arguments: Arguments, _: ToolContext| {
-        let workspace = workspace.clone();
-        blocking(move |abandoned| write(&workspace, &arguments, abandoned))
-    })
+    FunctionTool::new(
+        "write_file",
+        description,
+        move |arguments: WriteArguments, _: ToolContext| {
+            let workspace = workspace.clone();
+            blocking(move |abandoned| write(&workspace, &arguments, abandoned))
+        },
+    )
 }
 
 fn write(
     workspace: &Workspace,
-    arguments: &Arguments,
+    arguments: &WriteArguments,
     is_abandoned: &Abandoned,
 ) -> Result<String, ToolError> {
     let path = workspace.resolve(&arguments.path)?;

@@ -24,7 +24,7 @@ const UNSUPPORTED: [&str; 8] = [
 
 /// The schema of a keyword's value.
 #[derive(Clone, Copy)]
-enum Form {
+enum KeywordValue {
     Schema,
     Schemas,
     /// One schema, or (before 2020-12) one for each item.
@@ -45,7 +45,7 @@ enum Form {
     Reference,
 }
 
-fn form(keyword: &str) -> Option<Form> {
+fn form(keyword: &str) -> Option<KeywordValue> {
     Some(match keyword {
         "additionalItems"
         | "additionalProperties"
@@ -55,23 +55,23 @@ fn form(keyword: &str) -> Option<Form> {
         | "not"
         | "propertyNames"
         | "then"
-        | "unevaluatedProperties" => Form::Schema,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Form::Schemas,
-        "items" => Form::SchemaOrSchemas,
-        "$defs" | "definitions" | "dependentSchemas" | "properties" => Form::SchemaByName,
-        "patternProperties" => Form::SchemaByPattern,
-        "dependencies" => Form::Dependencies,
-        "required" => Form::Names,
-        "dependentRequired" => Form::NamesByName,
-        "exclusiveMaximum" | "exclusiveMinimum" | "maximum" | "minimum" => Form::Number,
-        "multipleOf" => Form::Positive,
+        | "unevaluatedProperties" => KeywordValue::Schema,
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => KeywordValue::Schemas,
+        "items" => KeywordValue::SchemaOrSchemas,
+        "$defs" | "definitions" | "dependentSchemas" | "properties" => KeywordValue::SchemaByName,
+        "patternProperties" => KeywordValue::SchemaByPattern,
+        "dependencies" => KeywordValue::Dependencies,
+        "required" => KeywordValue::Names,
+        "dependentRequired" => KeywordValue::NamesByName,
+        "exclusiveMaximum" | "exclusiveMinimum" | "maximum" | "minimum" => KeywordValue::Number,
+        "multipleOf" => KeywordValue::Positive,
         "maxContains" | "maxItems" | "maxLength" | "maxProperties" | "minContains" | "minItems"
-        | "minLength" | "minProperties" => Form::Count,
-        "uniqueItems" => Form::Flag,
-        "pattern" => Form::Pattern,
-        "type" => Form::Type,
-        "enum" => Form::Enum,
-        "$ref" => Form::Reference,
+        | "minLength" | "minProperties" => KeywordValue::Count,
+        "uniqueItems" => KeywordValue::Flag,
+        "pattern" => KeywordValue::Pattern,
+        "type" => KeywordValue::Type,
+        "enum" => KeywordValue::Enum,
+        "$ref" => KeywordValue::Reference,
         _ => return None,
     })
 }
@@ -86,7 +86,8 @@ pub(super) struct SchemaFault(pub(super) String);
 ///
 /// Returns the first thing that is wrong with it.
 pub(super) fn patterns(schema: &Value) -> Result<Patterns, SchemaFault> {
-    let mut reader = Reader { root: schema, patterns: Patterns::default(), seen: HashSet::new() };
+    let mut reader =
+        SchemaReader { root: schema, patterns: Patterns::default(), seen: HashSet::new() };
     reader.schema(schema, "")?;
     Circles { root: schema, states: HashMap::new(), parts: Vec::new() }.look(schema)?;
     Ok(reader.patterns)
@@ -97,14 +98,14 @@ pub(super) fn referred<'s>(root: &'s Value, reference: &str) -> Option<&'s Value
     root.pointer(reference.strip_prefix('#')?)
 }
 
-struct Reader<'s> {
+struct SchemaReader<'s> {
     root: &'s Value,
     patterns: Patterns,
     /// By address: what a reference names is read once.
     seen: HashSet<*const Value>,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> SchemaReader<'s> {
     fn schema(&mut self, schema: &'s Value, place: &str) -> Result<(), SchemaFault> {
         if !self.seen.insert(std::ptr::from_ref(schema)) {
             return Ok(());
@@ -129,25 +130,30 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    fn value(&mut self, form: Form, value: &'s Value, place: &str) -> Result<(), SchemaFault> {
+    fn value(
+        &mut self,
+        form: KeywordValue,
+        value: &'s Value,
+        place: &str,
+    ) -> Result<(), SchemaFault> {
         match form {
-            Form::Schema => self.schema(value, place),
-            Form::Schemas => match value.as_array() {
+            KeywordValue::Schema => self.schema(value, place),
+            KeywordValue::Schemas => match value.as_array() {
                 Some(schemas) if !schemas.is_empty() => self.each(schemas, place),
                 _ => Err(wrong(place, "an array of schemas", value)),
             },
-            Form::SchemaOrSchemas => match value.as_array() {
+            KeywordValue::SchemaOrSchemas => match value.as_array() {
                 Some(schemas) => self.each(schemas, place),
                 None => self.schema(value, place),
             },
-            Form::SchemaByName => self.by_name(value, place),
-            Form::SchemaByPattern => {
+            KeywordValue::SchemaByName => self.by_name(value, place),
+            KeywordValue::SchemaByPattern => {
                 for pattern in object(value, place)?.keys() {
                     self.pattern(pattern, &super::problem::below(place, pattern))?;
                 }
                 self.by_name(value, place)
             }
-            Form::Dependencies => {
+            KeywordValue::Dependencies => {
                 for (name, value) in object(value, place)? {
                     let place = super::problem::below(place, name);
                     match value {
@@ -157,20 +163,23 @@ impl<'s> Reader<'s> {
                 }
                 Ok(())
             }
-            Form::Names => names(value, place),
-            Form::NamesByName => {
+            KeywordValue::Names => names(value, place),
+            KeywordValue::NamesByName => {
                 let mut fields = object(value, place)?.iter();
                 fields
                     .try_for_each(|(name, value)| names(value, &super::problem::below(place, name)))
             }
-            Form::Pattern => match value.as_str() {
+            KeywordValue::Pattern => match value.as_str() {
                 Some(pattern) => self.pattern(pattern, place),
                 None => Err(wrong(place, "a regular expression", value)),
             },
-            Form::Reference => self.reference(value, place),
-            Form::Number | Form::Positive | Form::Count | Form::Flag | Form::Type | Form::Enum => {
-                plain(form, value, place)
-            }
+            KeywordValue::Reference => self.reference(value, place),
+            KeywordValue::Number
+            | KeywordValue::Positive
+            | KeywordValue::Count
+            | KeywordValue::Flag
+            | KeywordValue::Type
+            | KeywordValue::Enum => plain(form, value, place),
         }
     }
 
@@ -206,15 +215,15 @@ impl<'s> Reader<'s> {
 }
 
 /// Keywords whose value is no schema.
-fn plain(form: Form, value: &Value, place: &str) -> Result<(), SchemaFault> {
+fn plain(form: KeywordValue, value: &Value, place: &str) -> Result<(), SchemaFault> {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     let is_count = |value: &Value| value.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
     let (fits, expected) = match form {
-        Form::Number => (value.is_number(), "a number"),
-        Form::Positive => (value.as_f64().is_some_and(|n| n > 0.0), "a number above 0"),
-        Form::Count => (is_count(value), "a whole number"),
-        Form::Flag => (value.is_boolean(), "true or false"),
-        Form::Enum => (value.is_array(), "an array"),
+        KeywordValue::Number => (value.is_number(), "a number"),
+        KeywordValue::Positive => (value.as_f64().is_some_and(|n| n > 0.0), "a number above 0"),
+        KeywordValue::Count => (is_count(value), "a whole number"),
+        KeywordValue::Flag => (value.is_boolean(), "true or false"),
+        KeywordValue::Enum => (value.is_array(), "an array"),
         _ => match value.as_array() {
             Some(types) => (!types.is_empty() && types.iter().all(is_type), "types"),
             None => (is_type(value), "a type"),
@@ -296,13 +305,15 @@ fn in_place<'s>(keyword: &str, value: &'s Value, root: &'s Value) -> Vec<&'s Val
 /// The schemas that a keyword applies to a part of the value, and those that are only named.
 fn of_parts<'s>(keyword: &str, value: &'s Value) -> Vec<&'s Value> {
     match form(keyword) {
-        Some(Form::SchemaByName | Form::SchemaByPattern) => {
+        Some(KeywordValue::SchemaByName | KeywordValue::SchemaByPattern) => {
             value.as_object().into_iter().flat_map(Map::values).collect()
         }
-        Some(Form::Schema | Form::Schemas | Form::SchemaOrSchemas) => match value {
-            Value::Array(schemas) => schemas.iter().collect(),
-            one => vec![one],
-        },
+        Some(KeywordValue::Schema | KeywordValue::Schemas | KeywordValue::SchemaOrSchemas) => {
+            match value {
+                Value::Array(schemas) => schemas.iter().collect(),
+                one => vec![one],
+            }
+        }
         _ => Vec::new(),
     }
 }

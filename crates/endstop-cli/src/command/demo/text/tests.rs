@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn act(cost: &str) -> Act {
-    Act {
+fn act(cost: &str) -> DemoAct {
+    DemoAct {
         whole: Value::Null,
         cost: cost.parse().unwrap(),
         calls: 1_150,

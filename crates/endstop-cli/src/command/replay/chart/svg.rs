@@ -147,7 +147,7 @@ fn wrapped(text: &str) -> Vec<String> {
 }
 
 /// A box that a label takes: left, top, right, bottom.
-type Taken = [f64; 4];
+type LabelBox = [f64; 4];
 
 /// Draws the chart, with the answer in words above it unless the page already has it.
 pub(super) fn draw(chart: &Chart, with_answer: bool) -> String {
@@ -170,7 +170,7 @@ pub(super) fn draw(chart: &Chart, with_answer: bool) -> String {
     );
     head(&mut svg, chart, &frame);
     axes(&mut svg, chart, &frame, [&across, &up]);
-    let mut taken: Vec<Taken> =
+    let mut taken: Vec<LabelBox> =
         points().map(place).map(|(x, y)| [x - 5.0, y - 5.0, x + 5.0, y + 5.0]).collect();
     for (index, series) in chart.series.iter().enumerate() {
         let corners: Vec<(f64, f64)> = series.points.iter().map(&place).collect();
@@ -283,7 +283,7 @@ fn interval(svg: &mut String, index: usize, ends: Option<(f64, f64)>, y: f64) {
 }
 
 /// Small boxes along a line, which labels stay clear of.
-fn along(ends: &[(f64, f64)]) -> Vec<Taken> {
+fn along(ends: &[(f64, f64)]) -> Vec<LabelBox> {
     let [(x1, y1), (x2, y2)] = ends else { return Vec::new() };
     let pieces = ((x2 - x1).hypot(y2 - y1) / 4.0).ceil().clamp(1.0, 400.0);
     let at = (0u16..=400).map(|piece| f64::from(piece) / pieces).take_while(|share| *share <= 1.0);
@@ -307,7 +307,13 @@ fn dot(svg: &mut String, index: usize, point: &Point, (x, y): (f64, f64)) {
 }
 
 /// Writes the point's value next to it, if there is room.
-fn label(svg: &mut String, point: &Point, (x, y): (f64, f64), bottom: f64, taken: &mut Vec<Taken>) {
+fn label(
+    svg: &mut String,
+    point: &Point,
+    (x, y): (f64, f64),
+    bottom: f64,
+    taken: &mut Vec<LabelBox>,
+) {
     let room = wide(&point.label);
     let sides = [
         (x + LABEL_GAP, y + 4.0, "start", x + LABEL_GAP),
@@ -331,7 +337,7 @@ fn label(svg: &mut String, point: &Point, (x, y): (f64, f64), bottom: f64, taken
     }
 }
 
-fn overlap(one: &Taken, other: &Taken) -> bool {
+fn overlap(one: &LabelBox, other: &LabelBox) -> bool {
     one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]
 }
 

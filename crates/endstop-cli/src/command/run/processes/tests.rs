@@ -17,7 +17,7 @@ fn a_name_may_hold_anything() {
 fn processes_below_are_found_at_any_depth_and_circles_end() {
     let entry = |pid: i32, parent, is_dead| {
         let name = pid.to_string();
-        Entry { pid, parent, group: pid, session: 1, name, is_dead }
+        ProcessEntry { pid, parent, group: pid, session: 1, name, is_dead }
     };
     let entries = vec![
         entry(2, 1, false),
@@ -34,7 +34,7 @@ fn processes_below_are_found_at_any_depth_and_circles_end() {
 fn only_groups_of_the_commands_own_are_ended() {
     let entry = |group, session| {
         let name = String::new();
-        Entry { pid: 50, parent: 7, group, session, name, is_dead: false }
+        ProcessEntry { pid: 50, parent: 7, group, session, name, is_dead: false }
     };
     let main_group = Pid::from_raw(40);
     let known = BTreeSet::from([40, 41]);

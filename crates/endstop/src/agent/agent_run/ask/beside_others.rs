@@ -8,7 +8,7 @@ use endstop_runtime::{
 };
 
 use super::super::{AgentRun, Flow};
-use super::{Answer, Attempt};
+use super::{Attempt, AttemptResult};
 use crate::agent::retry::Trial;
 use crate::limits::{MAX_QUIET_WAIT, RECHECKS_PER_CHECKPOINT};
 use crate::message::Message;
@@ -122,7 +122,11 @@ impl AgentRun {
 
     /// Whether an answer that is cut off is requested once more: other calls in flight cut it, and there is room for a
     /// longer one. A wrap-up is not, since it might be left without any answer.
-    pub(super) async fn is_worth_repeating(&mut self, answer: &Answer, call: &OpenCall) -> bool {
+    pub(super) async fn is_worth_repeating(
+        &mut self,
+        answer: &AttemptResult,
+        call: &OpenCall,
+    ) -> bool {
         let finish = answer.end.as_ref().and_then(|end| end.finish.as_deref());
         if !call.is_cut_by_others(finish) || self.checkpoint().await != Flow::On {
             return false;
@@ -133,7 +137,7 @@ impl AgentRun {
     }
 
     /// Settles an answer that is requested once more: its usage is spent, and the conversation does not get it.
-    pub(super) async fn discard(&mut self, mut answer: Answer, mut attempt: Attempt) {
+    pub(super) async fn discard(&mut self, mut answer: AttemptResult, mut attempt: Attempt) {
         attempt.trial.record(true);
         let end = answer.end.take().unwrap_or_default();
         let charge = answer.charge(&attempt.call, &end);

@@ -6,7 +6,7 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::Millis;
 
 use super::super::{About, AgentRun, Flow};
-use super::{Answer, Attempt};
+use super::{Attempt, AttemptResult};
 use crate::agent::hooks::{Trigger, words_of};
 use crate::agent::retry::CircuitBreaker;
 use crate::model::{ModelError, ModelErrorKind, ModelEvent};
@@ -29,7 +29,7 @@ impl AgentRun {
     /// A failed request: what it spent is settled; whether to ask again.
     pub(super) async fn take_failure(
         &mut self,
-        answer: &Answer,
+        answer: &AttemptResult,
         error: ModelError,
         attempt: Attempt,
     ) -> bool {
@@ -65,7 +65,7 @@ impl AgentRun {
         }
     }
 
-    /// A lowered output cap that truncates a reply is not a natural end: the limit behind the cap ends the run,
+    /// A lowered output cap that truncates a response is not a natural end: the limit behind the cap ends the run,
     /// unless this is a wrap-up, which ends it anyway.
     pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
         let Some(step) = self.state.execution.steps.last() else { return };

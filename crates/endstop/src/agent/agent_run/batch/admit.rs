@@ -132,13 +132,13 @@ impl AgentRun {
 
     /// Which limit refused the call, for the model.
     pub(super) fn refused_text(&self, tool: &str) -> String {
-        let (verdict, program, finishing) = self.run().look(|run| {
+        let (record, program, finishing) = self.run().look(|run| {
             (run.trip_record(), Arc::clone(run.program()), run.finishing().map(str::to_owned))
         });
-        let rule = verdict.rule.as_deref().or(finishing.as_deref());
+        let rule = record.rule.as_deref().or(finishing.as_deref());
         let condition =
             rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
-        let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();
+        let now = record.primary.map(|signal| signal.message).unwrap_or_default();
         answers::refused(tool, rule.unwrap_or(""), &condition.unwrap_or_default(), &now)
     }
 

@@ -1,4 +1,4 @@
-//! The replies that a script gives.
+//! The responses that a script gives.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{ModelEnd, ModelError, ModelErrorKind, ReportedUsage};
 use crate::message::ToolCall;
 
-/// One answer of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
+/// One response of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
 /// and how it ends.
 ///
 /// It plays its reasoning, then its text, then its tool calls, then its ending. By default it is undivided, instant
@@ -18,13 +18,13 @@ use crate::message::ToolCall;
 /// ```
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+/// use endstop::model::{ModelErrorKind, ScriptedModel, ScriptedResponse};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new("scripted")
-///     .reply(Reply::error(ModelErrorKind::RateLimited))
-///     .reply(Reply::text("Forty-two.").usage(120, 3));
+///     .reply(ScriptedResponse::error(ModelErrorKind::RateLimited))
+///     .reply(ScriptedResponse::text("Forty-two.").usage(120, 3));
 /// let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
 /// let state = agent.run("What is the answer?").await?;
 /// assert_eq!(state.steps()[0].attempts, 2);
@@ -33,7 +33,7 @@ use crate::message::ToolCall;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ScriptedResponse {
     pub(super) reasoning: String,
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
@@ -59,7 +59,7 @@ pub(super) enum Ending {
     Cut,
 }
 
-impl Default for Reply {
+impl Default for ScriptedResponse {
     fn default() -> Self {
         Self {
             reasoning: String::new(),
@@ -79,13 +79,13 @@ impl Default for Reply {
     }
 }
 
-impl Reply {
-    /// Creates a text reply.
+impl ScriptedResponse {
+    /// Creates a text response.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Creates a reply that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
+    /// Creates a response that asks for one tool call; more can be added with [`tool_call`](Self::tool_call).
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::default().tool_call(tool, arguments)
     }
@@ -96,7 +96,7 @@ impl Reply {
         Self::default().fail(kind, None)
     }
 
-    /// Asks for a tool call. Its id is `call_1` and so on, by its place in the reply, so that the same
+    /// Asks for a tool call. Its id is `call_1` and so on, by its place in the response, so that the same
     /// script gives the same ids in every run.
     #[must_use]
     pub fn tool_call(self, tool: impl Into<String>, arguments: Value) -> Self {
@@ -235,7 +235,7 @@ impl Reply {
         self
     }
 
-    /// Makes the reply never end after its text.
+    /// Makes the response never end after its text.
     #[must_use]
     pub fn stall(mut self) -> Self {
         self.ending = Ending::Stall;
@@ -249,7 +249,7 @@ impl Reply {
         self
     }
 
-    /// The contents of an ending do not matter to a reply that has none.
+    /// The contents of an ending do not matter to a response that has none.
     fn with_end(mut self, change: impl FnOnce(&mut ModelEnd)) -> Self {
         if let Ending::End(end) = &mut self.ending {
             change(end);
