@@ -1,4 +1,5 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on separate listeners.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/total`, `/endstop/v1/kill`, `/endstop/v1/budgets`, `/endstop/v1/spend` and
+//! `/endstop/health`, on separate listeners.
 //! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
@@ -6,6 +7,7 @@
 mod answer;
 mod listen;
 mod openapi;
+mod outside;
 mod servers;
 
 use std::num::ParseIntError;
@@ -46,6 +48,7 @@ use answer::{
 pub use listen::ControlError;
 use openapi::OPENAPI_PATH;
 pub use openapi::control_openapi;
+use outside::{OutsideAnswers, OutsideQuestion};
 pub(crate) use servers::ControlServers;
 pub use servers::RunControl;
 
@@ -191,6 +194,8 @@ pub(crate) struct ControlService {
     pub(crate) is_local: bool,
     /// Cancelled when the gateway ends.
     pub(crate) stop: CancelToken,
+    /// Answers about budgets over time and spend.
+    outside: OutsideAnswers,
 }
 
 impl ControlService {
@@ -239,9 +244,10 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
             _ => not_allowed(),
         };
     }
-    let is_total = path == TOTAL_PATH;
-    let is_kill = path == KILL_PATH;
-    let rest = if is_total || is_kill { Some("") } else { path.strip_prefix(RUNS_PATH) };
+    let (is_total, is_kill) = (path == TOTAL_PATH, path == KILL_PATH);
+    let outside = OutsideQuestion::of(path);
+    let is_run = !is_total && !is_kill && outside.is_none();
+    let rest = if is_run { path.strip_prefix(RUNS_PATH) } else { Some("") };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
     };
@@ -249,6 +255,9 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     if token.as_ref().is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
         let why = "the control API needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &problem(why));
+    }
+    if let Some(question) = outside {
+        return service.outside.answer(question, &head, incoming).await;
     }
     if is_kill {
         return kill(service, &head.method, incoming).await;
@@ -262,10 +271,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         return match head.method {
             Method::GET => match list(registry).await {
                 Ok(all) => reply(StatusCode::OK, &all),
-                Err(error) => {
-                    let error = error.to_string();
-                    reply(StatusCode::INTERNAL_SERVER_ERROR, &problem(error))
-                }
+                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, &problem(error.to_string())),
             },
             _ => not_allowed(),
         };
@@ -276,9 +282,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     };
     let run = match found {
         Ok(Some(run)) => run,
-        Ok(None) => {
-            return reply(StatusCode::NOT_FOUND, &problem("no such run"));
-        }
+        Ok(None) => return reply(StatusCode::NOT_FOUND, &problem("no such run")),
         Err(why) => return not_found_here(&why),
     };
     match (&head.method, act) {

@@ -52,6 +52,7 @@ mod call;
 mod client;
 pub mod config;
 mod control;
+pub mod control_source;
 mod decode;
 mod limits;
 mod origin;
@@ -74,6 +75,7 @@ pub use config::{
     UpstreamsError, new_key,
 };
 pub use control::{ControlError, RunControl, control_openapi};
+pub use control_source::ControlSource;
 pub use gateway::{Gateway, StartError};
 pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};
