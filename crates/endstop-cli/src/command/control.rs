@@ -17,6 +17,8 @@ use crate::error::CliError;
 use crate::live::LiveProcess;
 use crate::output;
 use crate::who::who;
+pub(super) use client::{Gateway, escaped};
+pub(super) use fleet::gateway_at;
 use fleet::{Fleet, LiveRun, Where};
 pub use kill::{KillArgs, kill};
 

@@ -1,5 +1,6 @@
 //! A client of the control API: over the unix socket of a process, or over an address with a token.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::Uid;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -32,15 +34,20 @@ enum Place {
 
 /// A gateway with a control API.
 #[derive(Debug)]
-pub(super) struct Gateway(Place);
+pub(in crate::command) struct Gateway(Place);
 
 /// Why a gateway does not do what a command asks.
 #[derive(Debug)]
-pub(super) enum AskError {
+pub(in crate::command) enum AskError {
     /// There is no answer. The text names the gateway.
     NoAnswer(String),
     /// It answers that it does not. The text names no gateway.
-    Refused(String),
+    Refused {
+        /// Its error.
+        why: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
 }
 
 impl AskError {
@@ -48,7 +55,7 @@ impl AskError {
     pub(super) fn of(&self, what: &str) -> String {
         match self {
             Self::NoAnswer(why) => why.clone(),
-            Self::Refused(why) => format!("{what}: {why}"),
+            Self::Refused { why, .. } => format!("{what}: {why}"),
         }
     }
 }
@@ -56,7 +63,8 @@ impl AskError {
 impl From<AskError> for CliError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::NoAnswer(why) | AskError::Refused(why) => Self::new(why),
+            AskError::NoAnswer(why) => Self::new(why),
+            AskError::Refused { why, hint } => Self { hint, ..Self::new(why) },
         }
     }
 }
@@ -106,12 +114,26 @@ impl Gateway {
         self.get(&format!("/endstop/v1/runs/{run}"))
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
+    pub(in crate::command) fn get(&self, path: &str) -> Result<Value, AskError> {
         self.ask("GET", path, String::new(), MAX_CONTROL_TIME)
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
+    pub(in crate::command) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
         self.ask("POST", path, text_of(body), MAX_CONTROL_TIME)
+    }
+
+    /// An answer of it as a value of a known form.
+    ///
+    /// # Errors
+    /// Returns an error if it has another form.
+    pub(in crate::command) fn read<T: DeserializeOwned>(
+        &self,
+        answer: Value,
+    ) -> Result<T, CliError> {
+        serde_json::from_value(answer).map_err(|error| {
+            CliError::new(format!("cannot read the answer of {}: {error}", self.name()))
+                .with_hint("the gateway may be of another version of Endstop")
+        })
     }
 
     /// Sends a kill. A process that aborts calls and writes its logs has the time that it needs. The wait for a suspended one
@@ -194,11 +216,12 @@ impl Gateway {
         if is_success {
             return Ok(answer);
         }
-        let error = answer.get("error").and_then(Value::as_str);
-        Err(AskError::Refused(error.unwrap_or("the control API refused").to_owned()))
+        let text = |key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
+        let why = text("error").unwrap_or_else(|| "the control API refused".to_owned());
+        Err(AskError::Refused { why, hint: text("hint") })
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::command) fn name(&self) -> String {
         match &self.0 {
             Place::Process(process) => format!("process {}", process.pid),
             Place::Address { host, port, .. } => format!("{host}:{port}"),
@@ -226,6 +249,22 @@ impl Gateway {
 
 fn no_answer(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
+}
+
+/// A text as a part of a path or of a query.
+pub(in crate::command) fn escaped(text: &str) -> String {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_plain(byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
 }
 
 /// The members of a body that have a value.

@@ -53,12 +53,7 @@ impl Where {
     /// The gateways: that of --server, or those of the registry.
     pub(super) fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
         if let Some(url) = &self.server {
-            let variable = self.token_env.as_deref().unwrap_or_default();
-            let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
-            let token = token.ok_or_else(|| {
-                CliError::new(format!("environment variable `{variable}` is empty or not set"))
-            })?;
-            return Ok(vec![Gateway::remote(url, token.trim())?]);
+            return Ok(vec![gateway_at(url, self.token_env.as_deref().unwrap_or_default())?]);
         }
         let found = live::look();
         match found.dead.as_slice() {
@@ -96,6 +91,18 @@ impl Where {
         }
         Ok(Fleet { gateways, runs: each_once(runs), no_answer })
     }
+}
+
+/// The gateway at an address, with the token of a variable.
+///
+/// # Errors
+/// Returns an error if the address cannot be used, or the variable has no token.
+pub(in crate::command) fn gateway_at(url: &str, variable: &str) -> Result<Gateway, CliError> {
+    let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
+    let token = token.ok_or_else(|| {
+        CliError::new(format!("environment variable `{variable}` is empty or not set"))
+    })?;
+    Gateway::remote(url, token.trim())
 }
 
 /// The runs without the copies of gateways that only list what is in their store.
