@@ -46,6 +46,9 @@ pub(crate) const MAX_LISTED_RUNS: usize = 20;
 /// The most corrections of a budget that are listed, the newest first.
 pub(crate) const MAX_LISTED_ADJUSTMENTS: usize = 10;
 
+/// The most rows of an answer of the control API about spend: some megabytes, which clients read. A year has 365 days.
+pub(crate) const MAX_SPEND_ROWS: usize = 50_000;
+
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
 

@@ -2,6 +2,7 @@
 
 mod control;
 mod log;
+mod source;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::output::{self, counted, duration, tokens};
 use crate::webhook::Hook;
 use control::ControlArgs;
 use log::{LogFormat, RefusalLog, UpstreamLog};
+use source::ServeSource;
 use waiting::Waiting;
 
 const HELP: &str = "\
@@ -63,6 +65,10 @@ serve it.
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
   POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)
+  GET  /endstop/v1/budgets           budgets over time; one: /budgets/NAME
+  POST /endstop/v1/budgets/NAME/adjust
+                                     correct its spend (JSON: amount, why, by)
+  GET  /endstop/v1/spend             spend by day, or ?by=model&since=7d
 
 With --keep, a run that is named again after this process has ended, even by
 kill -9, continues with its counters, and --total-usd counts the spend of all
@@ -165,6 +171,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let drawn = budgets.open(is_nested, hook.budget_warnings())?;
     environment.accounts = Some(drawn.accounts.clone());
     budgets.warn_of_persistence();
+    let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
     let keys = issued_keys(args, drawn)?;
     check_directories(args)?;
     let setup = GatewaySetup {
@@ -175,7 +182,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         environment,
         epoch: epoch.clone(),
         shared_kill: budgets.kill_switch(),
-        control: args.control.open(args.listen)?,
+        control,
         stored_runs: stored_runs(args, &budgets),
         refusals,
         upstream_observer: Some(Arc::new(UpstreamLog { as_json: args.json, log: args.log })),

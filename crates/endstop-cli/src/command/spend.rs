@@ -1,6 +1,10 @@
 //! `endstop spend`: what runs cost, by day, model, project, run, budget, key or tool: from the history of this user, or from
 //! transcripts.
 
+pub(super) mod recorded;
+#[cfg(unix)]
+mod remote;
+mod selection;
 mod tally;
 
 use std::io::Write;
@@ -9,27 +13,22 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use endstop::core::units::WallTime;
-use endstop::runtime::history::RecordedCall;
+use endstop_gateway::control_source::{SourceErrorKind, SpendReport};
 use endstop_price::PriceTable;
 use endstop_transcript::Transcript;
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::replay::input::{nothing_read, prices, recordings, warn_folded};
 use crate::budgets::has_local_store;
-use crate::error::CliError;
-use crate::history::{self, history_error};
+use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_NAMED_MODELS;
 use crate::output;
-use tally::{Amounts, Bill, Reader, RunCalls, UNNAMED};
-
-/// The row of calls without a budget or a key.
-const NONE: &str = "(none)";
+#[cfg(unix)]
+use remote::SpendServer;
+use selection::{By, Selection, Since, since, zone};
+use tally::{Amounts, Bill, Reader, RunCalls};
 
 const HELP: &str = "\
 Examples:
@@ -39,6 +38,7 @@ Examples:
   endstop spend --by budget --since 7d
   endstop spend --transcripts
   endstop spend --by tool ~/.claude/projects
+  endstop spend --server http://127.0.0.1:8485 --token-env ENDSTOP_TOKEN
 
 It reads the history: every call that `endstop run`, `serve` and `agent` of this
 user settled, at the cost that the limits counted. With --transcripts or a path
@@ -89,73 +89,9 @@ pub struct SpendArgs {
     /// For transcripts: read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-}
-
-/// The rows of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    /// The day of each call
-    Day,
-    /// The model that answered
-    Model,
-    /// The directory of the transcript, or the one in which the run began
-    Project,
-    /// The run
-    Run,
-    /// The budget over time
-    Budget,
-    /// The key of the client
-    Key,
-    /// The tool: its calls, failures and the bytes of its results
-    Tool,
-}
-
-/// The beginning of what counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    Date(Date),
-    Days(i64),
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
-    match days {
-        Some(days) => Ok(Since::Days(days.into())),
-        None => text
-            .parse()
-            .map(Since::Date)
-            .map_err(|_| "write a date such as `2026-01-31`, or days such as `7d`".to_owned()),
-    }
-}
-
-fn zone(text: &str) -> Result<TimeZone, String> {
-    if text == "local" {
-        return TimeZone::try_system().map_err(|_| {
-            "the system names no time zone; write an offset such as `+02:00`".to_owned()
-        });
-    }
-    if text.starts_with(['+', '-']) {
-        return offset(text).map(TimeZone::fixed);
-    }
-    TimeZone::get(text).map_err(|_| {
-        "write a zone such as `Europe/Berlin`, an offset such as `+02:00`, or `local`".to_owned()
-    })
-}
-
-fn offset(text: &str) -> Result<Offset, String> {
-    let wrong = || "write an offset such as `+02:00`".to_owned();
-    let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
-        (Some(rest), _) => (1, rest),
-        (_, Some(rest)) => (-1, rest),
-        _ => return Err(wrong()),
-    };
-    let (hours, minutes) = rest.split_once(':').ok_or_else(wrong)?;
-    let (hours, minutes): (i32, i32) =
-        (hours.parse().map_err(|_| wrong())?, minutes.parse().map_err(|_| wrong())?);
-    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
-        return Err(wrong());
-    }
-    Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).map_err(|_| wrong())
+    #[cfg(unix)]
+    #[command(flatten)]
+    server: SpendServer,
 }
 
 /// Runs the command.
@@ -178,22 +114,11 @@ fn of_history(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliErro
     if args.prices.is_some() {
         output::note("the history has costs as they were counted: --prices needs --transcripts");
     }
-    let failed = |error| history_error(&error);
-    let history = history::read()?;
-    let history = match history {
-        Some(history) if !history.is_empty().map_err(failed)? => history,
-        _ => {
-            return Err(CliError::new("no calls in the history").with_hint(
-                "`endstop spend --transcripts` reads what agent programs left on disk",
-            ));
-        }
-    };
-    let mut bill = Bill::default();
-    let begin = args.begin().map(WallTime);
-    let add = |call: RecordedCall| bill.add_recorded(&call, args.rows(&call));
-    history.each_call(begin, add).map_err(failed)?;
+    let report = args.recorded()?;
+    let bill = recorded::bill_of(args.by, &report)
+        .map_err(|error| CliError::new(format!("an amount of the spend is none: {error}")))?;
     match args.json {
-        true => writeln!(out, "{:#}", args.to_json(&bill))?,
+        true => writeln!(out, "{:#}", output::json(&report))?,
         false => args.print(&bill, out)?,
     }
     out.flush()?;
@@ -204,7 +129,7 @@ fn of_history(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliErro
 /// The cost of transcripts.
 fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let By::Budget | By::Key = args.by {
-        let name = args.name();
+        let name = args.by.name();
         return Err(CliError::new(format!(
             "--by {name} needs the history: transcripts have no {name}s"
         ))
@@ -216,14 +141,15 @@ fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
     if found.is_sample {
         found.transcripts.clear();
     }
-    let begin = args.begin();
+    let selection = args.selection();
+    let begin = selection.begin();
     let runs = read_all(&found.transcripts, table);
     let mut warnings = found.warnings;
     let mut bill = Bill::default();
     for file in runs {
         warnings.extend(file.warnings);
         for run in file.runs {
-            bill.add(&run, begin, |call| args.key(&run, call));
+            bill.add(&run, begin, |call| args.key(&selection, &run, call));
         }
     }
     if bill.runs == 0 {
@@ -293,47 +219,28 @@ impl SpendArgs {
         self.paths.is_empty() && !self.transcripts
     }
 
-    /// The rows of a call of the history. Only with budgets it can be in several.
-    fn rows(&self, call: &RecordedCall) -> Vec<String> {
-        let one = |name: &Option<String>, missing: &str| {
-            vec![name.clone().unwrap_or_else(|| missing.to_owned())]
-        };
-        match self.by {
-            By::Day => vec![self.day(call.at.0)],
-            By::Model => match &call.tool {
-                Some(tool) => vec![format!("(tool {tool})")],
-                None => one(&call.model, UNNAMED),
-            },
-            By::Project => vec![call.directory.clone()],
-            By::Run => vec![call.run.clone()],
-            By::Key => one(&call.key, NONE),
-            By::Budget if call.budgets.is_empty() => vec![NONE.to_owned()],
-            By::Budget => call.budgets.clone(),
-            By::Tool => Vec::new(),
+    /// The spend of the history, here or at the gateway of --server.
+    fn recorded(&self) -> Result<SpendReport, CliError> {
+        let selection = self.selection();
+        #[cfg(unix)]
+        if let Some(report) = self.server.report(&selection)? {
+            return Ok(report);
         }
+        recorded::report(&selection).map_err(|error| match error.kind {
+            SourceErrorKind::Unknown => CliError::from(error)
+                .with_hint("`endstop spend --transcripts` reads what agent programs left on disk"),
+            _ => CliError::from(error).with_exit(ExitMeaning::Usage),
+        })
     }
 
-    /// The first millisecond that counts.
-    fn begin(&self) -> Option<u64> {
-        let date = match self.since? {
-            Since::Date(date) => date,
-            Since::Days(days) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-                let now = Timestamp::from_second(i64::try_from(now.as_secs()).ok()?).ok()?;
-                let today = now.to_zoned(self.timezone.clone()).date();
-                // Today is one of the days.
-                let back = days.saturating_sub(1).max(0);
-                today.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?
-            }
-        };
-        let begin = date.to_zoned(self.timezone.clone()).ok()?.timestamp().as_millisecond();
-        Some(u64::try_from(begin).unwrap_or(0))
+    fn selection(&self) -> Selection {
+        Selection { by: self.by, since: self.since, timezone: self.timezone.clone() }
     }
 
-    /// The row of a call.
-    fn key(&self, run: &RunCalls, call: &tally::Call) -> String {
+    /// The row of a call of a transcript.
+    fn key(&self, selection: &Selection, run: &RunCalls, call: &tally::Call) -> String {
         match self.by {
-            By::Day => self.day(call.wall),
+            By::Day => selection.day(call.wall),
             By::Model => call.model.clone(),
             By::Project => run.project.clone(),
             By::Run => run.id.clone(),
@@ -341,27 +248,9 @@ impl SpendArgs {
         }
     }
 
-    fn day(&self, wall: u64) -> String {
-        let time = i64::try_from(wall).ok().filter(|wall| *wall > 0);
-        let time = time.and_then(|wall| Timestamp::from_millisecond(wall).ok());
-        let day = time.map(|time| time.to_zoned(self.timezone.clone()).date().to_string());
-        day.unwrap_or_else(|| "(no time)".to_owned())
-    }
-
-    fn name(&self) -> &'static str {
-        match self.by {
-            By::Day => "day",
-            By::Model => "model",
-            By::Project => "project",
-            By::Run => "run",
-            By::Budget => "budget",
-            By::Key => "key",
-            By::Tool => "tool",
-        }
-    }
-
+    /// The cost of transcripts as JSON.
     fn to_json(&self, bill: &Bill) -> Value {
-        let name = self.name();
+        let name = self.by.name();
         let rows: Vec<Value> = match self.by {
             By::Tool => bill
                 .tools
@@ -375,7 +264,7 @@ impl SpendArgs {
                 .rows
                 .iter()
                 .map(|(key, amounts)| {
-                    let mut row = amounts.to_json();
+                    let mut row = output::json(&amounts.to_totals());
                     if let Some(row) = row.as_object_mut() {
                         row.insert(name.to_owned(), json!(key));
                     }
@@ -383,22 +272,16 @@ impl SpendArgs {
                 })
                 .collect(),
         };
-        let mut all = json!({
+        json!({
             "version": 1,
-            "source": if self.reads_history() { "history" } else { "transcripts" },
+            "source": "transcripts",
             "by": name,
             "rows": rows,
-            "total": bill.total.to_json(),
+            "total": bill.total.to_totals(),
             "runs": bill.runs,
             "duplicates": bill.duplicates,
             "unpriced_models": bill.unpriced,
-        });
-        if let Some(all) = all.as_object_mut().filter(|_| self.reads_history()) {
-            let (calls, sum) = bill.unconfirmed;
-            all.insert("unconfirmed_calls".to_owned(), json!(calls));
-            all.insert("unconfirmed_usd".to_owned(), json!(sum.to_decimal()));
-        }
-        all
+        })
     }
 
     fn print(&self, bill: &Bill, out: &mut dyn Write) -> Result<(), CliError> {
@@ -414,7 +297,7 @@ impl SpendArgs {
             }
             writeln!(out, "{}", output::shown(&table.to_string()))?;
         } else {
-            let mut header = vec![self.name(), "calls", "input", "cached", "output", "cost"];
+            let mut header = vec![self.by.name(), "calls", "input", "cached", "output", "cost"];
             if self.chart {
                 header.push("");
             }
