@@ -50,11 +50,11 @@ impl OutsideQuestion {
             return None;
         }
         let mut parts = rest.trim_matches('/').splitn(2, '/');
-        let name = parts.next().unwrap_or_default();
-        match (name, parts.next()) {
+        let read = |name| String::from_utf8_lossy(&unescaped(name)).into_owned();
+        match (parts.next().unwrap_or_default(), parts.next()) {
             ("", _) => Some(Self::Budgets),
-            (name, None) => Some(Self::Budget(name.to_owned())),
-            (name, Some("adjust")) => Some(Self::Correction(name.to_owned())),
+            (name, None) => Some(Self::Budget(read(name))),
+            (name, Some("adjust")) => Some(Self::Correction(read(name))),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ fn a_path_names_all_budgets_or_one_or_its_correction() {
         ("/endstop/v1/budgets/", Some(OutsideQuestion::Budgets)),
         ("/endstop/v1/budgets/team-a", Some(OutsideQuestion::Budget(name()))),
         ("/endstop/v1/budgets/team-a/adjust", Some(OutsideQuestion::Correction(name()))),
+        ("/endstop/v1/budgets/a%2Fb", Some(OutsideQuestion::Budget("a/b".to_owned()))),
         ("/endstop/v1/spend", Some(OutsideQuestion::Spend)),
         ("/endstop/v1/budgets/team-a/adjust/x", None),
         ("/endstop/v1/budgets/team-a/kill", None),
