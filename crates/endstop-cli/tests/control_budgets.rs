@@ -222,17 +222,14 @@ fn a_correction_at_an_address_is_recorded_with_who_when_and_why() {
     let adjust = ["budget", "adjust", "me", "+1.50", "--why", "spent elsewhere"];
     let (table, error) = remote.succeeds(&adjust);
     assert_eq!((table, error.as_str()), (remote.there(&["budget"]), ""));
+    let budget = |name: &str| remote.json_there(&["budget", name, "--json"])["budgets"][0].clone();
     for name in ["me", "org"] {
-        let budget = &remote.json_there(&["budget", name, "--json"])["budgets"][0];
-        assert_eq!(budget["limits"][0]["spent"], "1.5", "{budget}");
-        let made = &budget["adjustments"][0];
-        assert_eq!(
-            (&made["why"], &made["spent"]["usd"]),
-            (&json!("spent elsewhere"), &json!("1.5"))
-        );
-        assert!(made["who"].as_str().unwrap().contains("(endstop, process "), "{made}");
-        assert!(made["at_ms"].as_u64().unwrap() > 0 && made["at"].is_string(), "{made}");
+        assert_eq!(budget(name)["limits"][0]["spent"], "1.5", "{name}");
     }
+    let made = &budget("me")["adjustments"][0];
+    assert_eq!((&made["why"], &made["spent"]["usd"]), (&json!("spent elsewhere"), &json!("1.5")));
+    assert!(made["who"].as_str().unwrap().contains("(endstop, process "), "{made}");
+    assert!(made["at_ms"].as_u64().unwrap() > 0 && made["at"].is_string(), "{made}");
     assert_eq!(
         remote.succeeds(&["budget", "me"]).0,
         remote.there(&["budget", "me"]),
@@ -251,10 +248,7 @@ fn a_correction_at_an_address_is_recorded_with_who_when_and_why() {
         let names = [&answer["budgets"][0]["name"], &answer["budgets"][1]["name"]];
         assert_eq!(names, ["me", "org"]);
     }
-    assert_eq!(
-        remote.json_there(&["budget", "me", "--json"])["budgets"][0]["limits"][1]["spent"],
-        2
-    );
+    assert_eq!(budget("me")["limits"][1]["spent"], 2);
 }
 
 #[test]

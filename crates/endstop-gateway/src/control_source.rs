@@ -167,8 +167,7 @@ pub struct LimitReport {
     pub held: BudgetAmount,
     /// The remaining amount.
     pub left: BudgetAmount,
-    /// The end of its window, in milliseconds since 1970. For a rolling limit, the time at which the first part of the spend
-    /// leaves it. `null` if it never does.
+    /// The end of its window in milliseconds since 1970; of a rolling limit, when the first part of the spend leaves it.
     pub resets_at_ms: Option<u64>,
     /// The same time in the time zone of the budget, for people.
     pub resets_at: Option<String>,

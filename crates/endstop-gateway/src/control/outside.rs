@@ -50,7 +50,7 @@ impl OutsideQuestion {
             return None;
         }
         let mut parts = rest.trim_matches('/').splitn(2, '/');
-        let read = |name| String::from_utf8_lossy(&unescaped(name)).into_owned();
+        let read = |name: &str| String::from_utf8_lossy(&unescaped(name)).into_owned();
         match (parts.next().unwrap_or_default(), parts.next()) {
             ("", _) => Some(Self::Budgets),
             (name, None) => Some(Self::Budget(read(name))),
