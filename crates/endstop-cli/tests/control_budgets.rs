@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Limits for ever, so that no window ends between two questions.
+/// Limits without a window, because one could end between two questions.
 const BUDGETS: &str = "[budget.me]\nlimit = [\"$100\", \"5000 steps\"]\nparent = \"org\"\n\
                        [budget.org]\nlimit = \"$200\"\n";
 

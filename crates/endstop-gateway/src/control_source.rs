@@ -16,8 +16,8 @@ const VERSION: u32 = 1;
 
 /// Answers questions of the control API about budgets over time and spend.
 ///
-/// The operations may block, for example for a database. The control API asks a few at a time, each in a thread of its own. One
-/// that has begun goes on to its end, even if its client leaves.
+/// The operations may block, for example for a database. The control API asks a few at a time, each in a separate thread. One that
+/// has begun goes on to its end, even if its client leaves.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -242,7 +242,7 @@ impl CorrectedBudgets {
     }
 }
 
-/// What counts in a [`SpendReport`], as a client has written it.
+/// The selection of a [`SpendReport`], as a client has written it.
 ///
 /// ```
 /// use endstop_gateway::control_source::SpendQuery;

@@ -170,7 +170,7 @@ impl Source {
     }
 }
 
-/// The limits of budgets as a table. What a gateway sent is shown without anything that a terminal would obey.
+/// The limits of budgets as a table. The text of a gateway is shown without anything that a terminal would obey.
 fn to_text(budgets: &[BudgetReport]) -> String {
     let mut table =
         output::table(&["budget", "limit", "spent", "held", "left", "resets"], &[2, 3, 4]);

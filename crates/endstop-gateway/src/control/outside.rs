@@ -26,7 +26,7 @@ pub(super) const BUDGETS_PATH: &str = "/endstop/v1/budgets";
 /// The path of the spend.
 pub(super) const SPEND_PATH: &str = "/endstop/v1/spend";
 
-/// What a path asks about.
+/// The question of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OutsideQuestion {
     /// All budgets.

@@ -54,7 +54,7 @@ pub(super) enum Since {
     Days(i64),
 }
 
-/// What counts, and in which row.
+/// The calls that count, and their rows.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) by: By,
