@@ -218,7 +218,10 @@ impl Gateway {
         }
         let text = |key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
         let why = text("error").unwrap_or_else(|| "the control API refused".to_owned());
-        Err(AskError::Refused { why, hint: text("hint") })
+        let is_earlier = why == "no such path";
+        let earlier =
+            || is_earlier.then(|| "update the gateway: it is an earlier version".to_owned());
+        Err(AskError::Refused { why, hint: text("hint").or_else(earlier) })
     }
 
     pub(in crate::command) fn name(&self) -> String {
