@@ -135,7 +135,7 @@ pub(crate) const MAX_SOCKET_PATH: usize = 100;
 #[cfg(unix)]
 pub(crate) const MAX_CONTROL_BYTES: usize = 16 << 20;
 
-/// The longest wait for an answer of the control API: it answers from memory.
+/// The longest wait for an answer of the control API: it answers from memory, and reads a large history in seconds.
 #[cfg(unix)]
 pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
