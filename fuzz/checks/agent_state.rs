@@ -3,7 +3,7 @@
 
 use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ScriptedModel, ScriptedResponse};
 
 /// Panics if the reader breaks its promise.
 pub(crate) fn check(text: &str) {
@@ -11,7 +11,7 @@ pub(crate) fn check(text: &str) {
     let written = state.to_json();
     let again = AgentState::from_json(&written).expect("a written state can be read");
     assert_eq!(again.to_json(), written);
-    let model = ScriptedModel::new("scripted").reply(Reply::text("Done.")).repeat_last();
+    let model = ScriptedModel::new("scripted").reply(ScriptedResponse::text("Done.")).repeat_last();
     let agent = AgentLoop::builder("fuzzed").model(model).stop_when(max_steps(3)).build();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let before = state.steps().len();

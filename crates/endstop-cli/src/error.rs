@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use endstop::observe::clean_lines;
+use endstop_gateway::control_source::{SourceError, SourceErrorKind};
 
 use crate::output::{HELP_COLUMNS, is_quiet, wrapped};
 
@@ -212,5 +213,16 @@ impl From<io::Error> for CliError {
     /// For writes to standard output, which have no path. Errors of files are created by code that knows the path.
     fn from(error: io::Error) -> Self {
         Self::new(format!("cannot write the output: {error}"))
+    }
+}
+
+impl From<SourceError> for CliError {
+    /// For answers that a command shares with the control API of `endstop serve`.
+    fn from(error: SourceError) -> Self {
+        let code = match error.kind {
+            SourceErrorKind::Failed | SourceErrorKind::Away => ExitMeaning::AnswerIsNo,
+            _ => ExitMeaning::Usage,
+        };
+        Self { hint: error.hint, ..Self::new(error.message) }.with_exit(code)
     }
 }

@@ -52,6 +52,9 @@ pub(crate) const MAX_LISTED_RUNS: usize = 20;
 /// The most corrections of a budget that are listed, the newest first.
 pub(crate) const MAX_LISTED_ADJUSTMENTS: usize = 10;
 
+/// The most rows of an answer of the control API about spend: some megabytes, which clients read. A year has 365 days.
+pub(crate) const MAX_SPEND_ROWS: usize = 50_000;
+
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
 
@@ -138,7 +141,7 @@ pub(crate) const MAX_SOCKET_PATH: usize = 100;
 #[cfg(unix)]
 pub(crate) const MAX_CONTROL_BYTES: usize = 16 << 20;
 
-/// The longest wait for an answer of the control API: it answers from memory.
+/// The longest wait for an answer of the control API: it answers from memory, and reads a large history in seconds.
 #[cfg(unix)]
 pub(crate) const MAX_CONTROL_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 

@@ -15,6 +15,8 @@ use clap::ColorChoice;
 use endstop::observe::clean_lines;
 use endstop::store::{create_private_directory, private_file};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::Value;
 
 pub use endstop::core::human::{count, counted, duration, money, short, tokens};
 pub use grid::Grid;
@@ -75,6 +77,11 @@ pub fn warn(message: &str) {
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { clean_lines(text).into() } else { text.into() }
+}
+
+/// A value as JSON with sorted keys, which all JSON of the command has.
+pub(crate) fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// Prints a line on standard error, unless `--quiet`.

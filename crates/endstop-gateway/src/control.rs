@@ -1,5 +1,5 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/keys`, `/endstop/v1/total`, `/endstop/v1/kill` and `/endstop/health`, on
-//! separate listeners.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/keys`, `/endstop/v1/total`, `/endstop/v1/kill`, `/endstop/v1/budgets`,
+//! `/endstop/v1/spend` and `/endstop/health`, on separate listeners.
 //! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
@@ -8,6 +8,7 @@ mod answer;
 mod keys;
 mod listen;
 mod openapi;
+mod outside;
 mod servers;
 
 use std::num::ParseIntError;
@@ -24,6 +25,7 @@ use endstop_core::units::{Money, MoneyError};
 use endstop_runtime::cancel::{CancelToken, MemoryKillSwitch, Urgency, kill_signal};
 use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
@@ -48,6 +50,7 @@ use answer::{
 pub use listen::ControlError;
 use openapi::OPENAPI_PATH;
 pub use openapi::control_openapi;
+use outside::{OutsideAnswers, OutsideQuestion};
 pub(crate) use servers::ControlServers;
 pub use servers::RunControl;
 
@@ -197,6 +200,8 @@ pub(crate) struct ControlService {
     pub(crate) is_local: bool,
     /// Cancelled when the gateway ends.
     pub(crate) stop: CancelToken,
+    /// Answers about budgets over time and spend.
+    outside: OutsideAnswers,
 }
 
 impl ControlService {
@@ -246,7 +251,8 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         };
     }
     let (is_total, is_kill, of_keys) = (path == TOTAL_PATH, path == KILL_PATH, keys::below(path));
-    let is_other = is_total || is_kill || of_keys.is_some();
+    let outside = OutsideQuestion::of(path);
+    let is_other = is_total || is_kill || of_keys.is_some() || outside.is_some();
     let rest = if is_other { Some("") } else { path.strip_prefix(RUNS_PATH) };
     let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &problem("no such path"));
@@ -254,6 +260,9 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     if !has_token(token.as_ref(), &head.headers) {
         let why = "the control API needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &problem(why));
+    }
+    if let Some(question) = outside {
+        return service.outside.answer(question, &head, incoming).await;
     }
     if is_kill {
         return kill(service, &head.method, incoming).await;
@@ -264,16 +273,24 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     if is_total {
         return total(registry, &head.method, incoming).await;
     }
+    about_runs(service, &head, rest, incoming).await
+}
+
+/// The answer to a request below `/endstop/v1/runs`, whose path ends with `rest`.
+async fn about_runs(
+    service: &ControlService,
+    head: &Parts,
+    rest: &str,
+    incoming: Incoming,
+) -> Response<Body> {
+    let registry = &service.registry;
     let mut parts = rest.trim_matches('/').splitn(2, '/');
     let (id, act) = (parts.next().unwrap_or(""), parts.next());
     if id.is_empty() {
         return match head.method {
             Method::GET => match list(registry).await {
                 Ok(all) => reply(StatusCode::OK, &all),
-                Err(error) => {
-                    let error = error.to_string();
-                    reply(StatusCode::INTERNAL_SERVER_ERROR, &problem(error))
-                }
+                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, &problem(error.to_string())),
             },
             _ => not_allowed(),
         };
@@ -284,9 +301,7 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
     };
     let run = match found {
         Ok(Some(run)) => run,
-        Ok(None) => {
-            return reply(StatusCode::NOT_FOUND, &problem("no such run"));
-        }
+        Ok(None) => return reply(StatusCode::NOT_FOUND, &problem("no such run")),
         Err(why) => return not_found_here(&why),
     };
     match (&head.method, act) {

@@ -52,6 +52,7 @@ mod call;
 mod client;
 pub mod config;
 mod control;
+pub mod control_source;
 mod decode;
 mod key_desk;
 mod limits;
@@ -75,6 +76,7 @@ pub use config::{
     UpstreamsError, new_key,
 };
 pub use control::{ControlError, RunControl, control_openapi};
+pub use control_source::ControlSource;
 pub use gateway::{Gateway, StartError};
 pub use key_desk::{
     KeyChangeRecord, KeyDesk, KeyDeskError, KeyList, KeyProblem, KeyReason, KeyRecord, KeySettings,

@@ -18,7 +18,8 @@ use http::header::UPGRADE;
 use http::{HeaderMap, Method, StatusCode};
 
 pub(crate) use key::{
-    bearer, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys, use_key,
+    bearer, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys,
+    unescaped, use_key,
 };
 pub(crate) use path::PathError;
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use endstop::account::{
-    Account, AccountProblem, AccountSet, AccountSource, AccountTables, DEFAULT_ACCOUNT, RunAccounts,
+    Account, AccountProblem, AccountSet, AccountSource, AccountTables, BudgetStore,
+    DEFAULT_ACCOUNT, RunAccounts,
 };
 use endstop::core::policy::BudgetTable;
 
@@ -39,6 +40,16 @@ impl OpenBudgets {
     /// If it cannot be opened.
     pub(crate) fn open_store(&self) -> Result<(), CliError> {
         self.store.open().map(drop).map_err(|error| store_error(&error))
+    }
+
+    /// The definitions of the tables and the flags as they are now, without the own limits of keys.
+    pub(crate) fn tables(&self) -> AccountSet {
+        self.live.tables()
+    }
+
+    /// The store of the budgets. Its first use opens it.
+    pub(crate) fn store(&self) -> &dyn BudgetStore {
+        &*self.store
     }
 
     /// Replaces the accounts for the own limits of keys.
@@ -122,6 +133,15 @@ impl LiveTables {
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The definitions of the sources as they are now.
+    fn tables(&self) -> AccountSet {
+        let mut state = self.state();
+        if state.file.as_mut().is_some_and(WatchedFile::has_changed) {
+            self.read(&mut state);
+        }
+        state.defined.set.clone()
     }
 
     fn set_of_keys(&self, own: Vec<Account>) -> Result<(), CliError> {

@@ -1,9 +1,9 @@
 //! `endstop ps`, `show`, `cancel`, `kill`, `pause`, `resume`, `approve` and `signal`: live runs from another terminal.
 
 mod client;
-mod fleet;
 mod kill;
 mod kill_list;
+mod live_runs;
 mod past;
 mod remote;
 pub mod tail;
@@ -20,8 +20,10 @@ use crate::limits::MIN_RUN_PREFIX;
 use crate::live::LiveProcess;
 use crate::output;
 use crate::who::who;
-use fleet::{Fleet, LiveRun, Where};
+pub(super) use client::{Gateway, escaped};
 pub use kill::{KillArgs, kill};
+pub(super) use live_runs::gateway_at;
+use live_runs::{LiveRun, LiveRuns, Where};
 pub(super) use remote::RemoteGateway;
 
 const PS_HELP: &str = "\
@@ -168,17 +170,17 @@ fn signed(why: Option<&str>) -> Value {
 /// # Errors
 /// Returns an error if the gateway of --server cannot be asked, or no process answers.
 pub fn ps(args: &PsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let fleet = args.at.fleet()?;
-    let rows = fleet.reports();
+    let live_runs = args.at.live_runs()?;
+    let rows = live_runs.reports();
     if args.json {
         let runs: Vec<Value> =
             rows.iter().map(|row| as_json(row.0.process(), row.1, &row.2)).collect();
-        let all = json!({ "version": 1, "runs": runs, "no_answer": fleet.no_answer });
+        let all = json!({ "version": 1, "runs": runs, "no_answer": live_runs.no_answer });
         writeln!(out, "{all:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        if let Some(silent) = fleet.silent() {
+        if let Some(silent) = live_runs.silent() {
             return Err(CliError::new(silent));
         }
         writeln!(out, "no run is live")?;
@@ -269,40 +271,40 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// # Errors
 /// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let fleet = args.at.fleet()?;
+    let live_runs = args.at.live_runs()?;
     if args.at.server.is_none()
-        && let Some(mut past) = past_run(&fleet, &args.run)?
+        && let Some(mut past) = past_run(&live_runs, &args.run)?
     {
-        if let (Some(silent), Some(fields)) = (fleet.silent(), past.as_object_mut()) {
+        if let (Some(silent), Some(fields)) = (live_runs.silent(), past.as_object_mut()) {
             fields.insert("is_uncertain".to_owned(), json!(true));
             output::warn(&format!("{silent}: a run `{}` may be live there", args.run));
         }
         writeln!(out, "{past:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.at.server.is_none() && !fleet.knows(&args.run) {
-        return Err(unknown_everywhere(&fleet, &args.run)?);
+    if args.at.server.is_none() && !live_runs.knows(&args.run) {
+        return Err(unknown_everywhere(&live_runs, &args.run)?);
     }
-    let (gateway, run) = fleet.find(&args.run)?;
+    let (gateway, run) = live_runs.find(&args.run)?;
     let detail = gateway.one(&run.id)?;
     writeln!(out, "{detail:#}")?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The error for a name that neither a live run nor one of the history has.
-fn unknown_everywhere(fleet: &Fleet, name: &str) -> Result<CliError, CliError> {
-    let mut error = fleet.unknown(name);
+fn unknown_everywhere(live_runs: &LiveRuns, name: &str) -> Result<CliError, CliError> {
+    let mut error = live_runs.unknown(name);
     let Some(begins) = past::begins()? else {
         error.message.push_str(", and nothing is in the history");
         return Ok(error);
     };
     let begins = begins.strftime("%Y-%m-%d %H:%M UTC").to_string();
     // Beginnings of names are not looked for then.
-    let is_whole = fleet.silent().is_some() || name.len() < MIN_RUN_PREFIX;
+    let is_whole = live_runs.silent().is_some() || name.len() < MIN_RUN_PREFIX;
     let none = if is_whole { "none of exactly this name" } else { "none" };
     let message = format!("{}, and {none} in the history, which begins {begins}", error.message);
     let is_guess = error.hint.as_deref().is_some_and(|hint| hint.starts_with("did you mean"));
-    let hint = match is_guess || fleet.silent().is_some() {
+    let hint = match is_guess || live_runs.silent().is_some() {
         true => error.hint,
         false => Some("`endstop spend --by run` lists runs of the history".to_owned()),
     };
@@ -310,14 +312,14 @@ fn unknown_everywhere(fleet: &Fleet, name: &str) -> Result<CliError, CliError> {
 }
 
 /// The run of the history that a name means, if it means no live run. Whole names count before beginnings, there and here.
-fn past_run(fleet: &Fleet, name: &str) -> Result<Option<Value>, CliError> {
-    if fleet.has(name) {
+fn past_run(live_runs: &LiveRuns, name: &str) -> Result<Option<Value>, CliError> {
+    if live_runs.has(name) {
         return Ok(None);
     }
     match past::find(name)? {
         Some(past) => Ok(Some(past)),
         // A process that does not answer may have another run whose name begins so.
-        None if fleet.has_beginning(name) || fleet.silent().is_some() => Ok(None),
+        None if live_runs.has_beginning(name) || live_runs.silent().is_some() => Ok(None),
         None => past::find_beginning(name),
     }
 }
@@ -330,8 +332,8 @@ fn act(
     body: &Value,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let fleet = at.fleet()?;
-    let (gateway, run) = fleet.find(name)?;
+    let live_runs = at.live_runs()?;
+    let (gateway, run) = live_runs.find(name)?;
     let detail = gateway.post(&format!("/endstop/v1/runs/{}/{command}", run.id), body)?;
     writeln!(out, "{}: {}", run.id, status(gateway.process(), &detail))?;
     Ok(ExitCode::SUCCESS)

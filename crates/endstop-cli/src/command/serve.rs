@@ -2,6 +2,7 @@
 
 mod control;
 mod log;
+mod source;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use crate::output::{self, counted, duration, tokens};
 use crate::webhook::Hook;
 use control::ControlArgs;
 use log::{LogFormat, RefusalLog, UpstreamLog};
+use source::ServeSource;
 use waiting::Waiting;
 
 const HELP: &str = "\
@@ -69,6 +71,10 @@ serve it.
   GET  /endstop/v1/keys              the keys of --keys
   POST /endstop/v1/keys              issue one (JSON: name, budgets, models, ..)
   POST /endstop/v1/keys/NAME/revoke  refuse one; `set` and `rotate` change it
+  GET  /endstop/v1/budgets           budgets over time; one: /budgets/NAME
+  POST /endstop/v1/budgets/NAME/adjust
+                                     correct its spend (JSON: amount, why, by)
+  GET  /endstop/v1/spend             spend by day, or ?by=model&since=7d
 
 With --keep, a run that is named again after this process has ended, even by
 kill -9, continues with its counters, and --total-usd counts the spend of all
@@ -174,6 +180,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     budgets.warn_of_persistence();
     let place = args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store()));
     let place = place.transpose()?;
+    let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
     let keys = issued_keys(place.as_ref(), drawn)?;
     let desk = place.map(|place| LocalKeys::new(place, chosen.policy.clone()));
     check_directories(args)?;
@@ -185,7 +192,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         environment,
         epoch: epoch.clone(),
         shared_kill: budgets.kill_switch(),
-        control: args.control.open(args.listen)?,
+        control,
         stored_runs: stored_runs(args, &budgets),
         key_desk: desk.map(|desk| Arc::new(desk) as Arc<dyn KeyDesk>),
         refusals,

@@ -1,6 +1,10 @@
 //! `endstop spend`: what runs cost, by day, model, project, run, budget, key or tool: from the history of this user, or from
 //! transcripts.
 
+pub(super) mod recorded;
+#[cfg(unix)]
+mod remote;
+mod selection;
 mod tally;
 
 use std::io::Write;
@@ -9,27 +13,22 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use endstop::core::units::WallTime;
-use endstop::runtime::history::RecordedCall;
+use endstop_gateway::control_source::{SourceErrorKind, SpendReport};
 use endstop_price::PriceTable;
 use endstop_transcript::Transcript;
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::replay::input::{nothing_read, prices, recordings, warn_folded};
 use crate::budgets::has_local_store;
-use crate::error::CliError;
-use crate::history::{self, history_error};
+use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_NAMED_MODELS;
 use crate::output;
-use tally::{Amounts, Bill, Reader, RunCalls, UNNAMED};
-
-/// The row of calls without a budget or a key.
-const NONE: &str = "(none)";
+#[cfg(unix)]
+use remote::SpendServer;
+use selection::{By, Selection, Since, since, zone};
+use tally::{Amounts, Reader, RunCalls, SpendSummary};
 
 const HELP: &str = "\
 Examples:
@@ -39,6 +38,7 @@ Examples:
   endstop spend --by budget --since 7d
   endstop spend --transcripts
   endstop spend --by tool ~/.claude/projects
+  endstop spend --server http://127.0.0.1:8485 --token-env ENDSTOP_TOKEN
 
 It reads the history: every call that `endstop run`, `serve` and `agent` of this
 user settled, at the cost that the limits counted. With --transcripts or a path
@@ -89,73 +89,9 @@ pub struct SpendArgs {
     /// For transcripts: read prices from this file
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-}
-
-/// The rows of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum By {
-    /// The day of each call
-    Day,
-    /// The model that answered
-    Model,
-    /// The directory of the transcript, or the one in which the run began
-    Project,
-    /// The run
-    Run,
-    /// The budget over time
-    Budget,
-    /// The key of the client
-    Key,
-    /// The tool: its calls, failures and the bytes of its results
-    Tool,
-}
-
-/// The beginning of what counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    Date(Date),
-    Days(i64),
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
-    match days {
-        Some(days) => Ok(Since::Days(days.into())),
-        None => text
-            .parse()
-            .map(Since::Date)
-            .map_err(|_| "write a date such as `2026-01-31`, or days such as `7d`".to_owned()),
-    }
-}
-
-fn zone(text: &str) -> Result<TimeZone, String> {
-    if text == "local" {
-        return TimeZone::try_system().map_err(|_| {
-            "the system names no time zone; write an offset such as `+02:00`".to_owned()
-        });
-    }
-    if text.starts_with(['+', '-']) {
-        return offset(text).map(TimeZone::fixed);
-    }
-    TimeZone::get(text).map_err(|_| {
-        "write a zone such as `Europe/Berlin`, an offset such as `+02:00`, or `local`".to_owned()
-    })
-}
-
-fn offset(text: &str) -> Result<Offset, String> {
-    let wrong = || "write an offset such as `+02:00`".to_owned();
-    let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
-        (Some(rest), _) => (1, rest),
-        (_, Some(rest)) => (-1, rest),
-        _ => return Err(wrong()),
-    };
-    let (hours, minutes) = rest.split_once(':').ok_or_else(wrong)?;
-    let (hours, minutes): (i32, i32) =
-        (hours.parse().map_err(|_| wrong())?, minutes.parse().map_err(|_| wrong())?);
-    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
-        return Err(wrong());
-    }
-    Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).map_err(|_| wrong())
+    #[cfg(unix)]
+    #[command(flatten)]
+    server: SpendServer,
 }
 
 /// Runs the command.
@@ -178,33 +114,22 @@ fn of_history(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliErro
     if args.prices.is_some() {
         output::note("the history has costs as they were counted: --prices needs --transcripts");
     }
-    let failed = |error| history_error(&error);
-    let history = history::read()?;
-    let history = match history {
-        Some(history) if !history.is_empty().map_err(failed)? => history,
-        _ => {
-            return Err(CliError::new("no calls in the history").with_hint(
-                "`endstop spend --transcripts` reads what agent programs left on disk",
-            ));
-        }
-    };
-    let mut bill = Bill::default();
-    let begin = args.begin().map(WallTime);
-    let add = |call: RecordedCall| bill.add_recorded(&call, args.rows(&call));
-    history.each_call(begin, add).map_err(failed)?;
+    let report = args.recorded()?;
+    let summary = recorded::summary_of(args.by, &report)
+        .map_err(|error| CliError::new(format!("an amount of the spend is none: {error}")))?;
     match args.json {
-        true => writeln!(out, "{:#}", args.to_json(&bill))?,
-        false => args.print(&bill, out)?,
+        true => writeln!(out, "{:#}", output::json(&report))?,
+        false => args.print(&summary, out)?,
     }
     out.flush()?;
-    tell_of_unpriced(&bill, "their cost is what --unpriced said, or nothing");
+    tell_of_unpriced(&summary, "their cost is what --unpriced said, or nothing");
     Ok(ExitCode::SUCCESS)
 }
 
 /// The cost of transcripts.
 fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let By::Budget | By::Key = args.by {
-        let name = args.name();
+        let name = args.by.name();
         return Err(CliError::new(format!(
             "--by {name} needs the history: transcripts have no {name}s"
         ))
@@ -216,17 +141,18 @@ fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
     if found.is_sample {
         found.transcripts.clear();
     }
-    let begin = args.begin();
+    let selection = args.selection();
+    let begin = selection.begin();
     let runs = read_all(&found.transcripts, table);
     let mut warnings = found.warnings;
-    let mut bill = Bill::default();
+    let mut summary = SpendSummary::default();
     for file in runs {
         warnings.extend(file.warnings);
         for run in file.runs {
-            bill.add(&run, begin, |call| args.key(&run, call));
+            summary.add(&run, begin, |call| args.key(&selection, &run, call));
         }
     }
-    if bill.runs == 0 {
+    if summary.runs == 0 {
         warn_folded(&warnings);
         return match args.paths.is_empty() {
             false => Err(nothing_read(&args.paths)),
@@ -238,23 +164,23 @@ fn of_transcripts(args: &SpendArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
         };
     }
     match args.json {
-        true => writeln!(out, "{:#}", args.to_json(&bill))?,
-        false => args.print(&bill, out)?,
+        true => writeln!(out, "{:#}", args.to_json(&summary))?,
+        false => args.print(&summary, out)?,
     }
     out.flush()?;
-    tell_of_unpriced(&bill, "they cost nothing here; --prices FILE adds prices");
+    tell_of_unpriced(&summary, "they cost nothing here; --prices FILE adds prices");
     warn_folded(&warnings);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Names the models without a price, and what their calls cost here.
-fn tell_of_unpriced(bill: &Bill, cost: &str) {
-    let calls: u64 = bill.unpriced.values().sum();
+fn tell_of_unpriced(summary: &SpendSummary, cost: &str) {
+    let calls: u64 = summary.unpriced.values().sum();
     if calls == 0 {
         return;
     }
     let names: Vec<&str> =
-        bill.unpriced.keys().take(MAX_NAMED_MODELS).map(String::as_str).collect();
+        summary.unpriced.keys().take(MAX_NAMED_MODELS).map(String::as_str).collect();
     output::warn(&format!(
         "no price for {} of `{}`: {cost}",
         output::counted(calls, "call"),
@@ -293,47 +219,28 @@ impl SpendArgs {
         self.paths.is_empty() && !self.transcripts
     }
 
-    /// The rows of a call of the history. Only with budgets it can be in several.
-    fn rows(&self, call: &RecordedCall) -> Vec<String> {
-        let one = |name: &Option<String>, missing: &str| {
-            vec![name.clone().unwrap_or_else(|| missing.to_owned())]
-        };
-        match self.by {
-            By::Day => vec![self.day(call.at.0)],
-            By::Model => match &call.tool {
-                Some(tool) => vec![format!("(tool {tool})")],
-                None => one(&call.model, UNNAMED),
-            },
-            By::Project => vec![call.directory.clone()],
-            By::Run => vec![call.run.clone()],
-            By::Key => one(&call.key, NONE),
-            By::Budget if call.budgets.is_empty() => vec![NONE.to_owned()],
-            By::Budget => call.budgets.clone(),
-            By::Tool => Vec::new(),
+    /// The spend of the history, here or at the gateway of --server.
+    fn recorded(&self) -> Result<SpendReport, CliError> {
+        let selection = self.selection();
+        #[cfg(unix)]
+        if let Some(report) = self.server.report(&selection)? {
+            return Ok(report);
         }
+        recorded::report(&selection).map_err(|error| match error.kind {
+            SourceErrorKind::Unknown => CliError::from(error)
+                .with_hint("`endstop spend --transcripts` reads what agent programs left on disk"),
+            _ => CliError::from(error).with_exit(ExitMeaning::Usage),
+        })
     }
 
-    /// The first millisecond that counts.
-    fn begin(&self) -> Option<u64> {
-        let date = match self.since? {
-            Since::Date(date) => date,
-            Since::Days(days) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-                let now = Timestamp::from_second(i64::try_from(now.as_secs()).ok()?).ok()?;
-                let today = now.to_zoned(self.timezone.clone()).date();
-                // Today is one of the days.
-                let back = days.saturating_sub(1).max(0);
-                today.checked_sub(jiff::Span::new().try_days(back).ok()?).ok()?
-            }
-        };
-        let begin = date.to_zoned(self.timezone.clone()).ok()?.timestamp().as_millisecond();
-        Some(u64::try_from(begin).unwrap_or(0))
+    fn selection(&self) -> Selection {
+        Selection { by: self.by, since: self.since, timezone: self.timezone.clone() }
     }
 
-    /// The row of a call.
-    fn key(&self, run: &RunCalls, call: &tally::Call) -> String {
+    /// The row of a call of a transcript.
+    fn key(&self, selection: &Selection, run: &RunCalls, call: &tally::Call) -> String {
         match self.by {
-            By::Day => self.day(call.wall),
+            By::Day => selection.day(call.wall),
             By::Model => call.model.clone(),
             By::Project => run.project.clone(),
             By::Run => run.id.clone(),
@@ -341,29 +248,11 @@ impl SpendArgs {
         }
     }
 
-    fn day(&self, wall: u64) -> String {
-        let time = i64::try_from(wall).ok().filter(|wall| *wall > 0);
-        let time = time.and_then(|wall| Timestamp::from_millisecond(wall).ok());
-        let day = time.map(|time| time.to_zoned(self.timezone.clone()).date().to_string());
-        day.unwrap_or_else(|| "(no time)".to_owned())
-    }
-
-    fn name(&self) -> &'static str {
-        match self.by {
-            By::Day => "day",
-            By::Model => "model",
-            By::Project => "project",
-            By::Run => "run",
-            By::Budget => "budget",
-            By::Key => "key",
-            By::Tool => "tool",
-        }
-    }
-
-    fn to_json(&self, bill: &Bill) -> Value {
-        let name = self.name();
+    /// The cost of transcripts as JSON.
+    fn to_json(&self, summary: &SpendSummary) -> Value {
+        let name = self.by.name();
         let rows: Vec<Value> = match self.by {
-            By::Tool => bill
+            By::Tool => summary
                 .tools
                 .iter()
                 .map(|(tool, used)| {
@@ -371,11 +260,11 @@ impl SpendArgs {
                         "result_bytes": used.result_bytes, "cost_usd": used.cost.to_decimal() })
                 })
                 .collect(),
-            _ => bill
+            _ => summary
                 .rows
                 .iter()
                 .map(|(key, amounts)| {
-                    let mut row = amounts.to_json();
+                    let mut row = output::json(&amounts.to_totals());
                     if let Some(row) = row.as_object_mut() {
                         row.insert(name.to_owned(), json!(key));
                     }
@@ -383,28 +272,22 @@ impl SpendArgs {
                 })
                 .collect(),
         };
-        let mut all = json!({
+        json!({
             "version": 1,
-            "source": if self.reads_history() { "history" } else { "transcripts" },
+            "source": "transcripts",
             "by": name,
             "rows": rows,
-            "total": bill.total.to_json(),
-            "runs": bill.runs,
-            "duplicates": bill.duplicates,
-            "unpriced_models": bill.unpriced,
-        });
-        if let Some(all) = all.as_object_mut().filter(|_| self.reads_history()) {
-            let (calls, sum) = bill.unconfirmed;
-            all.insert("unconfirmed_calls".to_owned(), json!(calls));
-            all.insert("unconfirmed_usd".to_owned(), json!(sum.to_decimal()));
-        }
-        all
+            "total": summary.total.to_totals(),
+            "runs": summary.runs,
+            "duplicates": summary.duplicates,
+            "unpriced_models": summary.unpriced,
+        })
     }
 
-    fn print(&self, bill: &Bill, out: &mut dyn Write) -> Result<(), CliError> {
+    fn print(&self, summary: &SpendSummary, out: &mut dyn Write) -> Result<(), CliError> {
         if self.by == By::Tool {
             let mut table = output::table(&["tool", "calls", "failed", "result bytes"], &[1, 2, 3]);
-            for (tool, used) in &bill.tools {
+            for (tool, used) in &summary.tools {
                 table.add_row([
                     tool.clone(),
                     output::count(used.calls),
@@ -414,39 +297,39 @@ impl SpendArgs {
             }
             writeln!(out, "{}", output::shown(&table.to_string()))?;
         } else {
-            let mut header = vec![self.name(), "calls", "input", "cached", "output", "cost"];
+            let mut header = vec![self.by.name(), "calls", "input", "cached", "output", "cost"];
             if self.chart {
                 header.push("");
             }
             let mut table = output::table(&header, &[1, 2, 3, 4, 5]);
-            let most = bill.rows.values().map(|row| row.cost).max().unwrap_or_default();
-            for (key, row) in &bill.rows {
+            let most = summary.rows.values().map(|row| row.cost).max().unwrap_or_default();
+            for (key, row) in &summary.rows {
                 let mut cells = self.cells(key, row);
                 if self.chart {
                     cells.push(bar(row.cost.picos(), most.picos()));
                 }
                 table.add_row(cells);
             }
-            let mut cells = self.cells("total", &bill.total);
+            let mut cells = self.cells("total", &summary.total);
             if self.chart {
                 cells.push(String::new());
             }
             table.add_row(cells);
             writeln!(out, "{}", output::shown(&table.to_string()))?;
         }
-        if bill.duplicates > 0 {
-            let calls = output::counted(bill.duplicates, "call");
+        if summary.duplicates > 0 {
+            let calls = output::counted(summary.duplicates, "call");
             writeln!(out, "{calls} of resumed sessions counted once")?;
         }
-        if let (calls @ 1.., sum) = bill.unconfirmed {
+        if let (calls @ 1.., sum) = summary.unconfirmed {
             let (sum, calls) = (output::money(sum), output::counted(calls, "call"));
             writeln!(
                 out,
                 "{sum} of it is unconfirmed: the worst case of {calls} without a usage report"
             )?;
         }
-        if bill.in_many_rows > 0 {
-            let calls = output::counted(bill.in_many_rows, "call");
+        if summary.in_many_rows > 0 {
+            let calls = output::counted(summary.in_many_rows, "call");
             writeln!(out, "{calls} in several rows; the total counts each once")?;
         }
         Ok(())

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::Key;
+use crate::control_source::ControlSource;
 
 /// The listeners of the control API. Without one there is none.
 ///
@@ -14,6 +16,7 @@ use super::Key;
 ///     socket: Some("/run/user/1000/endstop/8484.sock".into()),
 ///     listen: Some("127.0.0.1:8485".parse()?),
 ///     token: Some(Key::new("secret")),
+///     ..Control::default()
 /// };
 /// assert!(!format!("{control:?}").contains("secret"));
 /// # Ok::<(), std::net::AddrParseError>(())
@@ -28,4 +31,6 @@ pub struct Control {
     pub listen: Option<SocketAddr>,
     /// The bearer token of requests to [`Control::listen`].
     pub token: Option<Key>,
+    /// Answers questions about budgets over time and spend. With `None` there are no such answers.
+    pub source: Option<Arc<dyn ControlSource>>,
 }

@@ -9,23 +9,25 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Health, Killed, Problem, RunChange, RunDetail, RunList, TotalState};
+use super::outside::SPEND_PATH;
 use super::{Command, TotalCommand, WrittenAmount};
+use crate::control_source::{BudgetList, CorrectedBudgets, CorrectionRequest, SpendReport};
 
 /// The path of the document.
 pub(super) const OPENAPI_PATH: &str = "/endstop/v1/openapi.json";
 
 /// The errors that a request can be answered with.
 const PROBLEMS: [(u16, &str); 8] = [
-    (400, "The body cannot be read or used."),
+    (400, "The body or the query cannot be read or used."),
     (401, "The token is missing or wrong."),
     (403, "A web page of another site has sent it, or it is for another host."),
-    (404, "There is no such run or key, or no such total."),
+    (404, "There is no such run, key, total or budget, or nothing is recorded."),
     (405, "The path has other methods."),
     (
         409,
-        "The run or key is in a state in which this is not possible, or another gateway serves the run.",
+        "The run or key is in a state in which this is not possible, another gateway serves the run, or a budget has spent less than is taken back.",
     ),
-    (500, "Stored runs cannot be read."),
+    (500, "Stored runs, budgets or the history cannot be read."),
     (503, "The store that gateways share is away."),
 ];
 
@@ -54,7 +56,7 @@ const fn post(
 }
 
 /// Every request that is answered.
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 18] = [
     get("/endstop/health", of::<Health>, "Whether the listener takes connections. Needs no token"),
     Operation {
         method: "get",
@@ -119,6 +121,19 @@ const OPERATIONS: [Operation; 14] = [
         of::<TotalState>,
         "Replace the limit of the total of all runs. Reads `limit`, `by` and `message`",
     ),
+    get("/endstop/v1/budgets", of::<BudgetList>, "Every budget over time"),
+    get("/endstop/v1/budgets/{name}", of::<BudgetList>, "One budget over time"),
+    post(
+        "/endstop/v1/budgets/{name}/adjust",
+        of::<CorrectionRequest>,
+        of::<CorrectedBudgets>,
+        "Correct what a budget and those above it have spent in their current windows",
+    ),
+    get(
+        SPEND_PATH,
+        of::<SpendReport>,
+        "The spend in the history of the gateway's user, by `day` or what `by` says",
+    ),
 ];
 
 fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -163,10 +178,14 @@ impl Operation {
             let is_required = place == "path";
             json!({ "name": name, "in": place, "required": is_required, "schema": { "type": of } })
         };
-        let run = self.path.contains("{run}").then(|| parameter("run", "path", "string"));
-        let key = self.path.contains("{name}").then(|| parameter("name", "path", "string"));
+        let in_path = ["run", "name"];
+        let in_path = in_path.into_iter().filter(|name| self.path.contains(&format!("{{{name}}}")));
+        let in_path = in_path.map(|name| parameter(name, "path", "string"));
         let events = self.path.ends_with("/wait").then(|| parameter("events", "query", "integer"));
-        run.into_iter().chain(key).chain(events).collect()
+        let of_spend: &[&str] =
+            if self.path == SPEND_PATH { &["by", "since", "timezone"] } else { &[] };
+        let of_spend = of_spend.iter().map(|name| parameter(name, "query", "string"));
+        in_path.chain(events).chain(of_spend).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 #[cfg(unix)]
 use super::listen::{self, SocketFile};
-use super::{ControlError, ControlService, KILL_PATH, RUNS_PATH, problem, reply};
+use super::{ControlError, ControlService, KILL_PATH, OutsideAnswers, RUNS_PATH, problem, reply};
 use crate::body::Body;
 use crate::config::{Bounds, Control, Key};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_GRACE, CONTROL_HEAD, SHUTDOWN_GRACE};
@@ -132,6 +132,7 @@ impl ControlServers {
         };
         #[cfg(unix)]
         let unix = config.socket.as_ref().map(|path| listen::bind(path)).transpose()?;
+        let outside = OutsideAnswers::of(config);
         if let Some((listener, addr, token)) = tcp {
             all.addr = Some(addr);
             let is_local = addr.ip().is_loopback();
@@ -142,6 +143,7 @@ impl ControlServers {
                 token: Some(token),
                 is_local,
                 stop: all.stop.clone(),
+                outside: outside.clone(),
             };
             all.serve(listener, service);
         }
@@ -155,6 +157,7 @@ impl ControlServers {
                 token: None,
                 is_local: false,
                 stop: all.stop.clone(),
+                outside,
             };
             all.serve(listener, service);
         }

@@ -56,7 +56,7 @@ fn key_of_pair(pair: &str) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Escapes of a query read; what is none stays.
-fn unescaped(text: &str) -> Cow<'_, [u8]> {
+pub(crate) fn unescaped(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
         return Cow::Borrowed(text.as_bytes());
     }

@@ -25,17 +25,17 @@ const TIMES: [(&str, &str); 2] = [("at_ms", "0"), ("elapsed_ms", "0")];
 const RUNS: &str = "/endstop/v1/runs";
 
 /// Commands, and what was answered.
-struct Log<'g> {
-    gateway: &'g Gateway,
-    text: String,
+pub(crate) struct Log<'g> {
+    pub(crate) gateway: &'g Gateway,
+    pub(crate) text: String,
 }
 
 impl Log<'_> {
-    async fn ask(&mut self, method: &str, path: &str, body: &str) {
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) {
         self.ask_as(TOKEN, method, path, body).await;
     }
 
-    async fn ask_as(&mut self, token: &str, method: &str, path: &str, body: &str) {
+    pub(crate) async fn ask_as(&mut self, token: &str, method: &str, path: &str, body: &str) {
         all_that_is_on_its_way().await;
         let got = ask(self.gateway, method, path, token, body).await;
         let asked = format!("{method} {path} {body}");

@@ -33,6 +33,7 @@ mod limits;
 mod lists;
 mod metering;
 mod notes;
+mod outside;
 mod pauses;
 mod provider_tools;
 mod quotas;

@@ -273,3 +273,16 @@ fn a_note_names_what_has_changed_and_not_more_than_fits() {
     let said = changes(&AccountSet::default(), &set(many.as_slice())).unwrap();
     assert!(said.ends_with("team-07 ($1.00), 12 more"), "{said}");
 }
+
+#[test]
+fn a_question_about_the_tables_leaves_their_change_to_the_next_call() {
+    let config = Config::new("asked", "[budget.me]\nlimit = \"$5 per day\"\n");
+    let live = config.live(&[], None);
+    live.set_of_keys(vec![Account::new("key-ci", &["$1"]).unwrap()]).unwrap();
+    config.write("[budget.me]\nlimit = \"$50 per day\"\n");
+    let set = live.tables();
+    let names: Vec<&str> = set.iter().map(|account| account.name.as_str()).collect();
+    assert_eq!(names, ["me"], "the own limits of keys are not asked for");
+    assert_eq!(set.get("me").unwrap().limits[0].to_string(), "$50.00 per day");
+    assert_eq!(limits(&live.look().unwrap(), "me"), ["$50.00 per day"]);
+}

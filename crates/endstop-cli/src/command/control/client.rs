@@ -1,5 +1,6 @@
 //! A client of the control API: over the unix socket of a process, or over an address with a token.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::Uid;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,22 +27,27 @@ const HEALTH_PATH: &str = "/endstop/health";
 
 /// Where a gateway's control API is.
 #[derive(Debug)]
-enum Place {
+enum GatewayLocation {
     Process(LiveProcess),
     Address { host: String, port: u16, token: String },
 }
 
 /// A gateway with a control API.
 #[derive(Debug)]
-pub(super) struct Gateway(Place);
+pub(in crate::command) struct Gateway(GatewayLocation);
 
 /// Why a gateway does not do what a command asks.
 #[derive(Debug)]
-pub(super) enum AskError {
+pub(in crate::command) enum AskError {
     /// There is no answer. The text names the gateway.
     NoAnswer(String),
     /// It answers that it does not. The text names no gateway.
-    Refused(String),
+    Refused {
+        /// Its error.
+        why: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
 }
 
 impl AskError {
@@ -48,7 +55,7 @@ impl AskError {
     pub(super) fn of(&self, what: &str) -> String {
         match self {
             Self::NoAnswer(why) => why.clone(),
-            Self::Refused(why) => format!("{what}: {why}"),
+            Self::Refused { why, .. } => format!("{what}: {why}"),
         }
     }
 }
@@ -56,14 +63,15 @@ impl AskError {
 impl From<AskError> for CliError {
     fn from(error: AskError) -> Self {
         match error {
-            AskError::NoAnswer(why) | AskError::Refused(why) => Self::new(why),
+            AskError::NoAnswer(why) => Self::new(why),
+            AskError::Refused { why, hint } => Self { hint, ..Self::new(why) },
         }
     }
 }
 
 impl Gateway {
     pub(super) const fn local(process: LiveProcess) -> Self {
-        Self(Place::Process(process))
+        Self(GatewayLocation::Process(process))
     }
 
     /// # Errors
@@ -80,14 +88,14 @@ impl Gateway {
         let authority = authority.ok_or_else(wrong)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(80);
-        Ok(Self(Place::Address { host, port, token: token.to_owned() }))
+        Ok(Self(GatewayLocation::Address { host, port, token: token.to_owned() }))
     }
 
     /// The process, if it is one of this machine.
     pub(super) const fn process(&self) -> Option<&LiveProcess> {
         match &self.0 {
-            Place::Process(process) => Some(process),
-            Place::Address { .. } => None,
+            GatewayLocation::Process(process) => Some(process),
+            GatewayLocation::Address { .. } => None,
         }
     }
 
@@ -106,12 +114,26 @@ impl Gateway {
         self.get(&format!("/endstop/v1/runs/{run}"))
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
+    pub(in crate::command) fn get(&self, path: &str) -> Result<Value, AskError> {
         self.ask("GET", path, String::new(), MAX_CONTROL_TIME)
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
+    pub(in crate::command) fn post(&self, path: &str, body: &Value) -> Result<Value, AskError> {
         self.ask("POST", path, text_of(body), MAX_CONTROL_TIME)
+    }
+
+    /// An answer of it as a value of a known form.
+    ///
+    /// # Errors
+    /// Returns an error if it has another form.
+    pub(in crate::command) fn read<T: DeserializeOwned>(
+        &self,
+        answer: Value,
+    ) -> Result<T, CliError> {
+        serde_json::from_value(answer).map_err(|error| {
+            CliError::new(format!("cannot read the answer of {}: {error}", self.name()))
+                .with_hint("the gateway may be of another version of Endstop")
+        })
     }
 
     /// Sends a kill. A process that aborts calls and writes its logs has the time that it needs. The wait for a suspended one
@@ -137,7 +159,9 @@ impl Gateway {
 
     /// Ends, with the reason, if the process is suspended, or does not answer and the system does not say more.
     async fn silence(&self) -> String {
-        let Place::Process(process) = &self.0 else { return std::future::pending().await };
+        let GatewayLocation::Process(process) = &self.0 else {
+            return std::future::pending().await;
+        };
         let mut is_noted = false;
         loop {
             let asked = self.send("GET", HEALTH_PATH, String::new());
@@ -161,8 +185,8 @@ impl Gateway {
     /// How long a list waits for it: the only one is worth more than one of several.
     const fn list_time(&self) -> Duration {
         match &self.0 {
-            Place::Process(_) => MAX_LIST_TIME,
-            Place::Address { .. } => MAX_CONTROL_TIME,
+            GatewayLocation::Process(_) => MAX_LIST_TIME,
+            GatewayLocation::Address { .. } => MAX_CONTROL_TIME,
         }
     }
 
@@ -194,14 +218,18 @@ impl Gateway {
         if is_success {
             return Ok(answer);
         }
-        let error = answer.get("error").and_then(Value::as_str);
-        Err(AskError::Refused(error.unwrap_or("the control API refused").to_owned()))
+        let text = |key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
+        let why = text("error").unwrap_or_else(|| "the control API refused".to_owned());
+        let is_earlier = why == "no such path";
+        let earlier =
+            || is_earlier.then(|| "update the gateway: it is an earlier version".to_owned());
+        Err(AskError::Refused { why, hint: text("hint").or_else(earlier) })
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::command) fn name(&self) -> String {
         match &self.0 {
-            Place::Process(process) => format!("process {}", process.pid),
-            Place::Address { host, port, .. } => format!("{host}:{port}"),
+            GatewayLocation::Process(process) => format!("process {}", process.pid),
+            GatewayLocation::Address { host, port, .. } => format!("{host}:{port}"),
         }
     }
 
@@ -209,11 +237,11 @@ impl Gateway {
         let request = Request::builder().method(method).uri(path);
         let failed = |error: io::Error| error.to_string();
         match &self.0 {
-            Place::Process(process) => {
+            GatewayLocation::Process(process) => {
                 let stream = own_socket(&process.socket).await.map_err(failed)?;
                 exchange(stream, request.header(HOST, "endstop"), body).await
             }
-            Place::Address { host, port, token } => {
+            GatewayLocation::Address { host, port, token } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
                 let request = request
                     .header(HOST, format!("{host}:{port}"))
@@ -226,6 +254,22 @@ impl Gateway {
 
 fn no_answer(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
+}
+
+/// A text as a part of a path or of a query.
+pub(in crate::command) fn escaped(text: &str) -> String {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_plain(byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
 }
 
 /// The members of a body that have a value.

@@ -7,8 +7,8 @@ use endstop::account::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill};
 use endstop::store::RunId;
 use serde_json::{Value, json};
 
-use super::fleet::{Fleet, Where, in_parallel};
 use super::kill_list::{list_kills, why_by};
+use super::live_runs::{LiveRuns, Where, in_parallel};
 use super::{signed, status};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
@@ -81,10 +81,10 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 
 /// Kills a run in every process that has one of its name.
 fn kill_run(args: &KillArgs, name: &str, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let (fleet, body) = (args.at.fleet()?, signed(args.why.as_deref()));
+    let (live_runs, body) = (args.at.live_runs()?, signed(args.why.as_deref()));
     let path = |id: &str| format!("/endstop/v1/runs/{id}/kill");
-    let is_silent = RunId::parse(name).is_ok() && leave_kill(&fleet, &path(name), &body);
-    let found = match fleet.find_all(name) {
+    let is_silent = RunId::parse(name).is_ok() && leave_kill(&live_runs, &path(name), &body);
+    let found = match live_runs.find_all(name) {
         Err(error) if is_silent => {
             let hint = format!(
                 "{}; a suspended process that has the run kills it when it continues",
@@ -115,8 +115,8 @@ fn kill_run(args: &KillArgs, name: &str, out: &mut dyn Write) -> Result<ExitCode
 
 /// Leaves the kill of a run for the processes that have not listed their runs, because one of them may have it. Returns
 /// whether there is such a process.
-fn leave_kill(fleet: &Fleet, path: &str, body: &Value) -> bool {
-    let silent = fleet.silent_gateways();
+fn leave_kill(live_runs: &LiveRuns, path: &str, body: &Value) -> bool {
+    let silent = live_runs.silent_gateways();
     // An answer now, also that there is no such run, is of a process that is listed the next time.
     let _ = in_parallel(&silent, |gateway| gateway.leave_kill(path, body));
     !silent.is_empty()

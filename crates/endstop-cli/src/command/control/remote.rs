@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::client::Gateway;
-use super::fleet::Where;
+use super::live_runs::Where;
 use crate::error::CliError;
 
 /// The gateway of `--server`.

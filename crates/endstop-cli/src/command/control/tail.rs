@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use endstop::core::units::Money;
 use serde_json::{Value, json};
 
-use super::fleet::Where;
+use super::live_runs::Where;
 use super::{status, text, waits_for};
 use crate::error::CliError;
 use crate::output;
@@ -48,8 +48,8 @@ struct Printed {
 /// # Errors
 /// Returns an error if there is no such run, or its process does not answer.
 pub fn run(args: &TailArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let fleet = args.at.fleet()?;
-    let (gateway, found) = fleet.find(&args.run)?;
+    let live_runs = args.at.live_runs()?;
+    let (gateway, found) = live_runs.find(&args.run)?;
     let (mut printed, mut query) = (Printed::default(), String::new());
     loop {
         let path = format!("/endstop/v1/runs/{}/wait{query}", found.id);

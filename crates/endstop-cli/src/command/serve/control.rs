@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use endstop_gateway::{Control, Gateway, Key};
+use endstop_gateway::{Control, ControlSource, Gateway, Key};
 
 use crate::error::CliError;
 
@@ -28,15 +29,20 @@ pub(super) struct ControlArgs {
 }
 
 impl ControlArgs {
-    /// The listeners, for a gateway whose clients come to `clients`.
+    /// The listeners, for a gateway whose clients come to `clients`, and what answers questions about budgets and spend.
     ///
     /// # Errors
     /// Returns an error if the variable holds no token.
-    pub(super) fn open(&self, clients: SocketAddr) -> Result<Control, CliError> {
+    pub(super) fn open(
+        &self,
+        clients: SocketAddr,
+        source: impl ControlSource + 'static,
+    ) -> Result<Control, CliError> {
         Ok(Control {
             socket: self.socket(clients),
             listen: self.control_addr,
             token: self.control_token_env.as_deref().map(token).transpose()?,
+            source: Some(Arc::new(source)),
         })
     }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use endstop::core::Event;
 use endstop::core::event::EventKind;
-use endstop::core::units::{Cost, Money, TokenUsage};
+use endstop::core::units::{Cost, Money, MoneyError, TokenUsage};
 use endstop::runtime::history::RecordedCall;
+use endstop_gateway::control_source::{SpendReport, SpendRow, SpendTotals};
 use endstop_transcript::{RunFooter, RunHeader, RunSink, Wants, Warning};
-use serde_json::{Value, json};
 
 /// The name of a model that a transcript does not name.
 pub(super) const UNNAMED: &str = "(unnamed)";
@@ -154,15 +154,26 @@ impl Amounts {
         self.cost = self.cost.checked_add(other.cost).unwrap_or(self.cost);
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "calls": self.calls,
-            "input_tokens": self.input,
-            "cached_tokens": self.cached,
-            "output_tokens": self.output,
-            "tokens": self.input.saturating_add(self.output),
-            "cost_usd": self.cost.to_decimal(),
-            "unpriced_calls": self.unpriced_calls,
+    pub(super) fn to_totals(&self) -> SpendTotals {
+        SpendTotals {
+            calls: self.calls,
+            input_tokens: self.input,
+            cached_tokens: self.cached,
+            output_tokens: self.output,
+            tokens: self.input.saturating_add(self.output),
+            cost_usd: self.cost.to_decimal(),
+            unpriced_calls: self.unpriced_calls,
+        }
+    }
+
+    fn of_totals(totals: &SpendTotals) -> Result<Self, MoneyError> {
+        Ok(Self {
+            calls: totals.calls,
+            input: totals.input_tokens,
+            cached: totals.cached_tokens,
+            output: totals.output_tokens,
+            cost: totals.cost_usd.parse()?,
+            unpriced_calls: totals.unpriced_calls,
         })
     }
 }
@@ -180,7 +191,7 @@ pub(super) struct ToolAmounts {
 
 /// The totals of all runs.
 #[derive(Debug, Default)]
-pub(super) struct Bill {
+pub(super) struct SpendSummary {
     pub(super) rows: BTreeMap<String, Amounts>,
     pub(super) tools: BTreeMap<String, ToolAmounts>,
     pub(super) total: Amounts,
@@ -201,7 +212,31 @@ pub(super) struct Bill {
     first: HashMap<Call, u64>,
 }
 
-impl Bill {
+impl SpendSummary {
+    /// The totals of a report, with its rows under the names that `name` gives them.
+    ///
+    /// # Errors
+    /// Returns an error if an amount of it is none.
+    pub(super) fn of_report(
+        report: &SpendReport,
+        name: impl Fn(&SpendRow) -> String,
+    ) -> Result<Self, MoneyError> {
+        let rows = report.rows.iter().map(|row| {
+            let amounts = Amounts::of_totals(&row.totals);
+            amounts.map(|amounts| (name(row), amounts))
+        });
+        Ok(Self {
+            rows: rows.collect::<Result<_, _>>()?,
+            total: Amounts::of_totals(&report.total)?,
+            runs: report.runs,
+            duplicates: report.duplicates,
+            unpriced: report.unpriced_models.clone(),
+            unconfirmed: (report.unconfirmed_calls, report.unconfirmed_usd.parse()?),
+            in_many_rows: report.calls_in_several_rows,
+            ..Self::default()
+        })
+    }
+
     /// Adds a call of the history to each of these rows, and once to the total.
     pub(super) fn add_recorded(&mut self, call: &RecordedCall, rows: Vec<String>) {
         let amounts = Amounts::of_recorded(call);

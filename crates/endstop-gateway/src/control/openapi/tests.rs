@@ -6,9 +6,14 @@ use super::*;
 
 /// The path in the document for the path of a request.
 fn template(path: &str) -> String {
-    let Some(rest) = path.strip_prefix("/endstop/v1/runs/") else { return path.to_owned() };
-    let act = rest.split_once('/').map(|(_, act)| format!("/{act}")).unwrap_or_default();
-    format!("/endstop/v1/runs/{{run}}{act}")
+    let path = path.split('?').next().unwrap();
+    for (all, one) in [("/endstop/v1/runs/", "{run}"), ("/endstop/v1/budgets/", "{name}")] {
+        if let Some(rest) = path.strip_prefix(all) {
+            let act = rest.split_once('/').map(|(_, act)| format!("/{act}")).unwrap_or_default();
+            return format!("{all}{one}{act}");
+        }
+    }
+    path.to_owned()
 }
 
 /// Checks that a schema has every field of a value.
@@ -41,7 +46,12 @@ fn every_request_answer_and_field_of_the_golden_files_is_in_the_document() {
     let document = control_openapi();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut checked = 0;
-    for name in ["control-api.txt", "control-api-ends.txt", "control-api-total.txt"] {
+    for name in [
+        "control-api.txt",
+        "control-api-ends.txt",
+        "control-api-total.txt",
+        "control-api-budgets.txt",
+    ] {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
         let mut lines = text.lines();
         while let (Some(asked), Some(answered)) = (lines.next(), lines.next()) {
@@ -100,4 +110,19 @@ fn open_paths_have_the_errors_that_they_can_be_answered_with() {
     assert_eq!(errors("/endstop/health"), ["403"]);
     assert_eq!(errors(OPENAPI_PATH), ["403", "405"]);
     assert_eq!(errors("/endstop/v1/runs").len(), PROBLEMS.len());
+}
+
+#[test]
+fn a_path_has_its_parameters() {
+    let document = control_openapi();
+    let names = |path: &str, method: &str| -> Vec<String> {
+        let all = document["paths"][path][method]["parameters"].as_array().cloned();
+        let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
+        all.unwrap_or_default().iter().map(name).collect()
+    };
+    assert_eq!(names("/endstop/v1/runs/{run}/wait", "get"), ["run", "events"]);
+    assert_eq!(names("/endstop/v1/budgets", "get"), [""; 0]);
+    assert_eq!(names("/endstop/v1/budgets/{name}", "get"), ["name"]);
+    assert_eq!(names("/endstop/v1/budgets/{name}/adjust", "post"), ["name"]);
+    assert_eq!(names("/endstop/v1/spend", "get"), ["by", "since", "timezone"]);
 }

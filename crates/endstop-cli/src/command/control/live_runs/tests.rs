@@ -1,11 +1,11 @@
-//! Tests of `fleet`.
+//! Tests of `live_runs`.
 
 use serde_json::json;
 
 use super::*;
 use crate::live::LiveProcess;
 
-fn fleet(no_answer: &[u32], rows: &[(usize, &str, &str)]) -> Fleet {
+fn live_runs(no_answer: &[u32], rows: &[(usize, &str, &str)]) -> LiveRuns {
     let process = |pid| LiveProcess {
         pid,
         kind: "serve".to_owned(),
@@ -19,7 +19,7 @@ fn fleet(no_answer: &[u32], rows: &[(usize, &str, &str)]) -> Fleet {
         id: (*id).to_owned(),
         value: json!({ "run": id, "status": status }),
     });
-    Fleet {
+    LiveRuns {
         gateways: (10..13).map(|pid| Gateway::local(process(pid))).collect(),
         runs: each_once(runs.collect()),
         no_answer: no_answer.to_vec(),
@@ -32,7 +32,7 @@ fn pids(found: &[(&Gateway, &LiveRun)]) -> Vec<u32> {
 
 #[test]
 fn a_run_in_a_shared_store_is_that_of_the_gateway_which_has_it_in_memory() {
-    let fleet = fleet(
+    let live_runs = live_runs(
         &[],
         &[
             (0, "job-1", "stored"),
@@ -41,29 +41,31 @@ fn a_run_in_a_shared_store_is_that_of_the_gateway_which_has_it_in_memory() {
             (2, "rests", "stored"),
         ],
     );
-    assert_eq!(pids(&fleet.find_all("job-1").unwrap()), [11]);
-    assert_eq!(pids(&[fleet.find("job-").unwrap()]), [11]);
-    assert_eq!(pids(&fleet.find_all("rests").unwrap()), [10]);
-    assert_eq!(fleet.runs.len(), 2);
+    assert_eq!(pids(&live_runs.find_all("job-1").unwrap()), [11]);
+    assert_eq!(pids(&[live_runs.find("job-").unwrap()]), [11]);
+    assert_eq!(pids(&live_runs.find_all("rests").unwrap()), [10]);
+    assert_eq!(live_runs.runs.len(), 2);
 }
 
 #[test]
 fn a_run_of_one_name_in_several_processes_is_not_taken_for_one() {
-    let fleet =
-        fleet(&[], &[(0, "job-1", "paused"), (2, "job-1", "in_progress"), (2, "job-2", "paused")]);
-    let error = fleet.find("job-1").err().unwrap();
+    let live_runs = live_runs(
+        &[],
+        &[(0, "job-1", "paused"), (2, "job-1", "in_progress"), (2, "job-2", "paused")],
+    );
+    let error = live_runs.find("job-1").err().unwrap();
     assert_eq!(error.message, "run `job-1` is in 2 processes (pids 10, 12)");
-    assert_eq!(pids(&fleet.find_all("job-1").unwrap()), [10, 12]);
-    let error = fleet.find_all("job-").err().unwrap();
+    assert_eq!(pids(&live_runs.find_all("job-1").unwrap()), [10, 12]);
+    let error = live_runs.find_all("job-").err().unwrap();
     assert_eq!(error.message, "`job-` matches 2 runs");
     assert_eq!(error.hint.as_deref(), Some("write more of it: job-1, job-2"));
 }
 
 #[test]
 fn the_beginning_of_a_name_is_not_taken_while_a_process_does_not_answer() {
-    let fleet = fleet(&[12, 13], &[(0, "job-1", "paused")]);
-    assert!(fleet.find("job-1").is_ok());
-    assert!(fleet.find("job-").is_err());
-    let hint = fleet.find("other").err().unwrap().hint.unwrap();
+    let live_runs = live_runs(&[12, 13], &[(0, "job-1", "paused")]);
+    assert!(live_runs.find("job-1").is_ok());
+    assert!(live_runs.find("job-").is_err());
+    let hint = live_runs.find("other").err().unwrap().hint.unwrap();
     assert_eq!(hint, "no answer from 2 processes: only whole names of runs are taken now");
 }

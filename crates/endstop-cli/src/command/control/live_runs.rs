@@ -41,7 +41,7 @@ impl LiveRun {
 }
 
 /// Every gateway that was asked, and its runs.
-pub(super) struct Fleet {
+pub(super) struct LiveRuns {
     gateways: Vec<Gateway>,
     /// In order of the gateways.
     runs: Vec<LiveRun>,
@@ -53,12 +53,7 @@ impl Where {
     /// The gateways: that of --server, or those of the registry.
     pub(super) fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
         if let Some(url) = &self.server {
-            let variable = self.token_env.as_deref().unwrap_or_default();
-            let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
-            let token = token.ok_or_else(|| {
-                CliError::new(format!("environment variable `{variable}` is empty or not set"))
-            })?;
-            return Ok(vec![Gateway::remote(url, token.trim())?]);
+            return Ok(vec![gateway_at(url, self.token_env.as_deref().unwrap_or_default())?]);
         }
         let found = live::look();
         match found.dead.as_slice() {
@@ -73,7 +68,7 @@ impl Where {
     }
 
     /// The gateways with their runs. A process that ends meanwhile has none.
-    pub(super) fn fleet(&self) -> Result<Fleet, CliError> {
+    pub(super) fn live_runs(&self) -> Result<LiveRuns, CliError> {
         let gateways = self.gateways()?;
         let (mut runs, mut no_answer) = (Vec::new(), Vec::new());
         let answers = in_parallel(&gateways, Gateway::list);
@@ -94,8 +89,20 @@ impl Where {
                 runs.push(LiveRun { gateway: index, id, value });
             }
         }
-        Ok(Fleet { gateways, runs: each_once(runs), no_answer })
+        Ok(LiveRuns { gateways, runs: each_once(runs), no_answer })
     }
+}
+
+/// The gateway at an address, with the token of a variable.
+///
+/// # Errors
+/// Returns an error if the address cannot be used, or the variable has no token.
+pub(in crate::command) fn gateway_at(url: &str, variable: &str) -> Result<Gateway, CliError> {
+    let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
+    let token = token.ok_or_else(|| {
+        CliError::new(format!("environment variable `{variable}` is empty or not set"))
+    })?;
+    Gateway::remote(url, token.trim())
 }
 
 /// The runs without the copies of gateways that only list what is in their store.
@@ -105,7 +112,7 @@ fn each_once(runs: Vec<LiveRun>) -> Vec<LiveRun> {
     runs.into_iter().filter(|run| !run.is_stored() || known.insert(run.id.clone())).collect()
 }
 
-impl Fleet {
+impl LiveRuns {
     /// How many processes have not listed their runs, in words; `None` if all have.
     pub(super) fn silent(&self) -> Option<String> {
         match self.no_answer.len() {

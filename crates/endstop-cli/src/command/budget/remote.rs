@@ -1,0 +1,66 @@
+//! Budgets of a gateway, by its control API. A separate file because it is built for Unix only.
+
+use endstop_gateway::control_source::{BudgetList, CorrectedBudgets, CorrectionRequest};
+
+use crate::command::control::{Gateway, escaped, gateway_at};
+use crate::error::CliError;
+use crate::output;
+
+const BUDGETS: &str = "/endstop/v1/budgets";
+
+/// The gateway whose budgets a command means.
+#[derive(Debug, clap::Args)]
+pub(super) struct BudgetServer {
+    /// Ask the control API at this address
+    ///
+    /// For the budgets of its gateway, instead of those of this machine.
+    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["policy", "budget", "budget_store"])]
+    server: Option<String>,
+    /// With --server: variable with its token
+    #[arg(long, value_name = "VAR")]
+    token_env: Option<String>,
+}
+
+impl BudgetServer {
+    /// The state of a budget or of all. `None` without --server.
+    ///
+    /// # Errors
+    /// Returns an error if the gateway cannot be asked, or has no such budget.
+    pub(super) fn list(&self, name: Option<&str>) -> Result<Option<BudgetList>, CliError> {
+        let Some(gateway) = self.gateway()? else { return Ok(None) };
+        let path = name.map_or_else(|| Ok(BUDGETS.to_owned()), path_of)?;
+        let list: BudgetList = gateway.read(gateway.get(&path)?)?;
+        if list.budgets.is_empty() {
+            let error = CliError::new(format!("{} has no budgets", gateway.name()));
+            return Err(error.with_hint("define them in the configuration file of the gateway"));
+        }
+        Ok(Some(list))
+    }
+
+    /// Corrects a budget. `None` without --server.
+    ///
+    /// # Errors
+    /// Returns an error if the gateway cannot be asked, or does not make the correction.
+    pub(super) fn correct(
+        &self,
+        name: &str,
+        request: &CorrectionRequest,
+    ) -> Result<Option<CorrectedBudgets>, CliError> {
+        let Some(gateway) = self.gateway()? else { return Ok(None) };
+        let path = format!("{}/adjust", path_of(name)?);
+        gateway.read(gateway.post(&path, &output::json(request))?).map(Some)
+    }
+
+    fn gateway(&self) -> Result<Option<Gateway>, CliError> {
+        let variable = self.token_env.as_deref().unwrap_or_default();
+        self.server.as_deref().map(|url| gateway_at(url, variable)).transpose()
+    }
+}
+
+/// The path of a budget.
+fn path_of(name: &str) -> Result<String, CliError> {
+    if name.is_empty() {
+        return Err(CliError::new("the name of a budget is missing").with_hint("name a budget"));
+    }
+    Ok(format!("{BUDGETS}/{}", escaped(name)))
+}
