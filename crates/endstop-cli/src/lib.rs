@@ -227,4 +227,7 @@ fn color_asked_for(args: &[OsString]) -> ColorChoice {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden_file;
+#[cfg(test)]
 mod tests;

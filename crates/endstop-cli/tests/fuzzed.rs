@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "helpers of tests"
 )]
 
@@ -23,7 +24,7 @@ mod transcript;
 mod transcript_database;
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 /// Mutations of a document where a change is pushed.
@@ -132,8 +133,8 @@ fn check_all(name: &str, documents: &[Vec<u8>], cases: u64, check: impl Fn(&[u8]
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(input))) else { return };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzzed-{name}"));
         fs::write(&file, input).unwrap();
-        println!("the input is in {}", file.display());
-        resume_unwind(panic);
+        let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+        panic!("the input is in {}: {text}", file.display());
     };
     for document in documents {
         checked(&document[..document.len().min(MAX_INPUT)]);

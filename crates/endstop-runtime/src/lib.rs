@@ -59,6 +59,10 @@ mod sync;
 mod tool_call;
 pub mod trace;
 
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden_file;
+
 pub use call::{
     BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, CostReport, CountedInput,
     DEFAULT_MAX_OUTPUT_TOKENS, InputBound, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall,

@@ -1,10 +1,7 @@
 //! The file of the kill epoch as it is written: a file like it is read back.
 
-#[path = "../../../../tests/support/golden.rs"]
-mod file;
-
 use super::*;
-use file::golden;
+use crate::golden_file::golden;
 
 const WHY: &str = "bill (killed by ann@laptop (endstop, process 4711))";
 

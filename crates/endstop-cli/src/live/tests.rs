@@ -1,12 +1,9 @@
 //! Tests of `live`.
 
-#[path = "../../../../tests/support/golden.rs"]
-mod file;
-
 use std::os::unix::net::UnixListener;
 
 use super::*;
-use file::golden;
+use crate::golden_file::golden;
 
 #[test]
 fn a_dead_process_is_removed_and_a_live_one_stays() {

@@ -1,10 +1,7 @@
 //! The file of the history as it is written: a file like it is read back.
 
-#[path = "../../../../../tests/support/golden.rs"]
-mod file;
-
 use super::*;
-use file::golden;
+use crate::golden_file::golden;
 
 /// The rows of each table as statements, and their order. The name of a process is random.
 const ROWS: [(&str, &str); 3] = [

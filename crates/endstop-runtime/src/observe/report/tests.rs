@@ -1,8 +1,5 @@
 //! Reports of runs that were played by hand.
 
-#[path = "../../../../../tests/support/golden.rs"]
-mod file;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,8 +10,8 @@ use endstop_core::units::{Cost, TokenUsage};
 use super::super::Detail;
 use super::super::play::{Play, policy};
 use super::*;
+use crate::golden_file::golden;
 use crate::ledger::Limits;
-use file::golden;
 
 const BEGIN: EventKind<'static> = EventKind::RunBegin { agent: None, depth: 0 };
 
