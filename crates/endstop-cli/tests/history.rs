@@ -33,7 +33,8 @@ impl Home {
         let endstop = snapbox::cmd::cargo_bin!("endstop");
         let mut command = Command::new(endstop);
         command.env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
-        command.env("XDG_RUNTIME_DIR", &self.0).env("ENDSTOP_CONFIG", self.0.join("config.toml"));
+        command.env("XDG_RUNTIME_DIR", &self.0).env("TMPDIR", &self.0);
+        command.env("ENDSTOP_CONFIG", self.0.join("config.toml"));
         command.env_remove("ENDSTOP_BASE_URL").env("AGENT", endstop);
         command.current_dir(self.0.join("work")).stdin(Stdio::null()).args(arguments);
         command
