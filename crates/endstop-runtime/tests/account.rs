@@ -28,6 +28,9 @@ mod redis;
 #[path = "account/redis_keys.rs"]
 mod redis_keys;
 #[cfg(feature = "redis")]
+#[path = "account/redis_kills.rs"]
+mod redis_kills;
+#[cfg(feature = "redis")]
 #[path = "account/redis_persistence.rs"]
 mod redis_persistence;
 #[cfg(feature = "redis")]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use endstop_core::units::Money;
 use endstop_runtime::account::{
-    BudgetStore, BudgetStoreError, KillTarget, RedisBudgetStore, StoreKill, StorePersistence,
+    Adjustment, BudgetStore, BudgetStoreError, KillTarget, RedisBudgetStore, StoreKeyChange,
+    StoreKill, StorePersistence,
 };
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::store::RunId;
@@ -373,27 +374,66 @@ fn a_process_that_is_cut_off_admits_nothing_once_a_kill_is_acknowledged() {
     assert!(begun.elapsed() >= Duration::from_secs(3), "its lease has to be over");
 }
 
-#[test]
-fn a_user_needs_few_rights_and_no_error_shows_a_password() {
-    let Some(server) = RedisServer::start() else { return };
-    server.send(&[
-        "ACL SETUSER endstop on >s3cret ~{endstop:team}:* ~{endstop:team} +fcall +function|load +time +ping \
-         +hmget +hset +hget +hgetall +hdel +hincrby +get +set +zadd +zrem +zrangebyscore +pttl +pexpire +rpush \
-         +ltrim +lrange",
-    ]);
-    let url = |user: &str, namespace: &str| {
-        format!("redis://{user}@127.0.0.1:{}?namespace={namespace}", server.port())
-    };
-    let store = RedisBudgetStore::open(&url("endstop:s3cret", "team")).unwrap();
+/// The line of the guide that creates a user, with a password and for a namespace.
+fn acl(password: &str, namespace: &str) -> String {
+    let guide = include_str!("../../../../docs/guide/many-gateways.md");
+    let line = guide.lines().find(|line| line.starts_with("ACL SETUSER ")).unwrap();
+    line.replace("PASSWORD", password).replace("prod", namespace)
+}
+
+/// All that gateways and commands do with a store that nothing has used.
+fn use_all_of(store: &RedisBudgetStore) {
     let me = account("me", &["$1 per day", "$1 per rolling 5h"]);
     store.admit().unwrap();
     store.reserve(&[&me], cents(1), &terms("a")).unwrap();
     store.grow(&[&me], "a", cents(1), TTL).unwrap();
     store.settle("a", cents(1)).unwrap();
-    let kill = StoreKill { target: KillTarget::Run("r".to_owned()), why: "test".to_owned() };
-    store.kill(&kill).unwrap();
-    assert_eq!(committed(&store, &me), (1, 0));
+    assert_eq!(committed(store, &me), (1, 0));
+    let adjustment = Adjustment {
+        id: "b",
+        account: &me,
+        parents: &[],
+        spent: cents(1),
+        returned: cents(0),
+        who: "ann",
+        why: "test",
+    };
+    store.adjust(&adjustment).unwrap();
+    assert_eq!(committed(store, &me), (2, 0));
+    assert_eq!(store.adjustments("me", 9).unwrap().len(), 1);
     super::run_logs::contract(&store.run_log("one"));
+    let change = |before: Option<&str>, after: &str| StoreKeyChange {
+        name: "alice".to_owned(),
+        before: before.map(str::to_owned),
+        after: after.to_owned(),
+    };
+    assert!(store.change_keys(&[change(None, "1")]).unwrap());
+    assert!(store.change_keys(&[change(Some("1"), "2")]).unwrap());
+    let keys = store.keys(None).unwrap().unwrap().keys;
+    assert_eq!(keys, [("alice".to_owned(), "2".to_owned())]);
+    // The thread of the store learns of it and confirms it.
+    let kill = StoreKill { target: KillTarget::Run("r".to_owned()), why: "test".to_owned() };
+    let receipt = store.kill(&kill).unwrap();
+    assert_eq!((receipt.confirmed, receipt.silent), (1, 0));
+    assert_eq!(store.kills().unwrap().len(), 1);
+    store.admit().unwrap();
+    store.leave();
+}
+
+#[test]
+fn a_user_needs_the_rights_of_the_guide_and_no_error_shows_a_password() {
+    let Some(server) = RedisServer::start() else { return };
+    let added = server.send(&[&acl("s3cret", "team")]);
+    assert!(added.starts_with("+OK"), "{added}");
+    let url = |user: &str, namespace: &str| {
+        format!("redis://{user}@127.0.0.1:{}?namespace={namespace}", server.port())
+    };
+    let store = RedisBudgetStore::open(&url("endstop:s3cret", "team")).unwrap();
+    use_all_of(&store);
+    assert_eq!((store.persistence(), store.replicas()), (StorePersistence::Always, Some(0)));
+    // The two rights that only say what a restart can lose.
+    let fewer = server.send(&["ACL SETUSER endstop -config|get -info"]);
+    assert!(fewer.starts_with("+OK"), "{fewer}");
     assert_eq!((store.persistence(), store.replicas()), (StorePersistence::Unknown, None));
     assert!(!format!("{store:?} {}", store.server()).contains("s3cret"));
     for (user, namespace) in [("endstop:s3cret-wrong", "team"), ("endstop:s3cret", "other")] {
@@ -426,45 +466,38 @@ fn an_address_that_cannot_be_used_is_not_shown() {
 }
 
 #[test]
-fn a_certificate_is_checked_by_the_file_that_is_named() {
+fn a_certificate_is_checked_by_the_file_that_is_named_and_for_its_host() {
     let directory = std::env::temp_dir().join(format!("endstop-tls-{}", RunId::new()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
-    let certified = |names: &[&str]| {
-        rcgen::generate_simple_self_signed(
-            names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(),
-        )
-        .unwrap()
+    for (name, hosts) in [
+        ("own", &["127.0.0.1", "localhost"][..]),
+        ("other", &["127.0.0.1"][..]),
+        ("elsewhere", &["redis.example"][..]),
+    ] {
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let certified = rcgen::generate_simple_self_signed(hosts).unwrap();
+        std::fs::write(file(&format!("{name}.pem")), certified.cert.pem()).unwrap();
+        let key = certified.signing_key.serialize_pem();
+        std::fs::write(file(&format!("{name}.key")), key).unwrap();
+    }
+    let Some((_server, tls)) = RedisServer::start_tls(&file("own.pem"), &file("own.key")) else {
+        return;
     };
-    let own = certified(&["127.0.0.1", "localhost"]);
-    let other = certified(&["127.0.0.1"]);
-    std::fs::write(file("own.pem"), own.cert.pem()).unwrap();
-    std::fs::write(file("own.key"), own.signing_key.serialize_pem()).unwrap();
-    std::fs::write(file("other.pem"), other.cert.pem()).unwrap();
-    let tls = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let options = [
-        "--tls-port",
-        &tls.to_string(),
-        "--tls-cert-file",
-        &file("own.pem"),
-        "--tls-key-file",
-        &file("own.key"),
-        "--tls-ca-cert-file",
-        &file("own.pem"),
-        "--tls-auth-clients",
-        "no",
-    ];
-    let Some(_server) = RedisServer::start_with(&options) else { return };
-    let url = |ca: &str| format!("rediss://127.0.0.1:{tls}?ca={}", file(ca));
-    let store = RedisBudgetStore::open(&url("own.pem")).unwrap();
-    let me = account("me", &["$1 per day"]);
-    store.reserve(&[&me], cents(1), &terms("a")).unwrap();
-    for bad in [url("other.pem"), format!("rediss://127.0.0.1:{tls}")] {
-        let error = RedisBudgetStore::open(&bad).unwrap_err();
+    let url = |port: u16, ca: &str| format!("rediss://127.0.0.1:{port}?ca={}", file(ca));
+    use_all_of(&RedisBudgetStore::open(&url(tls, "own.pem")).unwrap());
+    let refuses = |bad: &str| {
+        let error = RedisBudgetStore::open(bad).unwrap_err();
         assert!(
             matches!(error, BudgetStoreError::Away { .. } | BudgetStoreError::Failed { .. }),
             "{error:?}"
         );
-    }
+    };
+    refuses(&url(tls, "other.pem"));
+    refuses(&format!("rediss://127.0.0.1:{tls}"));
+    // The file is right, and the certificate is that of another host.
+    let (_elsewhere, port) =
+        RedisServer::start_tls(&file("elsewhere.pem"), &file("elsewhere.key")).unwrap();
+    refuses(&url(port, "elsewhere.pem"));
     std::fs::remove_dir_all(&directory).unwrap();
 }
