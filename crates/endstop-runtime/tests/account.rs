@@ -25,6 +25,9 @@ mod kill;
 #[path = "account/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "account/redis_access.rs"]
+mod redis_access;
+#[cfg(feature = "redis")]
 #[path = "account/redis_keys.rs"]
 mod redis_keys;
 #[cfg(feature = "redis")]
