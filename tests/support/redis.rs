@@ -82,7 +82,7 @@ impl RedisServer {
         let _ = std::fs::remove_file(&file);
         let answer = self.send(&["BGSAVE"]);
         assert!(answer.starts_with("+Background saving started"), "{answer}");
-        // It has this name once it is whole.
+        // It has this name once it is complete.
         let begun = Instant::now();
         loop {
             match std::fs::read(&file) {

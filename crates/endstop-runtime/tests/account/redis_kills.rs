@@ -30,7 +30,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The targets that a process is told of from here on.
+/// The targets of the kills that a process learns from here on.
 fn told(store: &RedisBudgetStore) -> Arc<Mutex<Vec<KillTarget>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let by_kill = Arc::clone(&told);
@@ -55,7 +55,7 @@ fn a_kill_after_one_that_the_server_has_lost_takes_effect() {
     let receipt = by.kill(&next).unwrap();
     assert_eq!((receipt.confirmed, receipt.silent), (1, 0));
     assert!(has(&next.target), "{told:?}");
-    // It has obeyed a kill that is not known any more, so it admits nothing.
+    // It has obeyed a kill that the store no longer has, so it admits nothing.
     let refused = store.admit();
     assert!(matches!(refused, Err(BudgetStoreError::Killed(_))), "{refused:?}");
     // A process that starts now is not concerned.
@@ -86,7 +86,7 @@ fn a_kill_on_a_server_that_has_just_started_waits_for_the_leases_of_before() {
     server.kill();
     let stopped = Instant::now();
     server.restart();
-    // A process that the server does not know any more admits calls for so long.
+    // A process that the server no longer knows can admit calls until its lease is over.
     open(&server).kill(&of_run("r")).unwrap();
     assert!(stopped.elapsed() >= LEASE, "{:?}", stopped.elapsed());
 }

@@ -205,7 +205,7 @@ fn runs_of_format_1_are_written_and_read() {
     assert_eq!(kept.ids(9).unwrap(), std::slice::from_ref(&id));
     let held = kept.open(&id, &program);
     assert!(matches!(&held, Err(RunLogError::Held { by }) if by == "gw-9"), "{held:?}");
-    // Once its lease is over, and nobody waits for it any more.
+    // Once the lease is over, and the other process no longer waits.
     clock.set(MIDNIGHT + 20 * HOUR + 5_001);
     let mut again = kept.open(&id, &program).unwrap();
     assert_eq!((steps(&again), again.lines.epoch()), (3, 5));

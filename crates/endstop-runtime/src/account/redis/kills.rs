@@ -10,7 +10,7 @@
 //!
 //! - An epoch is a time of the store, so no later kill gets the epoch of one that was lost. A kill names the epoch before it: a
 //!   process whose epoch is not among those of the store has obeyed a kill that was lost, and takes that for a kill of all.
-//! - A process that the store no longer knows reports again before its lease begins anew, and a kill within [`STORE_LEASE`]
+//! - A process that the store no longer knows reports again before its lease is renewed, and a kill within [`STORE_LEASE`]
 //!   of the start waits for the leases of before. A kill that is lost while it waits is repeated.
 //!
 //! Decision: an admission is two requests and not one. The reservation checks the epoch of kills; the lines of the run, which
@@ -233,13 +233,13 @@ impl RedisServer {
             self.kills.apply(unreadable());
         }
         kills.into_iter().for_each(|kill| self.kills.apply(kill));
-        // The lease begins anew when the store knows of this process that it obeys the epoch, not before.
+        // The lease is renewed when the store knows that this process obeys the epoch, not before.
         self.kills.state().obeyed = epoch;
         Ok(())
     }
 
     /// Reports to the store which epoch this process obeys. Returns whether that is the epoch of the store: then its lease
-    /// begins anew.
+    /// is renewed.
     pub(super) fn confirm(&self) -> Result<bool, BudgetStoreError> {
         let asked = Instant::now();
         let (id, epoch) = (&*self.kills.process, Some(self.kills.epoch()));

@@ -99,7 +99,7 @@ fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Result<(), Budge
     shared.set_time(hello.number(0)?);
     let (epoch, is_known) = (hello.number(1)?, !is_member || hello.number(2)? == 1);
     // A reservation may have learned of a kill before this, or the server may have forgotten this process: then no kill waits
-    // for it, and its lease does not begin anew before it has reported.
+    // for it, and its lease is not renewed before it has reported.
     let is_obeyed = match is_known || !shared.is_member() {
         true => shared.kills.heard(asked, epoch),
         false => shared.confirm()?,
