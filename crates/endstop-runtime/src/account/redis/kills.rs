@@ -19,8 +19,10 @@
 //! there, and the abort of the run is written to it. It is safe because a kill reaches calls between the two requests in
 //! another way: such a call is in flight in its run, and step 2 aborts it before the process confirms. A process that was
 //! suspended between the two does not confirm, so the kill waits for its lease. When it continues, its lines are refused if
-//! another process has taken the run. Otherwise it sends at most the calls that it had reserved before the kill, and
-//! aborts them at its next look, within [`STORE_POLL`].
+//! another process has taken the run. Otherwise a gateway finds its lease over before it sends the call
+//! ([`RunHandle::check_store`](crate::RunHandle::check_store)). A process that was suspended after that check, and a loop of the
+//! library, send at most the calls that they had reserved before the kill, and abort them at their next look, within
+//! [`STORE_POLL`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
