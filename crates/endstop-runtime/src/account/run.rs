@@ -334,7 +334,7 @@ impl RunAccounts {
         }
     }
 
-    /// Whether the store admits calls, as far as that is known here: see [`BudgetStore::admit`].
+    /// Whether the store admits calls, by what this process knows of it: see [`BudgetStore::admit`].
     pub(crate) fn admit(&self) -> Result<(), BudgetStoreError> {
         self.shared.store.admit()
     }
