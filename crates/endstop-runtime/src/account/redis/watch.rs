@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::super::store::BudgetStoreError;
 use super::connections::CallError;
-use super::wire::Request;
 use super::{RedisBudgetStore, RedisServer, is_missing_function};
 use crate::limits::{STORE_POLL, STORE_RETRY, STORE_TELL};
 use redis::Connection;
