@@ -22,12 +22,20 @@ pub(crate) fn away() -> BudgetStoreError {
 pub(crate) struct FlakyStore {
     store: Arc<MemoryBudgetStore>,
     failure: Arc<Mutex<Option<Failure>>>,
+    /// Of the check before a call is sent.
+    lapse: Arc<Mutex<Option<Failure>>>,
 }
 
 impl FlakyStore {
     /// From here on every operation fails in this way, or none.
     pub(crate) fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
+    /// From here on reservations succeed, and calls are no longer admitted after them, or they are again.
+    #[allow(dead_code, reason = "each test has its part of these")]
+    pub(crate) fn lapse(&self, failure: Option<Failure>) {
+        *self.lapse.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     fn step(&self) -> Result<(), BudgetStoreError> {
@@ -80,5 +88,10 @@ impl BudgetStore for FlakyStore {
     ) -> Result<Vec<PastAdjustment>, BudgetStoreError> {
         self.step()?;
         self.store.adjustments(account, most)
+    }
+
+    fn admit(&self) -> Result<(), BudgetStoreError> {
+        let lapse = *self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
+        lapse.map_or(Ok(()), |lapse| Err(lapse()))
     }
 }

@@ -53,6 +53,52 @@ impl RedisServer {
         panic!("{program} does not start");
     }
 
+    /// The same with another port for TLS, with a certificate and its key in PEM. Returns that port too.
+    pub(crate) fn start_tls(certificate: &str, key: &str) -> Option<(Self, u16)> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self::start_with(&[
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            certificate,
+            "--tls-key-file",
+            key,
+            "--tls-ca-cert-file",
+            certificate,
+            "--tls-auth-clients",
+            "no",
+        ])?;
+        Some((server, port))
+    }
+
+    /// Writes a snapshot, and returns its file as a backup.
+    pub(crate) fn back_up(&self) -> Vec<u8> {
+        let file = self.directory.join("dump.rdb");
+        // One of before.
+        let _ = std::fs::remove_file(&file);
+        let answer = self.send(&["BGSAVE"]);
+        assert!(answer.starts_with("+Background saving started"), "{answer}");
+        // It has this name once it is complete.
+        let begun = Instant::now();
+        loop {
+            match std::fs::read(&file) {
+                Ok(snapshot) => return snapshot,
+                Err(error) => assert!(begun.elapsed() < Duration::from_secs(60), "{error}"),
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts it with a snapshot alone, after it was killed.
+    pub(crate) fn restore(&mut self, snapshot: &[u8]) {
+        std::fs::write(self.directory.join("dump.rdb"), snapshot).unwrap();
+        self.restart();
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

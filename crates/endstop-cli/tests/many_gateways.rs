@@ -7,6 +7,8 @@
     reason = "helpers of tests"
 )]
 
+#[path = "many_gateways/backup.rs"]
+mod backup;
 #[path = "many_gateways/frozen.rs"]
 mod frozen;
 #[path = "many_gateways/keys.rs"]
@@ -15,6 +17,8 @@ mod keys;
 mod redis;
 #[path = "many_gateways/runs.rs"]
 mod runs;
+#[path = "many_gateways/tls.rs"]
+mod tls;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -25,8 +25,14 @@ mod kill;
 #[path = "account/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "account/redis_access.rs"]
+mod redis_access;
+#[cfg(feature = "redis")]
 #[path = "account/redis_keys.rs"]
 mod redis_keys;
+#[cfg(feature = "redis")]
+#[path = "account/redis_kills.rs"]
+mod redis_kills;
 #[cfg(feature = "redis")]
 #[path = "account/redis_persistence.rs"]
 mod redis_persistence;

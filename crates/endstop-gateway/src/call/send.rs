@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use endstop_llm::{CallResponse, Edits, ErrorKind, PlanWindow, ReadError};
+use endstop_runtime::account::BudgetStoreError;
 use endstop_runtime::{CancelOn, ErrorBilling, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -109,6 +110,9 @@ impl<'p> Sending<'p> {
     ) -> AttemptOutcome<'p> {
         use AttemptOutcome::Respond;
         let (context, parsed) = (self.context, self.parsed);
+        if let Err(why) = call.run().check_store() {
+            return Respond(self.not_sent(call, &why));
+        }
         // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
         let sending = context.send(parsed.route(), request);
@@ -285,6 +289,13 @@ impl<'p> Sending<'p> {
     /// The response to a call that the run has cut.
     fn cut(&self, call: Box<InFlightCall>) -> Response<Body> {
         cut(self.context, self.parsed, call)
+    }
+
+    /// The response to a call that the store of the budgets has admitted too long ago.
+    fn not_sent(&self, call: Box<InFlightCall>, why: &BudgetStoreError) -> Response<Body> {
+        let error = ModelError::new(ModelErrorKind::Rejected, "it was not sent");
+        let settled = call.failed(&error, &CallResponse::default());
+        respond::uncounted(settled.entry(), self.parsed.dialect(), &why.to_string())
     }
 
     fn unreachable(&self, call: Box<InFlightCall>, error: &UpstreamError) -> Response<Body> {

@@ -295,3 +295,26 @@ async fn a_store_of_budgets_that_is_away_refuses_calls_and_stops_no_run() {
     let (got, ()) = tokio::join!(post(&gateway, CHAT, &body), back);
     assert_eq!((got.status, upstream.calls(), reading(&gateway, "steps")), (200, 1, 2), "{got:?}");
 }
+
+#[tokio::test]
+async fn a_call_whose_gateway_stood_still_since_its_reservation_is_not_sent() {
+    let upstream = answering().await;
+    let mut config = config(STEPS, upstream.addr);
+    let store = FlakyStore::default();
+    let set = AccountSet::new([Account::new("me", &["1M tokens"]).unwrap()]).unwrap();
+    let accounts = RunAccounts::new(Arc::new(store.clone()), set, &["me"], "test").unwrap();
+    config.environment.accounts = Some(accounts.clone());
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request();
+    // The store has reserved, and then the gateway has heard nothing of it for too long: it may have missed a kill.
+    store.lapse(Some(away));
+    let got = post(&gateway, CHAT, &body).await;
+    assert_eq!((got.status, got.header("retry-after").as_deref()), (503, Some("1")), "{got:?}");
+    assert!(!got.words().contains("on purpose"), "no client sees the server: {got:?}");
+    assert_eq!((status(&gateway), upstream.calls()), (Status::InProgress, 0));
+    let limit = accounts.read().unwrap()[0].limits[0].clone();
+    assert_eq!((limit.settled, limit.held), (0, 0), "it has cost nothing");
+    store.lapse(None);
+    let got = post(&gateway, CHAT, &body).await;
+    assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
+}

@@ -334,6 +334,11 @@ impl RunAccounts {
         }
     }
 
+    /// Whether the store admits calls, by what this process knows of it: see [`BudgetStore::admit`].
+    pub(crate) fn admit(&self) -> Result<(), BudgetStoreError> {
+        self.shared.store.admit()
+    }
+
     /// The accounts by the definitions as they are now.
     pub(crate) fn now(&self) -> DrawnAccounts {
         self.refresh_if_free();

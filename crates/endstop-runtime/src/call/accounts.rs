@@ -11,7 +11,9 @@ use endstop_core::units::{Cost, Money};
 
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
-use crate::account::{AccountHold, AccountRefused, AccountWait, DrawnAccounts, RunAccounts};
+use crate::account::{
+    AccountHold, AccountRefused, AccountWait, BudgetStoreError, DrawnAccounts, RunAccounts,
+};
 use crate::cancel::{Urgency, kill_signal};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
@@ -70,6 +72,15 @@ impl RunHandle {
     /// [draws on the budget](Self::draws_on_budget).
     pub fn kill_budget(&self, name: &str, why: &str) {
         self.node().kill_account(name, why);
+    }
+
+    /// Checks that the store of the budgets over time still admits a call that is about to be sent. After a reservation it takes
+    /// no request: a process that stood still since then has heard nothing of the store for too long, and may have missed a kill.
+    ///
+    /// # Errors
+    /// Returns an error if the call must not be sent.
+    pub fn check_store(&self) -> Result<(), BudgetStoreError> {
+        self.node().accounts().map_or(Ok(()), |accounts| accounts.admit())
     }
 
     /// Notes the accounts of a call, and refuses it for one that was killed.

@@ -12,7 +12,7 @@ use endstop_runtime::trace::{
     DirectoryRunLog, OpenRun, RunLog, RunLogError, trace_header, trace_line,
 };
 
-fn program() -> Arc<Program> {
+pub(super) fn program() -> Arc<Program> {
     Arc::new(Program::new(&Policy::from(max_steps(9)), &Probes::new()).unwrap())
 }
 
@@ -36,12 +36,12 @@ fn step(open: &OpenRun, id: &RunId) -> String {
     header.unwrap_or_default() + &lines.concat()
 }
 
-fn add_step(open: &mut OpenRun, id: &RunId) {
+pub(super) fn add_step(open: &mut OpenRun, id: &RunId) {
     let lines = step(open, id);
     open.lines.append(lines.as_bytes()).unwrap();
 }
 
-fn steps(open: &OpenRun) -> u64 {
+pub(super) fn steps(open: &OpenRun) -> u64 {
     open.replayed.as_ref().map_or(0, |replayed| replayed.run().step_count())
 }
 

@@ -6,20 +6,29 @@
 //! 3. Calls that reserve nothing are admitted for [`STORE_LEASE`] after the store was last asked for its epoch. So once that
 //!    time is over, or every process has confirmed that it obeys, no call of what was killed is admitted anywhere.
 //!
+//! A server that restarts can lose kills, and which processes there are:
+//!
+//! - An epoch is a time of the store, so no later kill gets the epoch of one that was lost. A kill names the epoch before it: a
+//!   process whose epoch is not among those of the store has obeyed a kill that was lost, and takes that for a kill of all.
+//! - A process that the store no longer knows reports again before its lease is renewed, and a kill within [`STORE_LEASE`]
+//!   of the start waits for the leases of before. A kill that is lost while it waits is repeated.
+//!
 //! Decision: an admission is two requests and not one. The reservation checks the epoch of kills; the lines of the run, which
 //! follow it, check the epoch of the run alone. One function for both would have to refuse lines, but settlements are lines as
 //! well and must never be refused. And a kill could not be applied where lines are written: the trace of the run is locked
 //! there, and the abort of the run is written to it. It is safe because a kill reaches calls between the two requests in
 //! another way: such a call is in flight in its run, and step 2 aborts it before the process confirms. A process that was
 //! suspended between the two does not confirm, so the kill waits for its lease. When it continues, its lines are refused if
-//! another process has taken the run. Otherwise it sends at most the calls that it had reserved before the kill, and
-//! aborts them at its next look, within [`STORE_POLL`].
+//! another process has taken the run. Otherwise a gateway finds its lease over before it sends the call
+//! ([`RunHandle::check_store`](crate::RunHandle::check_store)). A process that was suspended after that check, and a loop of the
+//! library, send at most the calls that they had reserved before the kill, and abort them at their next look, within
+//! [`STORE_POLL`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use endstop_core::units::WallTime;
 use serde::{Deserialize, Serialize};
@@ -214,29 +223,30 @@ impl RedisServer {
     /// Applies the kills of the store that are not obeyed yet.
     pub(super) fn learn_kills(&self) -> Result<(), BudgetStoreError> {
         let _learning = self.kills.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        let (after, asked) = (self.kills.state().obeyed, Instant::now());
+        let after = self.kills.state().obeyed;
         let request = Request { after: Some(after), ..Request::default() };
         let reply = self.call("kills", request, true)?;
-        let epoch = reply.number(0)?;
-        let missed = epoch.saturating_sub(after);
-        let texts = reply.texts(1);
+        let (epoch, is_whole) = (reply.number(0)?, reply.number(1)? == 1);
+        let texts = reply.texts(2);
         let read = texts.iter().filter_map(|text| serde_json::from_str::<StoreKill>(text).ok());
         let kills: Vec<StoreKill> = read.collect();
         // One of a later version or one that is gone may have been for anything, and so may a store that was emptied.
-        if u64::try_from(kills.len()).unwrap_or(0) != missed || epoch < after {
+        if !is_whole || kills.len() != texts.len() {
             self.kills.apply(unreadable());
         }
         kills.into_iter().for_each(|kill| self.kills.apply(kill));
-        let mut state = self.kills.state();
-        (state.obeyed, state.confirmed) = (epoch, Some(asked));
+        // The lease is renewed when the store knows that this process obeys the epoch, not before.
+        self.kills.state().obeyed = epoch;
         Ok(())
     }
 
-    /// Reports to the store which epoch this process obeys. Returns the epoch of the store.
-    pub(super) fn tell_obeyed(&self) -> Result<u64, BudgetStoreError> {
-        let (id, epoch) = (&*self.kills.process, Some(self.kills.state().obeyed));
+    /// Reports to the store which epoch this process obeys. Returns whether that is the epoch of the store: then its lease
+    /// is renewed.
+    pub(super) fn confirm(&self) -> Result<bool, BudgetStoreError> {
+        let asked = Instant::now();
+        let (id, epoch) = (&*self.kills.process, Some(self.kills.epoch()));
         let reply = self.call("obey", Request { id, epoch, ..Request::default() }, true)?;
-        reply.number(0)
+        Ok(self.kills.heard(asked, reply.number(0)?))
     }
 
     /// Enters this process in the store as one that admits calls, before the first of them: kills wait for its word.
@@ -246,12 +256,7 @@ impl RedisServer {
             return Ok(());
         }
         // A kill before this is learned here; a later one finds the entry.
-        loop {
-            let asked = Instant::now();
-            let epoch = self.tell_obeyed()?;
-            if self.kills.heard(asked, epoch) {
-                break;
-            }
+        while !self.confirm()? {
             self.learn_kills()?;
         }
         self.kills.is_member.store(true, Ordering::Release);
@@ -260,6 +265,19 @@ impl RedisServer {
 
     pub(super) fn is_member(&self) -> bool {
         self.kills.is_member.load(Ordering::Acquire)
+    }
+
+    /// The request for the time and the epoch: from a process that admits calls with the question whether the store knows the
+    /// epoch that it obeys.
+    pub(super) fn greeting(&self, is_member: bool) -> Request<'_> {
+        match is_member {
+            true => Request {
+                id: &self.kills.process,
+                epoch: Some(self.kills.epoch()),
+                ..Request::default()
+            },
+            false => Request::default(),
+        }
     }
 
     /// Removes the entry.
@@ -292,7 +310,8 @@ impl RedisServer {
 
 impl RedisBudgetStore {
     /// Kills over all processes of the store, and waits until no call of what is killed is admitted anywhere: until every
-    /// process has confirmed it, or for three seconds. Each process aborts its calls in flight within a second.
+    /// process has confirmed it, or for three seconds. If the server has just started, it waits until three seconds after that,
+    /// because the server may have lost which processes there are. Each process aborts its calls in flight within a second.
     ///
     /// ```no_run
     /// use endstop_runtime::account::{KillTarget, RedisBudgetStore, StoreKill};
@@ -307,24 +326,41 @@ impl RedisBudgetStore {
     /// # Errors
     /// Returns an error if the store cannot be written: then nothing is killed.
     pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
-        let record = json_of(&KillRecord { kill, at: system_wall_time().0 });
-        // A repetition begins one more epoch, which kills the same.
-        let request = Request { record: Some(record), ..Request::default() };
-        let epoch = self.shared.call("kill", request, true)?.number(0)?;
+        loop {
+            let record = json_of(&KillRecord { kill, at: system_wall_time().0 });
+            // A repetition begins one more epoch, which kills the same.
+            let request = Request { record: Some(record), ..Request::default() };
+            let begun = self.shared.call("kill", request, true)?;
+            let (epoch, up) = (begun.number(0)?, Duration::from_millis(begun.number(1)?));
+            if let Some(receipt) = self.wait_for_kill(epoch, up) {
+                return Ok(receipt);
+            }
+        }
+    }
+
+    /// Waits until a kill holds everywhere, on a server that started this long before it. `None` if the server has lost it.
+    fn wait_for_kill(&self, epoch: u64, up: Duration) -> Option<KillReceipt> {
         // From the answer on: a lease cannot have begun later without the epoch.
         let begun = Instant::now();
+        let most = STORE_LEASE + STORE_POLL;
+        // The leases of processes that the server has forgotten began before its start.
+        let least = STORE_POLL.max(most.saturating_sub(up));
         loop {
             let request = Request { epoch: Some(epoch), ..Request::default() };
-            let told = self.shared.call("obeyed", request, true);
-            let told = told.and_then(|told| Ok((told.number(0)?, told.number(1)?)));
-            let is_over = begun.elapsed() > STORE_LEASE + STORE_POLL;
-            if let Ok((confirmed, silent)) = told {
-                let receipt = KillReceipt { confirmed, silent };
-                if receipt.silent == 0 && begun.elapsed() > STORE_POLL || is_over {
-                    return Ok(receipt);
+            let told = self.shared.call("obeyed", request, true).and_then(|told| {
+                let receipt = KillReceipt { confirmed: told.number(0)?, silent: told.number(1)? };
+                Ok((receipt, told.number(2)?))
+            });
+            let waited = begun.elapsed();
+            if let Ok((receipt, last)) = told {
+                if last < epoch {
+                    return None;
                 }
-            } else if is_over {
-                return Ok(KillReceipt { confirmed: 0, silent: 0 });
+                if receipt.silent == 0 && waited > least || waited > most {
+                    return Some(receipt);
+                }
+            } else if waited > most {
+                return Some(KillReceipt { confirmed: 0, silent: 0 });
             }
             thread::sleep(KILL_RECHECK);
         }
@@ -336,8 +372,7 @@ impl RedisBudgetStore {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub fn kills(&self) -> Result<Vec<PastKill>, BudgetStoreError> {
-        let request = Request { after: Some(0), ..Request::default() };
-        let records = self.shared.call("kills", request, true)?.texts(1);
+        let records = self.shared.call("kills", Request::default(), true)?.texts(2);
         Ok(records.iter().map(|record| PastKill::read(record)).collect())
     }
 

@@ -5,13 +5,13 @@
 -- Amounts are {steps, tokens, nano-dollars}: integers below 2^53, which a Lua number keeps exactly. Times are milliseconds
 -- since 1970, by the clock of the server; they never run backwards.
 --
--- KEYS[1] .. ':meta'                    format, latest (the latest time), epoch (the number of kills), keys (keys.lua)
+-- KEYS[1] .. ':meta'                    format, latest (the latest time), epoch (of the last kill), keys (keys.lua)
 -- KEYS[1] .. ':counter:ACCOUNT:WINDOW'  END-START -> {settled x 3, held x 3, unconfirmed x 3}
 -- KEYS[1] .. ':hold:ID'                 {state, expires, owner, amounts, {{account, window, END-START}, ..}}
 -- KEYS[1] .. ':held'                    ids of the holds that are held, by expiry
 -- KEYS[1] .. ':adjustment:ID'           a correction as JSON
 -- KEYS[1] .. ':adjustments:ACCOUNT'      the latest corrections of an account as JSON, the newest last
--- KEYS[1] .. ':kills'                   the latest kills as JSON, the last one that of `epoch`
+-- KEYS[1] .. ':kills'                   the latest kills as JSON, each with its epoch and the one before it (`after`)
 -- KEYS[1] .. ':gateways'                ids of processes -> {epoch that they obey, time}
 
 local FORMAT = 1
@@ -28,6 +28,9 @@ local MOST_ADJUSTMENTS = 100
 -- A process that has not told of itself for so long is gone.
 local GATEWAY_GONE = 20 * SECOND
 local HELD, EXPIRED, SETTLED = 0, 1, 2
+
+-- When this library was first called since the server started. It is in no key, because a restart must not restore it.
+local first_called
 
 local function text(number)
   return string.format('%.0f', number)
@@ -54,6 +57,7 @@ local function open(keys, args, writes)
   if not wall then
     local time = redis.call('TIME')
     wall = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    first_called = math.min(first_called or wall, wall)
   end
   wall = math.min(wall, NEVER / 2)
   local latest = tonumber(meta[2] or 0)
@@ -463,19 +467,44 @@ local function adjustments(store)
   return reply
 end
 
--- The time and the epoch.
+-- The time, the epoch, and 1 if the store has of a process that it obeys an epoch. It has not after a restart that lost that.
 local function hello(store)
-  return { 'OK', store.now, store.epoch }
+  local request = store.request
+  local told = request.id and redis.call('HGET', store.base .. ':gateways', request.id)
+  local is_told = told and cmsgpack.unpack(told)[1] == request.epoch
+  return { 'OK', store.now, store.epoch, is_told and 1 or 0 }
 end
 
--- The kills after an epoch, as JSON.
+-- The epoch before that of a kill; nothing if the kill has another epoch than this one. An earlier version recorded none, and
+-- counted epochs one by one.
+local function epoch_before(record, epoch)
+  local is_read, kill = pcall(cjson.decode, record)
+  kill = is_read and type(kill) == 'table' and kill or {}
+  if kill.epoch and tonumber(kill.epoch) ~= epoch then
+    return nil
+  end
+  return tonumber(kill.after) or epoch - 1
+end
+
+-- The epoch, 1 if these are all kills after an epoch, and the kills as JSON, the newest last; or all that are recorded. Some are
+-- missing if they were too many, and if the store has lost the kill of the epoch that the caller obeys.
 local function kills(store)
-  local reply = { 'OK', store.epoch }
-  local missed = store.epoch - store.request.after
-  if missed > 0 then
-    for _, kill in ipairs(redis.call('LRANGE', store.base .. ':kills', -missed, -1)) do
-      reply[#reply + 1] = kill
+  local after = store.request.after
+  local all = redis.call('LRANGE', store.base .. ':kills', 0, -1)
+  local reply, first, epoch = { 'OK', store.epoch, 1 }, 1, store.epoch
+  if after then
+    first = #all + 1
+    while epoch > after do
+      local before = all[first - 1] and epoch_before(all[first - 1], epoch)
+      if not before then
+        break
+      end
+      first, epoch = first - 1, before
     end
+    reply[3] = epoch == after and 1 or 0
+  end
+  for at = first, #all do
+    reply[#reply + 1] = all[at]
   end
   return reply
 end
@@ -492,15 +521,20 @@ local function obey(store)
   return { 'OK', store.epoch }
 end
 
--- Begins the next epoch: from here on no call is admitted that has not obeyed this kill.
+-- Begins the next epoch: from here on no call is admitted that has not obeyed this kill. An epoch is a time, so that a server
+-- that has lost its last moments does not give another kill an epoch that processes already obey. Answers with the time since
+-- the server started, as far as is known here: it may have lost which processes there are.
 local function kill(store)
-  local list = store.base .. ':kills'
-  redis.call('RPUSH', list, store.request.record)
+  local list, meta = store.base .. ':kills', store.base .. ':meta'
+  local epoch = math.max(store.epoch + 1, store.now)
+  local order = '{"epoch":' .. text(epoch) .. ',"after":' .. text(store.epoch) .. ','
+  redis.call('RPUSH', list, order .. string.sub(store.request.record, 2))
   redis.call('LTRIM', list, -MOST_KILLS, -1)
-  return { 'OK', redis.call('HINCRBY', store.base .. ':meta', 'epoch', 1) }
+  redis.call('HSET', meta, 'epoch', text(epoch))
+  return { 'OK', epoch, math.max(store.wall - (first_called or store.wall), 0) }
 end
 
--- How many processes obey an epoch, and how many others told of themselves lately.
+-- How many processes obey an epoch, how many others told of themselves lately, and the epoch of the store.
 local function obeyed(store)
   local gateways = store.base .. ':gateways'
   local all, yes, no = redis.call('HGETALL', gateways), 0, 0
@@ -514,7 +548,7 @@ local function obeyed(store)
       no = no + 1
     end
   end
-  return { 'OK', yes, no }
+  return { 'OK', yes, no, store.epoch }
 end
 
 register('reserve', reserve)

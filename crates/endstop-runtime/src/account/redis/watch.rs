@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::super::store::BudgetStoreError;
 use super::connections::CallError;
-use super::wire::Request;
 use super::{RedisBudgetStore, RedisServer, is_missing_function};
 use crate::limits::{STORE_POLL, STORE_RETRY, STORE_TELL};
 use redis::Connection;
@@ -52,7 +51,6 @@ pub(super) fn start(shared: &Arc<RedisServer>) {
 fn run(of: &Weak<RedisServer>) {
     let mut kept = None;
     let (mut looked, mut told, mut sent) = (Instant::now(), Instant::now(), Instant::now());
-    let mut told_epoch = None;
     let mut is_out = false;
     loop {
         thread::sleep(STORE_POLL);
@@ -70,15 +68,10 @@ fn run(of: &Weak<RedisServer>) {
         if is_out {
             continue;
         }
-        // A reservation may have learned of a kill before this.
-        let epoch = shared.kills.epoch();
-        let is_news = told_epoch != Some(epoch);
-        if shared.is_member() && (is_news || told.elapsed() >= STORE_TELL) {
+        if shared.is_member() && told.elapsed() >= STORE_TELL {
             told = Instant::now();
-            // Without it a kill waits for the lease.
-            if shared.tell_obeyed().is_ok() {
-                told_epoch = Some(epoch);
-            }
+            // Without it the next look finds that the store has forgotten this process.
+            let _ = shared.confirm();
         }
         if was_away || sent.elapsed() >= STORE_RETRY {
             sent = Instant::now();
@@ -88,11 +81,11 @@ fn run(of: &Weak<RedisServer>) {
     }
 }
 
-/// Asks for the epoch, and learns of kills.
+/// Asks for the epoch, learns of kills, and confirms them.
 fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Result<(), BudgetStoreError> {
-    let asked = Instant::now();
+    let (asked, is_member) = (Instant::now(), shared.is_member());
     let failed = |error| shared.failed(HELLO, error);
-    let command = shared.command(HELLO, Request::default());
+    let command = shared.command(HELLO, shared.greeting(is_member));
     let value = match shared.connections.look(kept, &command) {
         Err(CallError::Server(error)) if is_missing_function(&error) => {
             // The server has lost it.
@@ -103,8 +96,19 @@ fn look(shared: &RedisServer, kept: &mut Option<Connection>) -> Result<(), Budge
     };
     let hello = shared.reply(HELLO, value)?;
     shared.set_time(hello.number(0)?);
-    if !shared.kills.heard(asked, hello.number(1)?) {
+    let (epoch, is_known) = (hello.number(1)?, !is_member || hello.number(2)? == 1);
+    // A reservation may have learned of a kill before this, or the server may have forgotten this process: then no kill waits
+    // for it, and its lease is not renewed before it has reported.
+    let is_obeyed = match is_known || !shared.is_member() {
+        true => shared.kills.heard(asked, epoch),
+        false => shared.confirm()?,
+    };
+    if !is_obeyed {
         shared.learn_kills()?;
+        if shared.is_member() {
+            // Without it a kill waits for the lease.
+            shared.confirm()?;
+        }
     }
     Ok(())
 }
