@@ -1,8 +1,8 @@
 //! `cargo xtask bench budgets`: shows that budgets hold over processes, gateways and kills, and prints what they cost.
 //!
 //! Each row starts everything that it needs on loopback, and ends it. A row fails the command if a budget is passed, a call is
-//! admitted after a kill, or the books differ from what was served. Times are printed, and fail nothing. What parts need is
-//! built and looked for before the first of them, and the rest is measured after one that failed.
+//! admitted after a kill, or the books differ from what was served. Times are printed, and fail nothing. Programs that parts
+//! need are built and looked for before the first part, and a part that fails does not end the others.
 
 mod burst;
 mod contract;
@@ -46,8 +46,8 @@ const GATEWAYS: &str = "many gateways";
 const KILL: &str = "kill";
 const THROUGH: &str = "a call through a gateway";
 const THROUGH_RATE: &str = "calls/s through a gateway";
-const COST: &str = "its budgets alone";
-const COST_RATE: &str = "calls/s of one Redis, budgets alone";
+const COST: &str = "budgets of a call alone";
+const COST_RATE: &str = "calls/s, budgets alone";
 const BURST: &str = "burst";
 const BURST_LITELLM: &str = "burst, LiteLLM";
 const BURST_PYDANTIC: &str = "burst, Pydantic AI";
@@ -219,7 +219,7 @@ fn measure(root: &Path, tools: &Tools, part: &str, is_quick: bool) -> Result<Fou
     match part {
         "contract" => return contract::measure(root, is_quick),
         "processes" => return processes::measure(place),
-        "cost" => return Ok(cost(tools, is_quick)),
+        "cost" => return Ok(costs(tools, is_quick)),
         "peers" => return peers::measure(root, place, &tools.peers),
         _ => {}
     }
@@ -238,7 +238,7 @@ fn measure(root: &Path, tools: &Tools, part: &str, is_quick: bool) -> Result<Fou
 }
 
 /// The cost of a whole call, and of its budgets alone. One that cannot be measured leaves the other.
-fn cost(tools: &Tools, is_quick: bool) -> Found {
+fn costs(tools: &Tools, is_quick: bool) -> Found {
     let whole = through::measure(tools, is_quick);
     let budgets = cost::measure(tools, is_quick);
     let mut all = Found::default();

@@ -95,7 +95,7 @@ struct CallCounts {
 }
 
 impl CallCounts {
-    /// Calls that were admitted after this moment, by later counts. The model may still receive what was sent before.
+    /// Calls that were admitted after this moment, by later counts. The model may still receive calls that were on their way.
     fn admitted_until(self, later: Self) -> u64 {
         later.begun.saturating_sub(self.begun).max(later.received.saturating_sub(self.sent))
     }

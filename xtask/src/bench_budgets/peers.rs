@@ -22,7 +22,7 @@ const PYDANTIC: &str = "pydantic-ai";
 const LITELLM_PLACE: &str = "target/bench-gateway/litellm/venv/bin/litellm";
 const PYDANTIC_PLACE: &str = "target/clients/pydantic-ai/installed";
 
-/// What others need to run: installed before anything is measured, or the reason why not.
+/// The programs of others, installed before anything is measured, or the reason why one is not.
 #[derive(Debug)]
 pub(super) struct Peers {
     litellm: Result<PathBuf, String>,
@@ -38,7 +38,7 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Installs them. The quick form takes those that are there: installing takes longer than it may.
+    /// Installs them. The quick form takes those that were installed before: installing takes longer than it may.
     pub(super) fn prepare(root: &Path, is_quick: bool) -> Self {
         let of = |place: &str, install: fn(&Path) -> Result<PathBuf, String>| {
             if is_quick && !root.join(place).exists() {

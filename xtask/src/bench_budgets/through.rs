@@ -1,4 +1,4 @@
-//! The cost of a whole call through a gateway that shares budgets, runs and keys, beside the same call without a gateway.
+//! The cost of a whole call through a gateway that shares budgets, runs and keys, and the same call without a gateway.
 
 use std::fs;
 use std::thread;
@@ -38,7 +38,7 @@ pub(super) fn measure(tools: &Tools, is_quick: bool) -> Result<Found, String> {
     Ok(found)
 }
 
-/// What the clients call.
+/// A gateway, its model, and the key with which clients call it.
 struct Clients {
     sim: Sim,
     gateway: Gateway,
@@ -98,7 +98,7 @@ impl Clients {
             what: THROUGH,
             tried: format!(
                 "through one `endstop serve --keys`, with a budget, the log of its run and the keys in Redis, \
-                 `appendfsync {fsync}`; one client, a new connection for each call, a model that answers at once"
+                 `appendfsync {fsync}`; one client, a new connection for each call, a model that answers immediately"
             ),
             found: format!(
                 "{}; straight to the model {}; CPU per call {} of the gateway and {} of Redis; {} requests to Redis per call",

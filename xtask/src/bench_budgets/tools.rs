@@ -78,7 +78,7 @@ impl Tools {
         let before = "an `endstop` of `--binary`";
         Ok(Self {
             place: Place::new(given.map_or_else(|| built.join("endstop"), Path::to_path_buf))?,
-            stores: if beside.is_some() { "an example beside it" } else { RELEASE },
+            stores: if beside.is_some() { "an example next to it" } else { RELEASE },
             command: if given.is_some() { before } else { RELEASE },
             example: beside.unwrap_or_else(|| built.join(EXAMPLE)),
             server,
