@@ -274,7 +274,7 @@ fn is_same_end(
     replayed: &(Option<String>, Option<String>),
 ) -> bool {
     match (live.0.as_deref(), replayed.0.as_deref()) {
-        (None | Some(BUDGET_STOP), None) => true,
+        (None, None) | (Some(BUDGET_STOP), None | Some(BUDGET_STOP)) => true,
         _ => live == replayed,
     }
 }

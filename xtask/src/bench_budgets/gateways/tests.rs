@@ -23,6 +23,7 @@ fn the_end_of_a_run_is_compared_as_far_as_a_replay_knows_it() {
         (live(stopped, "stopped"), replay(stopped, "stopped")),
         (live(None, "in_progress"), replay(None, "in_progress")),
         (live(Some("cost_limit"), "stopped"), replay(None, "in_progress")),
+        (live(Some("cost_limit"), "stopped"), replay(Some("cost_limit"), "in_progress")),
     ] {
         assert_eq!(difference(&told, &replayed), None);
     }
