@@ -9,9 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The variable that names the program of the server, such as `valkey-server`.
+const VARIABLE: &str = "ENDSTOP_REDIS_SERVER";
+
 /// A server that ends with the test.
 pub(crate) struct RedisServer {
-    program: &'static str,
+    program: String,
     child: Child,
     port: u16,
     directory: PathBuf,
@@ -27,11 +30,7 @@ impl RedisServer {
 
     /// The same with other options.
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
-        let installed = ["redis-server", "valkey-server"].into_iter().find(|&program| {
-            let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-            version.is_ok_and(|status| status.success())
-        });
-        let Some(program) = installed else {
+        let Some(program) = Self::installed() else {
             eprintln!(
                 "SKIPPED: neither redis-server nor valkey-server is installed; Debian has `redis-server`"
             );
@@ -44,8 +43,9 @@ impl RedisServer {
             let directory =
                 std::env::temp_dir().join(format!("endstop-redis-{}-{port}", std::process::id()));
             std::fs::create_dir_all(&directory).unwrap();
-            let child = spawn(program, port, &directory, &options);
-            let mut server = Self { program, child, port, directory, options: options.clone() };
+            let child = spawn(&program, port, &directory, &options);
+            let (program, options) = (program.clone(), options.clone());
+            let mut server = Self { program, child, port, directory, options };
             if server.is_up() {
                 return Some(server);
             }
@@ -99,6 +99,20 @@ impl RedisServer {
         self.restart();
     }
 
+    /// The program that is started: the one that `ENDSTOP_REDIS_SERVER` names, otherwise the first one that is installed.
+    /// A named one that does not start is not a reason to skip a test.
+    pub(crate) fn installed() -> Option<String> {
+        let starts = |program: &str| {
+            let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            version.is_ok_and(|status| status.success())
+        };
+        if let Ok(named) = std::env::var(VARIABLE) {
+            assert!(starts(&named), "{VARIABLE} names `{named}`, which does not start");
+            return Some(named);
+        }
+        ["redis-server", "valkey-server"].into_iter().find(|it| starts(it)).map(str::to_owned)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -115,7 +129,7 @@ impl RedisServer {
 
     /// Starts it again with what it has on its disk.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(self.program, self.port, &self.directory, &self.options);
+        self.child = spawn(&self.program, self.port, &self.directory, &self.options);
         assert!(self.is_up(), "it does not start again");
     }
 

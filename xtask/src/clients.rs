@@ -271,8 +271,7 @@ impl Chosen<'_> {
         if !self.is_written {
             return Ok(());
         }
-        let old = page::read(root, PAGE, task);
-        page::write(root, PAGE, task, &table::merged(&old, page, names))
+        page::merge(root, PAGE, task, page, names)
     }
 
     /// Whether the packages of all are installed at the same time. Together they need the most room.

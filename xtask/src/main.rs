@@ -39,7 +39,7 @@ Tasks:
   bench    measure against peers, and print ratios: conditions, replay, the ledger, the agent loop
   bench budgets [--quick] [--write] [--binary FILE] [--only PART..]
            show that budgets hold over processes, gateways and kills, and what they cost; with --write put the
-           table into docs/budgets-benchmark.md
+           rows of each part into docs/budgets-benchmark.md as it ends
   bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   bench spend [--size MB] [--binary FILE]

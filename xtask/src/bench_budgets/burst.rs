@@ -7,7 +7,7 @@ use std::thread;
 use super::http::{Api, Call};
 use super::place::{Place, Prices, dollars};
 use super::redis::RedisServer;
-use super::{Found, Row};
+use super::{BURST, Found, Row};
 
 pub(super) const CALLS: usize = 100;
 pub(super) const MODEL: &str = "gpt-4o";
@@ -50,7 +50,7 @@ pub(super) fn measure(place: &Place, server: &RedisServer) -> Result<Found, Stri
     let billed = served.cost(Prices::of(first, MODEL)?);
     let over = billed.max(limit.spent).saturating_sub(DOLLAR);
     let mut found = Found::row(Row {
-        what: "burst",
+        what: BURST,
         tried: format!(
             "{CALLS} calls at once, of about $0.10 each, on `$1 per day` through {GATEWAYS} gateways on one Redis"
         ),

@@ -5,17 +5,29 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Found, Row};
+use super::{CONTRACT, Found, Row};
 
 /// How many times the usual number of schedules.
 const LONG: u64 = 10;
 
+/// The tests, built as the test command builds them.
+const WORDS: [&str; 7] =
+    ["test", "--quiet", "--workspace", "--features", "endstop/otel", "--test", "account"];
+
+/// Builds the tests, so that no other row waits for that.
+pub(super) fn build(root: &Path) -> Result<(), String> {
+    let status = Command::new("cargo").args(WORDS).arg("--no-run").current_dir(root).status();
+    if status.is_ok_and(|status| status.success()) {
+        Ok(())
+    } else {
+        Err("the tests of the stores do not build".to_owned())
+    }
+}
+
 pub(super) fn measure(root: &Path, is_quick: bool) -> Result<Found, String> {
     let times = if is_quick { 1 } else { LONG };
-    let words =
-        ["test", "--quiet", "--workspace", "--features", "endstop/otel", "--test", "account"];
     let output = Command::new("cargo")
-        .args(words)
+        .args(WORDS)
         .args(["--", "--nocapture"])
         .env("ENDSTOP_SCHEDULES", times.to_string())
         .current_dir(root)
@@ -36,7 +48,7 @@ pub(super) fn measure(root: &Path, is_quick: bool) -> Result<Found, String> {
         return Ok(Found::broken("the tests of the stores fail", &last.join("\n")));
     };
     Ok(Found::row(Row {
-        what: "contract of all stores",
+        what: CONTRACT,
         tried: format!(
             "`crates/endstop-runtime/tests/account.rs`; generated schedules of up to 80 acts of 8 owners on 2 handles: \
              reserve, grow, settle (up to three times the hold), repeat, correct, crash, reopen, expire, the clock jumps by up \

@@ -1,14 +1,14 @@
-//! The cost of admission and settlement in each store, and the least that it can be.
+//! The cost of reservation and settlement in each store, and the least that it can be.
 //!
 //! A separate file because each row of the table has one.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Found, Row};
+use super::tools::Tools;
+use super::{COST, COST_RATE, Found, Row};
 
 /// A store of the table.
 struct Store {
@@ -43,10 +43,11 @@ const STORES: [Store; 4] = [
     },
 ];
 
-pub(super) fn measure(example: &Path, directory: &Path, is_quick: bool) -> Result<Found, String> {
+pub(super) fn measure(tools: &Tools, is_quick: bool) -> Result<Found, String> {
+    let example = &tools.example;
     let output = Command::new(example)
         .arg(if is_quick { "1000" } else { "10000" })
-        .env("TMPDIR", directory)
+        .env("TMPDIR", &tools.place.directory)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -55,7 +56,7 @@ pub(super) fn measure(example: &Path, directory: &Path, is_quick: bool) -> Resul
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let all: BTreeMap<String, Value> =
         lines.filter_map(|line| Some((line.get("name")?.as_str()?.to_owned(), line))).collect();
-    let mut found = Found::default();
+    let mut found = Found { is_skipped: !tools.has_server(), ..Found::default() };
     if !output.status.success() {
         found.must(false, "the measurement of the stores failed");
     }
@@ -78,8 +79,8 @@ pub(super) fn measure(example: &Path, directory: &Path, is_quick: bool) -> Resul
             text.push_str(&format!("; aim: {aim} µs at the median"));
         }
         found.rows.push(Row {
-            what: "cost",
-            tried: format!("admission and settlement of a call, {shown}, one client"),
+            what: COST,
+            tried: format!("one reservation and its settlement, {shown}, one client"),
             found: text,
         });
     }
@@ -93,9 +94,9 @@ pub(super) fn measure(example: &Path, directory: &Path, is_quick: bool) -> Resul
             .collect();
         if !rates.is_empty() {
             found.rows.push(Row {
-                what: "calls/s of one Redis",
+                what: COST_RATE,
                 tried: format!(
-                    "admissions and settlements by clients at once, `appendfsync {fsync}`"
+                    "one reservation and its settlement by clients at once, `appendfsync {fsync}`"
                 ),
                 found: rates.join(", "),
             });

@@ -24,6 +24,8 @@ const MODEL: &str = "gpt-4o";
 const CAP: u64 = 100;
 /// Fewer than a run has calls, so that runs stop by their policy too.
 const STEPS: &str = "16";
+/// The reason of a run that a shared budget stopped.
+const BUDGET_STOP: &str = "cost_limit";
 /// The budget in cents for a hundred calls: less than they cost.
 const CENTS_PER_HUNDRED: u64 = 8;
 
@@ -244,19 +246,37 @@ impl Bench {
     }
 }
 
-/// The difference between a run as its gateway shows it and its replay under the same step limit, if there is one.
+/// The difference between a run as its gateway shows it and its replay under the same step limit, if there is one: in steps,
+/// tokens, cost and end.
 fn difference(told: &Value, replayed: &Value) -> Option<String> {
     let report = told.get("report")?;
     let steps = (report.pointer("/totals/steps"), replayed.pointer("/run/steps"));
     let tokens = (report.pointer("/totals/tokens"), replayed.pointer("/run/tokens"));
     let usd = |value: Option<&Value>| value.and_then(picos);
     let cost = (usd(report.pointer("/spend/usd")), usd(replayed.pointer("/run/cost_usd")));
-    let is_stop = |value: Option<&Value>| value.and_then(Value::as_str) == Some("steps_limit");
-    let reason = replayed.pointer("/verdict/primary/reason");
-    let stop = (is_stop(report.get("reason")), is_stop(reason));
-    let is_same =
-        steps.0 == steps.1 && tokens.0 == tokens.1 && cost.0 == cost.1 && stop.0 == stop.1;
-    (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {stop:?}"))
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let end = (text(report.get("reason")), text(report.get("status")));
+    let replayed_end = (
+        text(replayed.pointer("/verdict/primary/reason")),
+        text(replayed.pointer("/verdict/status")),
+    );
+    let is_same = steps.0 == steps.1
+        && tokens.0 == tokens.1
+        && cost.0 == cost.1
+        && is_same_end(&end, &replayed_end);
+    (!is_same).then(|| format!("{steps:?} {tokens:?} {cost:?} {end:?} {replayed_end:?}"))
+}
+
+/// Whether a run ended as in its replay, by reason and status. A replay does not know budgets that runs share, so it does not
+/// stop a run that such a budget stopped. Without a reason the gateway's run continues, and the replay is at the end of its log.
+fn is_same_end(
+    live: &(Option<String>, Option<String>),
+    replayed: &(Option<String>, Option<String>),
+) -> bool {
+    match (live.0.as_deref(), replayed.0.as_deref()) {
+        (None, None) | (Some(BUDGET_STOP), None | Some(BUDGET_STOP)) => true,
+        _ => live == replayed,
+    }
 }
 
 /// Kills while clients call, evenly over their calls.
@@ -338,7 +358,7 @@ fn report(
     let (differ, compared) = bench.compare(&runs, server)?;
     let over = billed.saturating_sub(limit);
     let mut found = Found::row(Row {
-        what: "many gateways",
+        what: super::GATEWAYS,
         tried: format!(
             "{GATEWAYS} `endstop serve` on one Redis that writes each change to the disk first; {} calls of {} runs by \
              {CLIENTS} clients, each to a gateway by chance, half of them streams; a budget of {}; {} × `kill -9` of a gateway, {} × `kill -9` of Redis",
@@ -350,7 +370,8 @@ fn report(
         ),
         found: format!(
             "{} in {} s; the model served {} calls for {}; settled {} + held by killed gateways {} ≤ {}; overshoot {}; \
-             {compared} runs compared with the replay of their log: {}",
+             {compared} runs compared with the replay of their log, by steps, tokens, cost, and by reason and status except of runs \
+             that the shared budget stopped, which a replay does not know: {}",
             told(&ends),
             took.as_secs(),
             served.calls,
@@ -387,3 +408,6 @@ fn told(ends: &BTreeMap<End, usize>) -> String {
     };
     ends.iter().map(one).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

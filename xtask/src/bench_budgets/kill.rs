@@ -6,16 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::http::{self, Api, Call};
 use super::place::{Gateway, Home, PATIENCE, Place, Sim};
 use super::redis::RedisServer;
-use super::{Found, Row, quantile};
+use super::{Found, KILL, Row, quantile};
 
 const GATEWAYS: usize = 8;
 const TRIES: usize = 1_000;
 const QUICK_TRIES: usize = 40;
 /// How often all runs are killed: the gateways are started again after each.
 const EACH_ALL: usize = 20;
+/// How often a single run is killed.
+const EACH_RUN: usize = 3;
 /// A second call of this model waits until the month ends.
 const WAITING: &str = "sim/long";
 const CONFIGURATION: &str =
@@ -48,6 +52,55 @@ enum Target {
     All,
 }
 
+impl Target {
+    /// The target of a try. Runs come last, because their gateways store runs in another way.
+    const fn of(number: usize, tries: usize) -> Self {
+        match number {
+            _ if number >= tries - tries / EACH_RUN => Self::Run,
+            _ if number % EACH_ALL == EACH_ALL - 1 => Self::All,
+            // This key has its own budget.
+            _ if number % 4 == 1 => Self::Budget,
+            _ => Self::Key,
+        }
+    }
+}
+
+/// Where gateways store their runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunPlace {
+    /// All of them in Redis: one gateway has a run at a time.
+    Shared,
+    /// Each in its own directory: each can have a call of the same run in flight.
+    Own,
+}
+
+/// How gateways end before they are started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GatewayEnd {
+    /// As by SIGTERM: they say that they are gone.
+    Asked,
+    /// As by `kill -9`: they stay listed, and later kills wait for their word in vain.
+    Killed,
+}
+
+/// The calls of a try, as they are counted at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CallCounts {
+    /// Requests of the model that the runs had begun.
+    begun: u64,
+    /// Those that the gateways had sent, or were about to send.
+    sent: u64,
+    /// Those that the model has had.
+    received: u64,
+}
+
+impl CallCounts {
+    /// Calls that were admitted after this moment, by later counts. The model may still receive calls that were on their way.
+    fn admitted_until(self, later: Self) -> u64 {
+        later.begun.saturating_sub(self.begun).max(later.received.saturating_sub(self.sent))
+    }
+}
+
 /// One kill.
 #[derive(Clone, Copy, Debug)]
 struct Killed {
@@ -55,10 +108,10 @@ struct Killed {
     cut: Duration,
     /// From the start of the command until it had ended.
     acknowledged: Duration,
-    admitted: usize,
+    admitted: u64,
 }
 
-struct Bench {
+struct KillBench {
     homes: Vec<Home>,
     sim: Sim,
     store: String,
@@ -68,7 +121,7 @@ struct Bench {
     keys: Vec<String>,
 }
 
-impl Bench {
+impl KillBench {
     fn start(place: &Place, server: &RedisServer, tries: usize) -> Result<Self, String> {
         let homes: Result<Vec<Home>, String> = (0..GATEWAYS)
             .map(|number| place.home(&format!("kill-{number}"), CONFIGURATION))
@@ -85,7 +138,7 @@ impl Bench {
         let words = words.map(str::to_owned).to_vec();
         let store = format!("{}?namespace=kill", server.url());
         let mut bench = Self { sim, store, words, gateways: Vec::new(), keys, homes };
-        bench.serve()?;
+        bench.serve(RunPlace::Shared, GatewayEnd::Asked)?;
         // The budget is full from here on.
         let (first, last) = (bench.gateways.first().ok_or("no gateway")?, bench.keys.last());
         let run = format!("k{tries}-fill");
@@ -95,14 +148,18 @@ impl Bench {
         Ok(bench)
     }
 
-    fn serve(&mut self) -> Result<(), String> {
-        self.gateways.clear();
+    /// Ends the gateways, and starts them again.
+    fn serve(&mut self, runs: RunPlace, end: GatewayEnd) -> Result<(), String> {
+        let before = std::mem::take(&mut self.gateways);
+        match end {
+            GatewayEnd::Asked => Gateway::end_all(before),
+            GatewayEnd::Killed => drop(before),
+        }
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         for home in &self.homes {
-            // Otherwise only one of them has calls of a run in flight at a time.
             let keep = home.path.join("runs").display().to_string();
-            let words = [words.as_slice(), &["--keep", &keep]].concat();
-            self.gateways.push(home.serve(&self.store, &words)?);
+            let keep: &[&str] = if runs == RunPlace::Own { &["--keep", &keep] } else { &[] };
+            self.gateways.push(home.serve(&self.store, &[words.as_slice(), keep].concat())?);
         }
         Ok(())
     }
@@ -118,24 +175,35 @@ impl Bench {
     }
 
     /// Kills with a call in flight on each gateway.
-    fn kill(&mut self, number: usize) -> Result<Killed, String> {
-        let target = match number {
-            _ if number % EACH_ALL == EACH_ALL - 1 => Target::All,
-            _ if number.is_multiple_of(3) => Target::Run,
-            // This key has its own budget.
-            _ if number % 4 == 1 => Target::Budget,
-            _ => Target::Key,
-        };
+    fn kill(&mut self, number: usize, target: Target, end: GatewayEnd) -> Result<Killed, String> {
         let key = self.keys.get(number).cloned().unwrap_or_default();
         let names: Vec<String> = (0..GATEWAYS)
             .map(|at| format!("k{number}-{}", if target == Target::Run { 0 } else { at }))
             .collect();
+        let before = self.sim.served()?.calls;
         let streams = self.begin(number, &key, &names)?;
-        let killed = self.kill_now(number, target, &key, &names, streams)?;
+        let killed = self.kill_now(number, target, &key, &names, streams, before)?;
         if target == Target::All {
-            self.serve()?;
+            self.serve(RunPlace::Shared, end)?;
         }
         Ok(killed)
+    }
+
+    /// The calls of a try so far. `before` is the number of those that the model had had before it.
+    fn counts(&self, names: &[String], before: u64) -> Result<CallCounts, String> {
+        // First, so that it has nothing that the gateways send later.
+        let received = self.sim.served()?.calls - before;
+        let mut counts = CallCounts { begun: 0, sent: 0, received };
+        for (gateway, run) in self.gateways.iter().zip(names) {
+            let shown = gateway.run(run)?;
+            let begun = shown.pointer("/report/totals/attempts").and_then(Value::as_u64);
+            let sent = shown.get("upstream_calls").and_then(Value::as_u64);
+            let (begun, sent) =
+                begun.zip(sent).ok_or_else(|| format!("run {run} is not shown: {shown}"))?;
+            counts.begun += begun;
+            counts.sent += sent;
+        }
+        Ok(counts)
     }
 
     /// Begins a call on each gateway, and waits until all are in flight.
@@ -170,6 +238,7 @@ impl Bench {
         key: &str,
         names: &[String],
         streams: Vec<TcpStream>,
+        before: u64,
     ) -> Result<Killed, String> {
         let (key_name, budget) = (format!("k{number}"), format!("key-k{number}"));
         let run = format!("k{number}-0");
@@ -181,7 +250,7 @@ impl Bench {
         };
         let home = self.homes.first().ok_or("no home")?;
         let is_over = AtomicBool::new(false);
-        let (killed, ended, later) = thread::scope(|scope| {
+        let (killed, ended, later, counts) = thread::scope(|scope| {
             let readers: Vec<_> = streams
                 .into_iter()
                 .map(|stream| {
@@ -201,21 +270,22 @@ impl Bench {
             let all = ["kill", "--why", "bench", "--budget-store", &self.store];
             let asked = home.ask(all.iter().chain(words).copied());
             let acknowledged = Instant::now();
+            let counts = self.counts(names, before);
             thread::sleep(AFTER);
             is_over.store(true, Ordering::SeqCst);
             let served = clients.into_iter().flat_map(|client| client.join().unwrap_or_default());
             let later = served.filter(|begun| *begun > acknowledged).count();
             let ended = readers.into_iter().filter_map(|reader| reader.join().ok()).max();
-            (asked.map(|_| (begun, acknowledged)), ended, later)
+            (asked.map(|_| (begun, acknowledged)), ended, later, counts)
         });
         let (begun, acknowledged) = killed?;
-        let before = self.sim.served()?.calls;
-        let probed = self.probe(number, key, names)?;
-        let sent = usize::try_from(self.sim.served()?.calls - before).unwrap_or(usize::MAX);
+        let later = u64::try_from(later).unwrap_or(u64::MAX);
+        let answered = self.probe(number, key, names)?;
+        let admitted = counts?.admitted_until(self.counts(names, before)?);
         Ok(Killed {
             cut: ended.unwrap_or(acknowledged).saturating_duration_since(begun),
             acknowledged: acknowledged - begun,
-            admitted: later + probed.max(sent),
+            admitted: admitted.max(later + answered),
         })
     }
 
@@ -240,12 +310,12 @@ impl Bench {
     }
 
     /// Calls of every kind once more. Returns how many of them a model answered.
-    fn probe(&self, number: usize, key: &str, names: &[String]) -> Result<usize, String> {
+    fn probe(&self, number: usize, key: &str, names: &[String]) -> Result<u64, String> {
         let mut served = 0;
         let kinds = KINDS.iter().cycle().skip(number % KINDS.len() + 3);
         for ((gateway, run), kind) in self.gateways.iter().zip(names).zip(kinds) {
             let answer = self.call(run, key, *kind, "sim/answer").make(&gateway.address)?;
-            served += usize::from(answer.status == 200 && answer.reason().is_none());
+            served += u64::from(answer.status == 200 && answer.reason().is_none());
         }
         Ok(served)
     }
@@ -268,16 +338,24 @@ pub(super) fn measure(
     is_quick: bool,
 ) -> Result<Found, String> {
     let tries = if is_quick { QUICK_TRIES } else { TRIES };
-    let mut bench = Bench::start(place, server, tries)?;
-    let (mut all, mut said) = (Vec::new(), Instant::now());
+    let mut bench = KillBench::start(place, server, tries)?;
+    let (mut all, mut said, mut runs) = (Vec::new(), Instant::now(), RunPlace::Shared);
     for number in 0..tries {
-        all.push(bench.kill(number)?);
+        let target = Target::of(number, tries);
+        if target == Target::Run && runs == RunPlace::Shared {
+            runs = RunPlace::Own;
+            bench.serve(runs, GatewayEnd::Asked)?;
+        }
+        // Once only: the kills of the next 20 seconds wait for a lease each.
+        let is_hard = number + 1 == EACH_ALL;
+        let end = if is_hard { GatewayEnd::Killed } else { GatewayEnd::Asked };
+        all.push(bench.kill(number, target, end)?);
         if said.elapsed() > Duration::from_secs(10) {
             said = Instant::now();
             println!("  {} of {tries} kills", number + 1);
         }
     }
-    let admitted: usize = all.iter().map(|killed| killed.admitted).sum();
+    let admitted: u64 = all.iter().map(|killed| killed.admitted).sum();
     let times = |of: fn(&Killed) -> Duration| {
         let mut times: Vec<Duration> = all.iter().map(of).collect();
         times.sort_unstable();
@@ -285,14 +363,16 @@ pub(super) fn measure(
         format!("{} at the median, {} at 99 %, {} at worst", at(500), at(990), at(1_000))
     };
     let mut found = Found::row(Row {
-        what: "kill",
+        what: KILL,
         tried: format!(
             "{tries} kills of a key, a budget, a run or all on {GATEWAYS} gateways and one Redis, with a call in flight on each: \
              plain and stream, chat completions, messages and responses, and waiting on a full budget; clients call on \
-             all the time"
+             all the time. The log of each run is in Redis; for the {} kills of a run the gateways store runs themselves \
+             (`--keep`), so that each has a call of the run that is killed. After one kill of all the gateways end by `kill -9`",
+            (0..tries).filter(|number| Target::of(*number, tries) == Target::Run).count(),
         ),
         found: format!(
-            "{admitted} calls admitted after the acknowledgement; everything cut after {}; the command took {}; both from \
+            "{admitted} calls admitted after the acknowledgement, by the counts of runs, model and clients; everything cut after {}; the command took {}; both from \
              the start of `endstop kill`",
             times(|killed| killed.cut),
             times(|killed| killed.acknowledged),
@@ -305,3 +385,6 @@ pub(super) fn measure(
     found.must(is_quick || worst <= CUT_WITHIN, late);
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,14 +3,14 @@
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::burst::{self, CALLS, DOLLAR, MODEL};
 use super::place::{Home, Place, Prices, Sim, dollars, failed};
-use super::{Found, Row};
+use super::{BURST_LITELLM, BURST_PYDANTIC, Found, Row};
 use crate::bench_gateway::{LITELLM, free_address, litellm_program, random_word};
 use crate::clients::{python, version};
 
@@ -18,21 +18,67 @@ use crate::clients::{python, version};
 const START: Duration = Duration::from_secs(90);
 const SHARED_USAGE: &str = include_str!("shared_usage.py");
 const PYDANTIC: &str = "pydantic-ai";
+/// The files, from the checkout, that are there once they are installed.
+const LITELLM_PLACE: &str = "target/bench-gateway/litellm/venv/bin/litellm";
+const PYDANTIC_PLACE: &str = "target/clients/pydantic-ai/installed";
 
-pub(super) fn measure(root: &Path, place: &Place, is_quick: bool) -> Result<Found, String> {
+/// The programs of others, installed before anything is measured, or the reason why one is not.
+#[derive(Debug)]
+pub(super) struct Peers {
+    litellm: Result<PathBuf, String>,
+    /// The interpreter of Pydantic AI.
+    pydantic: Result<PathBuf, String>,
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        let missing = || Err("it was not looked for".to_owned());
+        Self { litellm: missing(), pydantic: missing() }
+    }
+}
+
+impl Peers {
+    /// Installs them. The quick form takes those that were installed before: installing takes longer than it may.
+    pub(super) fn prepare(root: &Path, is_quick: bool) -> Self {
+        let of = |place: &str, install: fn(&Path) -> Result<PathBuf, String>| {
+            if is_quick && !root.join(place).exists() {
+                return Err("not installed; the long form installs it".to_owned());
+            }
+            install(root)
+        };
+        Self {
+            litellm: of(LITELLM_PLACE, install_litellm),
+            pydantic: of(PYDANTIC_PLACE, |root| python(root, PYDANTIC)),
+        }
+    }
+
+    /// Why one of them is missing, if one is.
+    pub(super) fn missing(&self) -> Option<&str> {
+        [&self.litellm, &self.pydantic]
+            .into_iter()
+            .find_map(|it| it.as_ref().err())
+            .map(String::as_str)
+    }
+}
+
+fn install_litellm(root: &Path) -> Result<PathBuf, String> {
+    let directory = root.join("target/bench-gateway");
+    fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
+    litellm_program(&directory)
+}
+
+pub(super) fn measure(root: &Path, place: &Place, peers: &Peers) -> Result<Found, String> {
     let mut found = Found::default();
     let home = place.home("peers", "")?;
     let prices = Prices::of(&home, MODEL)?;
-    for (name, peer) in [("LiteLLM", litellm as Peer), ("Pydantic AI", pydantic)] {
-        let what = if name == "LiteLLM" { "burst, LiteLLM" } else { "burst, Pydantic AI" };
-        // Installing takes longer than the quick form may.
-        let is_missing = is_quick && !root.join(place_of(name)).exists();
+    let both = [
+        (BURST_LITELLM, &peers.litellm, litellm as Peer),
+        (BURST_PYDANTIC, &peers.pydantic, pydantic),
+    ];
+    for (what, program, peer) in both {
         let sim = home.sim("long")?;
-        let made = match is_missing {
-            true => Err("not installed; the long form installs it".to_owned()),
-            false => peer(root, &home, &sim, prices),
-        };
-        match made {
+        let made = program.as_ref().map_err(String::clone);
+        match made.and_then(|program| peer(root, program, &home, &sim, prices)) {
             Ok(tried) => {
                 let served = sim.served()?;
                 let billed = served.cost(prices);
@@ -47,22 +93,14 @@ pub(super) fn measure(root: &Path, place: &Place, is_quick: bool) -> Result<Foun
                     ),
                 });
             }
-            Err(why) => found.rows.extend(Found::skipped(what, "the same burst", &why).rows),
+            Err(why) => found.extend(Found::skipped(what, "the same burst", &why)),
         }
     }
     Ok(found)
 }
 
-/// Makes the burst, and says by which means it should have been limited.
-type Peer = fn(&Path, &Home, &Sim, Prices) -> Result<String, String>;
-
-fn place_of(name: &str) -> &'static str {
-    if name == "LiteLLM" {
-        "target/bench-gateway/litellm/venv/bin/litellm"
-    } else {
-        "target/clients/pydantic-ai/installed"
-    }
-}
+/// Makes the burst with an installed program, and says by which means it should have been limited.
+type Peer = fn(&Path, &Path, &Home, &Sim, Prices) -> Result<String, String>;
 
 /// A process group that ends when this is dropped.
 struct Group(Child);
@@ -76,10 +114,7 @@ impl Drop for Group {
 }
 
 /// Its budgets of keys and users need a database. Its budgets of providers do not, if it is one process.
-fn litellm(root: &Path, home: &Home, sim: &Sim, _: Prices) -> Result<String, String> {
-    let directory = root.join("target/bench-gateway");
-    fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
-    let program = litellm_program(&directory)?;
+fn litellm(_: &Path, program: &Path, home: &Home, sim: &Sim, _: Prices) -> Result<String, String> {
     let key = format!("sk-{}", random_word()?);
     let configuration = format!(
         "model_list:\n  - model_name: {MODEL}\n    litellm_params:\n      model: openai/{MODEL}\n      \
@@ -134,8 +169,13 @@ fn litellm(root: &Path, home: &Home, sim: &Sim, _: Prices) -> Result<String, Str
     ))
 }
 
-fn pydantic(root: &Path, home: &Home, sim: &Sim, prices: Prices) -> Result<String, String> {
-    let python = python(root, PYDANTIC)?;
+fn pydantic(
+    root: &Path,
+    python: &Path,
+    home: &Home,
+    sim: &Sim,
+    prices: Prices,
+) -> Result<String, String> {
     // The tokens of such calls that a dollar buys.
     let probe = home.sim("long")?;
     burst::call("", "x").make(&probe.address)?;

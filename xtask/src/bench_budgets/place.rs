@@ -260,13 +260,28 @@ impl Gateway {
         serde_json::from_str(&answer.body).map_err(|error| format!("run {run}: {error}"))
     }
 
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Asks it to end, and waits.
-    pub(super) fn end(mut self) {
-        let child = &mut self.process.0;
-        let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    pub(super) fn end(self) {
+        Self::end_all(vec![self]);
+    }
+
+    /// Asks gateways to end, all at once, and waits.
+    pub(super) fn end_all(mut gateways: Vec<Self>) {
+        let ids: Vec<String> = gateways.iter().map(|gateway| gateway.id().to_string()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let _ = Command::new("kill").args(["-s", "TERM"]).args(ids).status();
         let last = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) && Instant::now() < last {
-            thread::sleep(Duration::from_millis(5));
+        for gateway in &mut gateways {
+            while matches!(gateway.process.0.try_wait(), Ok(None)) && Instant::now() < last {
+                thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

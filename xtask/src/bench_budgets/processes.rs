@@ -42,7 +42,7 @@ pub(super) fn measure(place: &Place) -> Result<Found, String> {
     let billed = served.cost(Prices::of(&home, MODEL)?);
     let over = billed.saturating_sub(DOLLAR);
     let row = Row {
-        what: "many processes, one machine",
+        what: super::PROCESSES,
         tried: format!(
             "{PROCESSES} `endstop run` at once on `$1 per day` in one SQLite file, {CALLS} calls wanted by each"
         ),

@@ -45,23 +45,6 @@ pub(super) fn page(rows: &[Ended]) -> String {
     text
 }
 
-/// A table in which the rows of some names, the first cells, are new ones. `order` has all names; rows of others are
-/// left out.
-pub(super) fn merged(old: &str, new: &str, order: &[&str]) -> String {
-    let name = |row: &str| row.split('|').nth(1).unwrap_or_default().trim().to_owned();
-    let mut lines = new.lines();
-    let head: Vec<&str> = lines.by_ref().take(2).collect();
-    let new: Vec<&str> = lines.collect();
-    let is_new = |row: &str| new.iter().any(|other| name(other) == name(row));
-    let place = |row: &str| order.iter().position(|known| *known == name(row));
-    let kept = old.lines().skip(2).filter(|row| !is_new(row));
-    let mut rows: Vec<(usize, &str)> =
-        kept.chain(new.iter().copied()).filter_map(|row| Some((place(row)?, row))).collect();
-    rows.sort_by_key(|(place, _)| *place);
-    let rows = rows.into_iter().map(|(_, row)| row);
-    head.into_iter().chain(rows).map(|line| format!("{line}\n")).collect()
-}
-
 fn how(ended: &Ended) -> String {
     match &ended.result {
         None => "not on its own".to_owned(),

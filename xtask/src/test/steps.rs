@@ -43,7 +43,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
+    Step { name: "valkey", depth: Depth::Nightly, plan: valkey },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
+    Step { name: "spend", depth: Depth::Nightly, plan: spend },
     Step { name: "fuzz", depth: Depth::Nightly, plan: fuzz },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
@@ -68,6 +70,9 @@ const LONG_MODEL_CASES: u32 = 20_000;
 
 /// Kills of a process that counts in budgets each night; a push tries 40.
 const LONG_KILLS: u32 = 200;
+
+/// The other server whose protocol and functions are the same.
+const VALKEY: &str = "valkey-server";
 
 /// For each target with the project's own toolchain. A push has mutated documents in place of it
 /// (`crates/endstop-cli/tests/fuzzed.rs`), because the build for coverage takes four minutes.
@@ -182,9 +187,25 @@ fn long_kills(_: &Path) -> Plan {
     ))
 }
 
+/// The tests of shared budgets, keys and runs on Valkey; the other steps start the first server that they find, usually Redis.
+fn valkey(_: &Path) -> Plan {
+    if !answers(VALKEY, &["--version"]) {
+        return Plan::Skip(format!("`{VALKEY}` is not installed, so only Redis is tested"));
+    }
+    // Of the same packages and features as the other tests, which have built them.
+    one(&format!(
+        "env ENDSTOP_REDIS_SERVER={VALKEY} cargo test --workspace --features endstop/otel --test account --test many_gateways"
+    ))
+}
+
 /// Budgets over processes, gateways and kills. It reports what it skips.
 fn budgets(root: &Path) -> Plan {
     Plan::Run(vec![with_redis(root, "cargo xtask bench budgets")])
+}
+
+/// How quickly `endstop spend` reads a gigabyte of sessions: it prints that, and fails if calls are missing.
+fn spend(_: &Path) -> Plan {
+    one("cargo xtask bench spend")
 }
 
 /// It reports what it skips.

@@ -39,3 +39,26 @@ fn each_fuzzed_reader_is_also_tested_with_mutated_documents() {
         assert!(tests.contains(&format!("{target}::check")), "{target} is not in fuzzed.rs");
     }
 }
+
+#[test]
+fn the_tests_of_shared_stores_run_on_valkey_where_it_is_installed() {
+    match valkey(Path::new(".")) {
+        Plan::Skip(why) => assert!(why.contains("`valkey-server` is not installed"), "{why}"),
+        Plan::Run(lines) => {
+            let line = lines.concat();
+            for word in ["ENDSTOP_REDIS_SERVER=valkey-server", "account", "many_gateways"] {
+                assert!(line.contains(&word.to_owned()), "{line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn speed_is_printed_each_night() {
+    for name in ["budgets", "spend"] {
+        let step = STEPS.iter().find(|step| step.name == name).unwrap();
+        let Plan::Run(lines) = (step.plan)(Path::new(".")) else { panic!("{name} is skipped") };
+        assert!(lines.concat().ends_with(&["bench", name].map(str::to_owned)), "{lines:?}");
+        assert!(matches!(step.depth, Depth::Nightly), "{name}");
+    }
+}
