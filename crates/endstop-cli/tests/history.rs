@@ -376,6 +376,31 @@ fn without_a_history_spend_says_where_else_to_look() {
 }
 
 #[test]
+fn a_retention_in_the_configuration_file_removes_what_is_old() {
+    let home = Home::new("keep", "");
+    let sim = Listening::sim(&home);
+    let rows = || home.spend("run")["rows"].as_array().unwrap().len();
+    for expected in [1, 2] {
+        home.run(&sim.url(), &[], AGENT);
+        assert_eq!(rows(), expected, "without a retention all runs stay");
+    }
+    std::fs::write(home.0.join("config.toml"), "history-for = \"1ms\"\n").unwrap();
+    home.run(&sim.url(), &[], AGENT);
+    assert_eq!(rows(), 1, "the last run stays: the process removes once a day");
+
+    // The default of the command is in the same file.
+    std::fs::write(home.0.join("config.toml"), "[prune]\nolder-than = \"1000d\"\n").unwrap();
+    let (code, _, said) = home.output(&["prune"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("removed 0 calls"), "{said}");
+    std::fs::write(home.0.join("config.toml"), "[prune]\nolder-than = \"1ms\"\n").unwrap();
+    let (code, _, said) = home.output(&["prune"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = home.output(&["spend"]);
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[test]
 fn a_name_of_no_run_is_one_that_neither_is_live_nor_in_the_history() {
     let home = Home::new("unknown", "");
     let (code, out, said) = home.output(&["show", "nightly-17"]);

@@ -148,6 +148,38 @@ fn dice(below: u64) -> u64 {
 }
 
 #[test]
+fn stored_runs_older_than_keep_for_are_removed_at_the_start_and_begin_again() {
+    let keep = directory("keep_for");
+    let sim = Listening::sim();
+    let steps = ["--steps", "9"];
+    {
+        let gateway = Listening::start(&mut serve(&sim, &keep, &steps));
+        for run in ["old", "new"] {
+            assert_eq!(gateway.chat(run), Some(Ok(())));
+        }
+    }
+    let month = Duration::from_secs(30 * 24 * 3_600);
+    let notes = keep.join("notes.txt");
+    std::fs::write(&notes, "of the user").unwrap();
+    for path in [&keep.join("old.jsonl"), &notes] {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - 2 * month).unwrap();
+    }
+    {
+        let _gateway = Listening::start(&mut serve(&sim, &keep, &steps));
+        assert!(keep.join("old.jsonl").exists(), "nothing is removed without --keep-for");
+    }
+    let flags = [&steps[..], &["--keep-for", "30d"]].concat();
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    assert!(!keep.join("old.jsonl").exists() && keep.join("new.jsonl").exists());
+    assert!(notes.exists(), "only runs are removed");
+    for (run, steps) in [("old", 1), ("new", 2)] {
+        assert_eq!(gateway.chat(run), Some(Ok(())));
+        assert_eq!(gateway.steps(run), steps, "{run}");
+    }
+}
+
+#[test]
 fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
     const LIMIT: u64 = 200;
     const KILLS: u64 = 20;
