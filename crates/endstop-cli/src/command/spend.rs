@@ -286,13 +286,15 @@ impl SpendArgs {
 
     fn print(&self, summary: &SpendSummary, out: &mut dyn Write) -> Result<(), CliError> {
         if self.by == By::Tool {
-            let mut table = output::table(&["tool", "calls", "failed", "result bytes"], &[1, 2, 3]);
+            let header = ["tool", "calls", "failed", "result bytes", "cost"];
+            let mut table = output::table(&header, &[1, 2, 3, 4]);
             for (tool, used) in &summary.tools {
                 table.add_row([
                     tool.clone(),
                     output::count(used.calls),
                     output::count(used.failed),
                     output::count(used.result_bytes),
+                    output::money(used.cost),
                 ]);
             }
             writeln!(out, "{}", output::shown(&table.to_string()))?;
