@@ -401,6 +401,30 @@ fn a_retention_in_the_configuration_file_removes_what_is_old() {
 }
 
 #[test]
+fn a_history_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let home = Home::new("newer", "");
+    let sim = Listening::sim(&home);
+    let (told, _) = home.run(&sim.url(), &[], AGENT);
+    let run = told["run"].as_str().unwrap();
+    let mut bytes = std::fs::read(home.file()).unwrap();
+    assert_eq!(&bytes[..15], b"SQLite format 3");
+    // The version of the tables.
+    bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
+    std::fs::write(home.file(), &bytes).unwrap();
+    for arguments in [&["spend"][..], &["show", run], &["prune", "--older-than", "1ms"]] {
+        let (code, _, said) = home.output(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        let problem = "history.sqlite` has format 99, and this program knows up to";
+        assert!(said.contains(problem) && said.contains("hint: install the latest"), "{said}");
+    }
+    // A run does its work, and says that it is not recorded.
+    let (told, said) = home.run(&sim.url(), &[], AGENT);
+    assert_ne!(told["report"]["spend"]["usd"], "0", "{told}");
+    assert!(said.contains("a call is not in the history") && said.contains("format 99"), "{said}");
+    assert!(std::fs::read(home.file()).unwrap() == bytes, "the file was changed");
+}
+
+#[test]
 fn a_name_of_no_run_is_one_that_neither_is_live_nor_in_the_history() {
     let home = Home::new("unknown", "");
     let (code, out, said) = home.output(&["show", "nightly-17"]);

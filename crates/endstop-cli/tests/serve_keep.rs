@@ -236,6 +236,32 @@ fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
 }
 
 #[test]
+fn a_stored_run_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let keep = directory("newer");
+    let sim = Listening::sim();
+    let flags = ["--steps", "9"];
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    assert_eq!(gateway.chat("a"), Some(Ok(())));
+    drop(gateway);
+    let file = keep.join("a.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let newer = text.replacen("{\"endstop_trace\":1,", "{\"endstop_trace\":9,", 1);
+    assert_ne!(newer, text);
+    std::fs::write(&file, &newer).unwrap();
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    let calls = sim.upstream_calls();
+    let request = json!({ "model": "gpt-4o-mini", "max_tokens": 100,
+        "messages": [{ "role": "user", "content": "Look." }] });
+    let path = "/r/a/v1/chat/completions";
+    let (head, body) = gateway.ask("POST", path, &request.to_string()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 500"), "{head} {body}");
+    assert!(body.to_string().contains("a later version of the program"), "{body}");
+    assert_eq!(sim.upstream_calls(), calls, "nothing was sent");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), newer, "the file was changed");
+    assert_eq!(gateway.chat("b"), Some(Ok(())), "other runs are served");
+}
+
+#[test]
 fn a_disk_that_takes_no_more_stops_the_run() {
     let keep = directory("full");
     let sim = Listening::sim();
