@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use endstop::observe::Observer;
 use endstop::runtime::history::{History, HistoryError, HistoryOrigin, HistoryRecorder};
 
 use crate::budgets::state_directory;
+use crate::command::limits::span;
 use crate::error::CliError;
 use crate::output;
 
@@ -16,7 +18,7 @@ const FILE: &str = "history.sqlite";
 /// The variable by which a command of `endstop run` finds its gateway.
 const GATEWAY_VARIABLE: &str = "ENDSTOP_BASE_URL";
 
-/// The flag of a process that records nothing.
+/// Whether a process records its calls, and how long the history has them.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct HistoryArgs {
     /// Do not record calls in the history
@@ -25,6 +27,12 @@ pub(crate) struct HistoryArgs {
     /// tokens and the cost of each call, and acts such as a pause, but no prompts and no responses.
     #[arg(long)]
     no_history: bool,
+    /// Remove older calls from the history: `400d`
+    ///
+    /// Older calls and acts are removed when this process first writes the history, and then once a day. Without it they
+    /// stay until `endstop prune`. `history-for` in the configuration file is for all commands.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    history_for: Option<Duration>,
 }
 
 /// The history as this process writes it, if it does.
@@ -59,8 +67,11 @@ impl HistoryArgs {
             program: program.to_owned(),
             directory: directory.to_string_lossy().into_owned(),
         };
-        let recorder = HistoryRecorder::new(file, origin)
+        let mut recorder = HistoryRecorder::new(file, origin)
             .on_failure(|error| output::warn(&format!("a call is not in the history: {error}")));
+        if let Some(length) = self.history_for {
+            recorder = recorder.keep_for(length);
+        }
         RunHistory(Some(Arc::new(recorder)))
     }
 }

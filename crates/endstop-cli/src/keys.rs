@@ -26,6 +26,8 @@ pub(crate) use source::GatewayKeys;
 
 /// The name of the file in the state directory.
 const NAME: &str = "keys.jsonl";
+/// The end of the problem with a line that this version cannot read, but another one can.
+const LATER: &str = "a later version wrote it";
 
 /// A key that `endstop key` has issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,11 +150,11 @@ impl StoredKey {
             "expires", "revoked", "changed",
         ];
         if let Some(unknown) = object.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-            return Err(format!("`{unknown}` is not known here; a later version wrote it"));
+            return Err(format!("`{unknown}` is not known here; {LATER}"));
         }
         match object.get("version").and_then(Value::as_u64) {
             Some(1) => {}
-            Some(2..) => return Err("a later version wrote it".to_owned()),
+            Some(2..) => return Err(LATER.to_owned()),
             _ => return Err("`version` is not 1".to_owned()),
         }
         // A value of another type is an error: read as a missing one, it would lift a limit.
@@ -250,7 +252,13 @@ impl KeyFile {
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let shown = path.display();
         let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
-        Self::parse(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
+        Self::parse(&text).map_err(|problem| {
+            let error = CliError::new(format!("`{shown}`: {problem}"));
+            match problem.ends_with(LATER) {
+                true => error.with_hint("install the latest version of Endstop"),
+                false => error,
+            }
+        })
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -41,6 +41,11 @@ impl Home {
 
     /// Every command that counts has to end with an error that has these texts, and begin nothing.
     fn all_refuse(&self, texts: &[&str]) {
+        self.all_refuse_with(&[], texts);
+    }
+
+    /// The same with variables.
+    fn all_refuse_with(&self, variables: &[(&str, &str)], texts: &[&str]) {
         let limit = ["--budget", "$5 per day"];
         let begun = self.0.join("begun");
         let begun = begun.to_str().unwrap();
@@ -53,15 +58,20 @@ impl Home {
             ([&serve[..], &limit].concat(), 2),
             ([&agent[..], &limit, &["go"]].concat(), 2),
         ] {
-            let output = self.command(&arguments).output().unwrap();
-            // Lines are wrapped.
-            let said = text(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-            for text in texts {
-                assert!(said.contains(text), "{arguments:?}: {said}");
-            }
+            self.refuses(&arguments, variables, code, texts);
         }
         assert!(!Path::new(begun).exists());
+    }
+
+    fn refuses(&self, arguments: &[&str], variables: &[(&str, &str)], code: i32, texts: &[&str]) {
+        let mut command = self.command(arguments);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        // Lines are wrapped.
+        let said = text(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        for text in texts {
+            assert!(said.contains(text), "{arguments:?}: {said}");
+        }
     }
 }
 
@@ -82,6 +92,70 @@ fn a_store_of_a_newer_version_is_refused_and_stays_as_it_is() {
     fs::write(home.store(), &bytes).unwrap();
     home.all_refuse(&["budgets.sqlite` has format 99", "use a later version"]);
     assert!(fs::read(home.store()).unwrap() == bytes, "the file was changed");
+}
+
+#[test]
+fn keys_of_a_newer_version_are_refused_and_stay_as_they_are() {
+    let home = Home::new("newer-keys");
+    assert!(home.command(&["key", "new", "alice"]).output().unwrap().status.success());
+    let file = home.0.join("state/endstop/keys.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let newer = text.replace("\"version\":1", "\"version\":99");
+    assert_ne!(newer, text);
+    fs::write(&file, &newer).unwrap();
+    let serve = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--steps", "9", "--keys"];
+    for arguments in [
+        &["key", "list"][..],
+        &["key", "new", "bob"],
+        &["key", "set", "alice", "--models", "gpt-*"],
+        &["key", "revoke", "alice"],
+        &["key", "rotate", "alice"],
+        &serve,
+    ] {
+        let texts =
+            ["keys.jsonl`: line 1 ", "a later version wrote it", "hint: install the latest"];
+        home.refuses(arguments, &[], 2, &texts);
+        assert_eq!(fs::read_to_string(&file).unwrap(), newer, "{arguments:?} changed the file");
+    }
+}
+
+#[test]
+fn a_stored_run_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let home = Home::new("newer-run");
+    let runs = home.0.join("runs");
+    let store = ["--store", runs.to_str().unwrap()];
+    let agent = ["agent", "--model", "scripted:loop", "--steps", "2", "go"];
+    let output = home.command(&agent).args(store).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "its own limit: {output:?}");
+    let mut directories = fs::read_dir(&runs).unwrap().map(|entry| entry.unwrap().path());
+    let run = directories.find(|path| path.extension().is_some_and(|it| it == "run")).unwrap();
+    let state = run.join("state");
+    let text = fs::read_to_string(&state).unwrap();
+    let newer = text.replacen("{\"endstop_state\":1,", "{\"endstop_state\":99,", 1);
+    assert_ne!(newer, text);
+    fs::write(&state, &newer).unwrap();
+    let resume = ["agent", "--resume", "last", "--steps", "5", "go on"];
+    let texts = ["state` has format 99, and this program knows up to", "hint: install the latest"];
+    home.refuses(&[&resume[..], &store].concat(), &[], 1, &texts);
+    // One that cannot be read is not removed either.
+    let prune = [&["prune", "--older-than", "0s"][..], &store].concat();
+    home.refuses(&prune, &[], 0, &["removed 0 runs"]);
+    assert_eq!(fs::read_to_string(&state).unwrap(), newer, "the file was changed");
+}
+
+#[test]
+fn a_namespace_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let Some(server) = RedisServer::start() else { return };
+    let (home, url) = (Home::new("newer-redis"), server.url());
+    server.send(&["HSET {endstop:default}:meta format 2"]);
+    let texts = ["has format 2, and this program knows up to 1"];
+    home.all_refuse_with(&[("ENDSTOP_BUDGET_STORE", &url)], &texts);
+    for arguments in [&["kill", "--all"][..], &["kill", "--list"], &["key", "list"]] {
+        let arguments = [arguments, &["--budget-store", &url]].concat();
+        home.refuses(&arguments, &[], 2, &texts);
+    }
+    let answers = server.send(&["DBSIZE", "HGETALL {endstop:default}:meta"]);
+    assert!(answers.contains(":1\r\n*2\r\n$6\r\nformat\r\n$1\r\n2\r\n"), "{answers:?}");
 }
 
 #[test]

@@ -185,6 +185,65 @@ fn serve_json() {
 }
 
 #[test]
+fn ps_json() {
+    let place = Place::new("ps");
+    let control = ["--control", "127.0.0.1:0", "--control-token-env", "ENDSTOP_TEST_TOKEN"];
+    let flags = [&["--steps", "9", "--control-socket", "control/a.sock"][..], &control].concat();
+    let serving = Serving::start(&place, &flags);
+    chat(&serving.addr);
+    let server = format!("http://{}", serving.control);
+    let ps = ["ps", "--json", "--server", &server, "--token-env", "ENDSTOP_TEST_TOKEN"];
+    let output = endstop(&place).env("ENDSTOP_TEST_TOKEN", "control-1").args(ps).output().unwrap();
+    golden("ps.json", &stdout(&output, 0), &[]);
+}
+
+#[test]
+fn budget_json() {
+    let place = Place::new("budget");
+    let config = "[budget.me]\nlimit = \"$5 per day\"\nparent = \"org\"\n\
+                  [budget.org]\nlimit = [\"$60 per month\", \"9M tokens\"]\n";
+    let config = place.file("config.toml", config);
+    let endstop = |arguments: &[&str]| {
+        let mut command = endstop(&place);
+        command.env("XDG_STATE_HOME", &place.0).env("ENDSTOP_CONFIG", &config);
+        stdout(&command.args(arguments).output().unwrap(), 0)
+    };
+    endstop(&["budget", "adjust", "me", "+1.50", "--why", "a test"]);
+    let fixed = [
+        ("at", "\"2026-11-29T20:00:00+00:00[UTC]\""),
+        ("at_ms", "0"),
+        ("resets_at", "\"2026-11-30T00:00:00+00:00[UTC]\""),
+        ("resets_at_ms", "0"),
+        ("who", "\"ann\""),
+    ];
+    golden("budget.json", &endstop(&["budget", "--json"]), &fixed);
+}
+
+#[test]
+fn spend_json() {
+    let place = Place::new("spend");
+    let mut sim = endstop(&place).arg("sim").stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(sim.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    let upstream = format!("http://{address}");
+    let run = ["run", "-q", "--usd", "5", "--budget", "$5 per day", "--upstream", &upstream, "--"];
+    let mut command = endstop(&place);
+    command.env("AGENT", snapbox::cmd::cargo_bin!("endstop")).env("XDG_STATE_HOME", &place.0);
+    command.args(run).args(["/bin/sh", "-c", "\"$AGENT\" demo-agent --searches 1 --iterations 1"]);
+    let output = command.output().unwrap();
+    drop(sim.kill());
+    drop(sim.wait());
+    assert!(output.status.success(), "{output:?}");
+    for by in ["model", "budget"] {
+        let spend = ["spend", "--json", "--by", by];
+        let output = endstop(&place).env("XDG_STATE_HOME", &place.0).args(spend).output().unwrap();
+        golden(&format!("spend-{by}.json"), &stdout(&output, 0), &[]);
+    }
+}
+
+#[test]
 fn stored_runs_of_agent() {
     let place = Place::new("agent");
     place.file("notes.txt", "hello");

@@ -1,4 +1,4 @@
-//! The `sh` blocks of guides, run as they are in a clean home directory.
+//! The `sh` blocks of guides, run as they are written in a clean home directory.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -182,4 +182,57 @@ fn the_trial_of_many_gateways_works_as_it_is_written() {
     let limit = &balance["budgets"][0]["limits"][0];
     assert_eq!(limit["limit"], "$1.00 per day");
     assert!(limit["spent"] != "0" && limit["held"] == "0", "{balance}");
+
+    // The other blocks, with the gateways of the trial. The key is issued in the first one.
+    let block = |text: &str| all.iter().find(|block| block.text.contains(text)).unwrap();
+    let keys = format!("endstop key new bob\n{}", block("endstop key revoke").text);
+    let (_, printed) = home.run(&keys, &[("ENDSTOP_BUDGET_STORE", &store)]);
+    assert!(printed.contains("bob") && printed.contains("revoked"), "{printed}");
+    let kills = &block("endstop kill --all").text;
+    home.run(kills, &[("ENDSTOP_BUDGET_STORE", &store)]);
+    let list = "endstop kill --list --json --budget-store \"$STORE\"";
+    let (_, printed) = home.run(list, &[("STORE", &store)]);
+    assert!(printed.contains("wrong price") && printed.contains("nightly-17"), "{printed}");
+}
+
+#[test]
+fn the_guide_to_spend_works_as_it_is_written() {
+    let home = Home::new("spend");
+    home.program("my-agent", "exec endstop demo-agent --iterations 1 --searches 1");
+    // As the page says, nothing was spent before the first call.
+    let (_, printed) = home.run("endstop spend || [ $? = 2 ]", &[]);
+    assert!(printed.contains("no calls in the history"), "{printed}");
+
+    let start =
+        "endstop sim > sim.txt & until grep -q http:// sim.txt; do sleep 0.1; done; cat sim.txt";
+    let (_sim, printed) = home.run(start, &[]);
+    let address = printed.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    let upstream = format!("http://{address}");
+    let run = "endstop run --usd 5 --budget '$5 per day' -- my-agent";
+    home.run(run, &[("ENDSTOP_RUN_UPSTREAM", &upstream)]);
+    let directory = home.0.join(".claude/projects/-home-me-shop");
+    fs::create_dir_all(&directory).unwrap();
+    let time = "2026-01-10T12:00:00.000Z";
+    let user = serde_json::json!({ "type": "user", "uuid": "u1", "sessionId": "s1",
+        "timestamp": time, "message": { "role": "user", "content": "go on" } });
+    let assistant = serde_json::json!({
+        "type": "assistant", "uuid": "a1", "sessionId": "s1", "requestId": "req_1",
+        "timestamp": time, "version": "2.0.0",
+        "message": { "id": "msg_1", "type": "message", "role": "assistant",
+            "model": "claude-sonnet-4-5", "stop_reason": "end_turn",
+            "content": [{ "type": "text", "text": "done" }],
+            "usage": { "input_tokens": 1000, "output_tokens": 100 } } });
+    fs::write(directory.join("s1.jsonl"), format!("{user}\n{assistant}\n")).unwrap();
+
+    let all = blocks("spend.md");
+    let mut commands = all.iter().filter(|block| block.language == "sh");
+    let block = commands.next().unwrap();
+    assert_eq!(commands.next(), None);
+    let (_, printed) = home.run(&block.text, &[]);
+    let is_total = |line: &&str| line.split_whitespace().any(|word| word == "total");
+    assert_eq!(printed.lines().filter(is_total).count(), 5, "five tables: {printed}");
+    assert!(printed.contains("\"source\": \"history\""), "{printed}");
+    let has_budget = |line: &str| line.split_whitespace().any(|word| word == "me");
+    assert!(printed.lines().any(has_budget), "{printed}");
+    assert!(printed.contains("2026-01-10") && printed.contains("####"), "{printed}");
 }

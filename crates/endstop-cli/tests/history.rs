@@ -377,6 +377,55 @@ fn without_a_history_spend_says_where_else_to_look() {
 }
 
 #[test]
+fn a_retention_in_the_configuration_file_removes_what_is_old() {
+    let home = Home::new("keep", "");
+    let sim = Listening::sim(&home);
+    let rows = || home.spend("run")["rows"].as_array().unwrap().len();
+    for expected in [1, 2] {
+        home.run(&sim.url(), &[], AGENT);
+        assert_eq!(rows(), expected, "without a retention all runs stay");
+    }
+    std::fs::write(home.0.join("config.toml"), "history-for = \"1ms\"\n").unwrap();
+    home.run(&sim.url(), &[], AGENT);
+    assert_eq!(rows(), 1, "the last run stays: the process removes once a day");
+
+    // The default of the command is in the same file.
+    std::fs::write(home.0.join("config.toml"), "[prune]\nolder-than = \"1000d\"\n").unwrap();
+    let (code, _, said) = home.output(&["prune"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("removed 0 calls"), "{said}");
+    std::fs::write(home.0.join("config.toml"), "[prune]\nolder-than = \"1ms\"\n").unwrap();
+    let (code, _, said) = home.output(&["prune"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = home.output(&["spend"]);
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[test]
+fn a_history_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let home = Home::new("newer", "");
+    let sim = Listening::sim(&home);
+    let (told, _) = home.run(&sim.url(), &[], AGENT);
+    let run = told["run"].as_str().unwrap();
+    let mut bytes = std::fs::read(home.file()).unwrap();
+    assert_eq!(&bytes[..15], b"SQLite format 3");
+    // The version of the tables.
+    bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
+    std::fs::write(home.file(), &bytes).unwrap();
+    for arguments in [&["spend"][..], &["show", run], &["prune", "--older-than", "1ms"]] {
+        let (code, _, said) = home.output(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        let problem = "history.sqlite` has format 99, and this program knows up to";
+        assert!(said.contains(problem) && said.contains("hint: install the latest"), "{said}");
+    }
+    // A run does its work, and says that it is not recorded.
+    let (told, said) = home.run(&sim.url(), &[], AGENT);
+    assert_ne!(told["report"]["spend"]["usd"], "0", "{told}");
+    assert!(said.contains("a call is not in the history") && said.contains("format 99"), "{said}");
+    assert!(std::fs::read(home.file()).unwrap() == bytes, "the file was changed");
+}
+
+#[test]
 fn a_name_of_no_run_is_one_that_neither_is_live_nor_in_the_history() {
     let home = Home::new("unknown", "");
     let (code, out, said) = home.output(&["show", "nightly-17"]);

@@ -148,6 +148,38 @@ fn dice(below: u64) -> u64 {
 }
 
 #[test]
+fn stored_runs_older_than_keep_for_are_removed_at_the_start_and_begin_again() {
+    let keep = directory("keep_for");
+    let sim = Listening::sim();
+    let steps = ["--steps", "9"];
+    {
+        let gateway = Listening::start(&mut serve(&sim, &keep, &steps));
+        for run in ["old", "new"] {
+            assert_eq!(gateway.chat(run), Some(Ok(())));
+        }
+    }
+    let month = Duration::from_secs(30 * 24 * 3_600);
+    let notes = keep.join("notes.txt");
+    std::fs::write(&notes, "of the user").unwrap();
+    for path in [&keep.join("old.jsonl"), &notes] {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - 2 * month).unwrap();
+    }
+    {
+        let _gateway = Listening::start(&mut serve(&sim, &keep, &steps));
+        assert!(keep.join("old.jsonl").exists(), "nothing is removed without --keep-for");
+    }
+    let flags = [&steps[..], &["--keep-for", "30d"]].concat();
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    assert!(!keep.join("old.jsonl").exists() && keep.join("new.jsonl").exists());
+    assert!(notes.exists(), "only runs are removed");
+    for (run, steps) in [("old", 1), ("new", 2)] {
+        assert_eq!(gateway.chat(run), Some(Ok(())));
+        assert_eq!(gateway.steps(run), steps, "{run}");
+    }
+}
+
+#[test]
 fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
     const LIMIT: u64 = 200;
     const KILLS: u64 = 20;
@@ -201,6 +233,32 @@ fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
     assert!(text.contains("1 run"), "{text}");
+}
+
+#[test]
+fn a_stored_run_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let keep = directory("newer");
+    let sim = Listening::sim();
+    let flags = ["--steps", "9"];
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    assert_eq!(gateway.chat("a"), Some(Ok(())));
+    drop(gateway);
+    let file = keep.join("a.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let newer = text.replacen("{\"endstop_trace\":1,", "{\"endstop_trace\":9,", 1);
+    assert_ne!(newer, text);
+    std::fs::write(&file, &newer).unwrap();
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    let calls = sim.upstream_calls();
+    let request = json!({ "model": "gpt-4o-mini", "max_tokens": 100,
+        "messages": [{ "role": "user", "content": "Look." }] });
+    let path = "/r/a/v1/chat/completions";
+    let (head, body) = gateway.ask("POST", path, &request.to_string()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 500"), "{head} {body}");
+    assert!(body.to_string().contains("a later version of the program"), "{body}");
+    assert_eq!(sim.upstream_calls(), calls, "nothing was sent");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), newer, "the file was changed");
+    assert_eq!(gateway.chat("b"), Some(Ok(())), "other runs are served");
 }
 
 #[test]

@@ -88,3 +88,45 @@ fn one_session_costs_what_a_replay_says() {
     assert_eq!(bill["total"]["input_tokens"], model["input_tokens"]);
     assert_eq!(bill["total"]["calls"], model["calls"]);
 }
+
+#[test]
+fn tools_have_their_calls_failures_results_and_the_money_that_they_declared() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("spend").join("tools");
+    drop(std::fs::remove_dir_all(&root));
+    std::fs::create_dir_all(&root).unwrap();
+    let text = r#"{"endstop_trace":1,"run":"research","model":"claude-sonnet-4-5","cost_is":"computed"}
+{"at":0,"wall":1793610000000,"event":"run_begin"}
+{"at":0,"event":"user_message"}
+{"at":0,"event":"step_begin"}
+{"at":0,"event":"attempt_begin"}
+{"at":10,"event":"reply","model":"claude-sonnet-4-5","usage":{"input":1000,"output":100},"cost":"0.0045","finish":"tool_use","tool_calls":3}
+{"at":10,"event":"tool_begin","tool":"search"}
+{"at":20,"event":"tool_cost","tool":"search","cost":"0.25"}
+{"at":20,"event":"tool_end","tool":"search","arguments":"{}","result":"4 hits"}
+{"at":20,"event":"tool_begin","tool":"search"}
+{"at":30,"event":"tool_cost","tool":"search","cost":"0.05"}
+{"at":30,"event":"tool_end","tool":"search","arguments":"{}","result":"1 hit"}
+{"at":30,"event":"tool_begin","tool":"fetch"}
+{"at":40,"event":"tool_end","tool":"fetch","arguments":"{}","result":"no such page","failed":true}
+{"at":40,"event":"step_end"}
+"#;
+    let file = root.join("research.jsonl");
+    std::fs::write(&file, text).unwrap();
+    let bill = spend(&file, &["--by", "tool"]);
+    let row = |tool: &str, [calls, failed, result_bytes]: [u64; 3], cost: &str| json!({ "tool": tool, "calls": calls, "failed": failed, "result_bytes": result_bytes, "cost_usd": cost });
+    let rows = json!([row("fetch", [1, 1, 12], "0"), row("search", [2, 0, 11], "0.3")]);
+    assert_eq!(bill["rows"], rows, "{bill}");
+    assert_eq!((&bill["by"], &bill["source"]), (&json!("tool"), &json!("transcripts")));
+
+    let (code, table) = endstop(&["spend", "--by", "tool", file.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{table}");
+    let cells = |line: &str| -> Vec<String> {
+        line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    let table: Vec<Vec<String>> = table.lines().map(cells).collect();
+    let header = ["tool", "calls", "failed", "result bytes", "cost"];
+    assert!(table.iter().any(|cells| *cells == header), "{table:?}");
+    for row in [["fetch", "1", "1", "12", "$0.00"], ["search", "2", "0", "11", "$0.30"]] {
+        assert!(table.iter().any(|cells| *cells == row), "{row:?} in {table:?}");
+    }
+}

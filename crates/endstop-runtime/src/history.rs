@@ -12,9 +12,9 @@
 //! # What survives
 //!
 //! A call is in the file when [`Observer::settled`](crate::observe::Observer::settled) returns, before the run continues with
-//! its response. From then on `kill -9` loses nothing of it. A loss of power can take the last second back: waiting for
-//! the disk at every call would cost more than the call. A call that is in flight when the process dies has no row, unless its
-//! run is stored: then it is charged, and gets its row, when the run continues.
+//! its response. From then on `kill -9` loses nothing of it. A loss of power can take back what the system has not written to
+//! the disk yet, usually up to half a minute: waiting for the disk at every call would cost more than the call. A call that is in
+//! flight when the process dies has no row, unless its run is stored: then it is charged, and gets its row, when the run continues.
 //!
 //! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
 //! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name

@@ -261,6 +261,13 @@ pub(crate) const ACCOUNTS_BUSY_ROUNDS: u32 = 8;
 /// Windows that are over are kept so long, for people who look back.
 #[cfg(feature = "sqlite")]
 pub(crate) const KEEP_COUNTERS: Duration = Duration::from_secs(400 * 24 * 3_600);
+/// Corrections are kept so long, so that a repeated one counts once, and for people who look back. A server keeps them for the
+/// same time.
+#[cfg(feature = "sqlite")]
+pub(crate) const KEEP_ADJUSTMENTS: Duration = Duration::from_secs(400 * 24 * 3_600);
+/// How often a process deletes old rows of a file that it has open.
+#[cfg(feature = "sqlite")]
+pub(crate) const TIDY_EVERY: Duration = Duration::from_secs(24 * 3_600);
 
 /// The longest wait for other processes that open the history: they may be creating it.
 #[cfg(feature = "sqlite")]

@@ -100,10 +100,19 @@ fn lints(_: &Path) -> Plan {
     one("cargo clippy --workspace --all-targets --all-features -- -D warnings")
 }
 
-/// The server that some tests start. Without it they skip themselves, and this step reports it.
+/// The server that some tests start, and the programs of a guide. Without them the tests skip themselves, and this step
+/// reports it.
 fn redis(root: &Path) -> Plan {
     match redis_server::provide(root) {
-        Ok(program) => Plan::Run(vec![vec![program.display().to_string(), "--version".to_owned()]]),
+        Ok(program) => match redis_server::missing(root) {
+            missing if missing.is_empty() => {
+                Plan::Run(vec![vec![program.display().to_string(), "--version".to_owned()]])
+            }
+            missing => Plan::Skip(format!(
+                "the trial of docs/guide/many-gateways.md is not run: `{}` is not installed",
+                missing.join("` and `")
+            )),
+        },
         Err(why) => Plan::Skip(format!(
             "the tests of budgets in Redis test nothing: {why}; Debian has `redis-server`"
         )),

@@ -158,7 +158,7 @@ pub(super) fn time(text: &str) -> Result<String, String> {
 }
 
 /// Reads a length of time as the expressions do: `500ms`, `10s`, `1h30m`; `0s` and `0` are none.
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

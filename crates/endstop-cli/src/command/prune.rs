@@ -27,9 +27,10 @@ that. Runs that are paused, or whose process died, stay: they can continue. From
 the history it removes older calls and acts, and older runs without any left.
 With --store it removes runs of that directory only, and leaves the history.
 `[prune]` with `older-than = \"90d\"` in the configuration file is the default.
-Budgets need no pruning: their file keeps counters of current windows. A
-directory of `serve --keep` is not touched, because a run whose file is removed
-has its full budget again.";
+`history-for = \"400d\"` in it needs no command: the history drops older entries.
+Budgets need no pruning: windows that are over and corrections are deleted after
+400 days. A directory of `serve --keep` is not touched, because a run whose file
+is removed has its full budget again; `serve --keep-for 90d` removes such files.";
 
 /// Arguments of `endstop prune`.
 #[derive(Debug, clap::Args)]

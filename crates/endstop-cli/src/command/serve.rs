@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use endstop::core::policy::Policy;
 use endstop::core::signal::StopReason;
@@ -18,6 +19,7 @@ use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
+use endstop::runtime::trace::DirectoryRunLog;
 use endstop::store::{create_private_directory, private_file};
 use endstop_gateway::{
     Gateway, IssuedKeys, KeyDesk, RefusalObserver, Runs, StoredRuns, Tunnels, Unnamed,
@@ -26,7 +28,7 @@ use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::key::LocalKeys;
-use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
+use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, span, tell_of_signals, usd};
 use crate::budgets::{Budgets, OpenBudgets};
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
@@ -128,6 +130,12 @@ pub struct ServeArgs {
     /// Their spend then outlives this process. One process per directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// With --keep: remove runs older than this
+    ///
+    /// At the start, stored runs are removed whose last event is older than this, such as `90d`. A run that is named again
+    /// after that has its full budget, and --total-usd no longer counts what it spent.
+    #[arg(long, value_name = "TIME", value_parser = span, requires = "keep")]
+    keep_for: Option<Duration>,
     #[command(flatten)]
     history: HistoryArgs,
     /// Print JSON lines
@@ -183,7 +191,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
     let keys = issued_keys(place.as_ref(), drawn)?;
     let desk = place.map(|place| LocalKeys::new(place, chosen.policy.clone()));
-    check_directories(args)?;
+    prepare_directories(args).await?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
         listen: args.listen,
@@ -286,14 +294,25 @@ fn issued_keys(place: Option<&KeyPlace>, budgets: OpenBudgets) -> Result<IssuedK
     opened.map(IssuedKeys::from_source)
 }
 
-/// Refuses one directory for two kinds of files with the same names.
-fn check_directories(args: &ServeArgs) -> Result<(), CliError> {
-    match (&args.keep, &args.trace) {
-        (Some(keep), Some(trace)) if is_same(keep, trace) => Err(CliError::new(
+/// Refuses one directory for two kinds of files with the same names, and removes runs that are older than --keep-for.
+async fn prepare_directories(args: &ServeArgs) -> Result<(), CliError> {
+    let both = args.keep.as_deref().zip(args.trace.as_deref());
+    if both.is_some_and(|(keep, trace)| is_same(keep, trace)) {
+        return Err(CliError::new(
             "--keep and --trace cannot write in one directory: each has a file for every run",
-        )),
-        _ => Ok(()),
+        ));
     }
+    let (Some(keep), Some(length)) = (&args.keep, args.keep_for) else { return Ok(()) };
+    // The gateway opens it next, and says why that fails.
+    let Ok(log) = DirectoryRunLog::open(keep).await else { return Ok(()) };
+    let before = SystemTime::now().checked_sub(length).unwrap_or(UNIX_EPOCH);
+    let removed = log.forget(before).map_err(|error| {
+        CliError::new(format!("cannot remove old runs in `{}`: {error}", keep.display()))
+    })?;
+    if removed > 0 {
+        output::note(&format!("removed {}, older than --keep-for", counted(removed, "stored run")));
+    }
+    Ok(())
 }
 
 /// The signal that approves in `endstop run` does not say which run, and is not to end all of them.

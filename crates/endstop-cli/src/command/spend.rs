@@ -286,13 +286,15 @@ impl SpendArgs {
 
     fn print(&self, summary: &SpendSummary, out: &mut dyn Write) -> Result<(), CliError> {
         if self.by == By::Tool {
-            let mut table = output::table(&["tool", "calls", "failed", "result bytes"], &[1, 2, 3]);
+            let header = ["tool", "calls", "failed", "result bytes", "cost"];
+            let mut table = output::table(&header, &[1, 2, 3, 4]);
             for (tool, used) in &summary.tools {
                 table.add_row([
                     tool.clone(),
                     output::count(used.calls),
                     output::count(used.failed),
                     output::count(used.result_bytes),
+                    output::money(used.cost),
                 ]);
             }
             writeln!(out, "{}", output::shown(&table.to_string()))?;
@@ -303,10 +305,11 @@ impl SpendArgs {
             }
             let mut table = output::table(&header, &[1, 2, 3, 4, 5]);
             let most = summary.rows.values().map(|row| row.cost).max().unwrap_or_default();
+            let room = bar_room(output::terminal_width());
             for (key, row) in &summary.rows {
                 let mut cells = self.cells(key, row);
                 if self.chart {
-                    cells.push(bar(row.cost.picos(), most.picos()));
+                    cells.push(bar(row.cost.picos(), most.picos(), room));
                 }
                 table.add_row(cells);
             }
@@ -347,10 +350,15 @@ impl SpendArgs {
     }
 }
 
-/// A bar of at most 20 signs.
-fn bar(part: u64, whole: u64) -> String {
-    let signs = u128::from(part) * 20 / u128::from(whole.max(1));
-    "#".repeat(usize::try_from(signs).unwrap_or(20).max(usize::from(part > 0)))
+/// The signs of the longest bar: a sixth of the width, because the columns of numbers need most of it.
+fn bar_room(columns: u16) -> u16 {
+    (columns / 6).clamp(4, 20)
+}
+
+/// A bar of at most `room` signs.
+fn bar(part: u64, whole: u64, room: u16) -> String {
+    let signs = u128::from(part) * u128::from(room) / u128::from(whole.max(1));
+    "#".repeat(usize::try_from(signs).unwrap_or(0).max(usize::from(part > 0)))
 }
 
 #[cfg(test)]

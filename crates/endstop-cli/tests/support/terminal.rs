@@ -1,4 +1,5 @@
 //! A command under a pseudo-terminal.
+#![allow(dead_code, reason = "each test has its part of these")]
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ExitStatus};
@@ -21,8 +22,13 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Begins a command in a separate session, in control of a terminal of 24 rows.
     pub(crate) fn begin(command: Command) -> Self {
+        Self::begin_at(command, 100)
+    }
+
+    /// The same with a terminal of this width.
+    pub(crate) fn begin_at(command: Command, columns: u16) -> Self {
         let (pty, pts) = open().unwrap();
-        pty.resize(Size::new(24, 100)).unwrap();
+        pty.resize(Size::new(24, columns)).unwrap();
         let child = command.env("TERM", "xterm").env_remove("ENV").spawn(pts).unwrap();
         let (pty, seen) = (Arc::new(pty), Arc::new(Mutex::new(String::new())));
         let (reader, into) = (Arc::clone(&pty), Arc::clone(&seen));
@@ -58,6 +64,13 @@ impl Terminal {
         let mut seen = self.seen.lock().unwrap();
         let end = seen.find(text).unwrap() + text.len();
         *seen = seen.split_off(end);
+    }
+
+    /// Waits until this was printed, and returns what came before it.
+    pub(crate) fn seen_until(&self, text: &str) -> String {
+        self.wait_for(text, |seen| seen.contains(text));
+        let seen = self.seen();
+        seen.split(text).next().unwrap().to_owned()
     }
 
     fn wait_for(&self, what: &str, holds: impl Fn(&str) -> bool) {

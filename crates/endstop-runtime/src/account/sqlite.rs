@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use super::spec::Account;
 use super::store::{
     AccountState, Adjustment, BudgetStore, BudgetStoreError, HoldTerms, PastAdjustment,
 };
-use crate::clock::{WallClock, system_wall_time};
+use crate::clock::{WallClock, millis, system_wall_time};
 use crate::ledger::Amounts;
-use crate::limits::{ACCOUNTS_BUSY_ROUNDS, SQLITE_PAUSE};
+use crate::limits::{ACCOUNTS_BUSY_ROUNDS, SQLITE_PAUSE, TIDY_EVERY};
 use crate::sqlite_file::is_busy;
 use crate::store::disk;
 
@@ -25,8 +26,11 @@ mod rows;
 /// Accounts in one SQLite file (SQLite is built in). Any number of handles and processes may use it at a time; it has to be
 /// on a local disk.
 ///
-/// An operation that returned has happened, whatever kills the process. A loss of power can take the last second back:
-/// waiting for the disk at every call would cost more than the call.
+/// An operation that returned has happened, whatever kills the process. A loss of power can take back what the system has not
+/// written to the disk yet, usually up to half a minute: waiting for the disk at every call would cost more than the call.
+///
+/// Holds are deleted a week after their end; windows that are over, and corrections, after 400 days. That happens when the file
+/// is opened, and once a day while it is in use.
 ///
 /// ```
 /// use endstop_runtime::account::{Account, BudgetStore, HoldTerms, SqliteBudgetStore};
@@ -50,6 +54,8 @@ pub struct SqliteBudgetStore {
     path: PathBuf,
     connection: Mutex<Connection>,
     wall: WallClock,
+    /// When old rows were last deleted, in milliseconds.
+    tidied: AtomicU64,
 }
 
 impl SqliteBudgetStore {
@@ -81,8 +87,9 @@ impl SqliteBudgetStore {
         }
         // SQLite gives the files that it creates next to this one the same permissions.
         disk::create_file(&path).map_err(failed)?;
-        let connection = rows::open(&path, wall().0)?;
-        Ok(Self { path, connection: Mutex::new(connection), wall })
+        let now = wall().0;
+        let connection = Mutex::new(rows::open(&path, now)?);
+        Ok(Self { path, connection, wall, tidied: AtomicU64::new(now) })
     }
 
     fn locked(&self) -> MutexGuard<'_, Connection> {
@@ -97,7 +104,7 @@ impl SqliteBudgetStore {
     ) -> Result<(), BudgetStoreError> {
         let failed = |error| rows::failed(doing, &self.path, &error);
         let mut rounds = 1;
-        loop {
+        let wall = loop {
             {
                 let mut connection = self.locked();
                 match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
@@ -107,13 +114,28 @@ impl SqliteBudgetStore {
                         // Read once all others have written: time does not run backwards because one waited.
                         let wall = (self.wall)();
                         operation(&mut SqliteRows::new(&transaction, doing, &self.path), wall)?;
-                        return transaction.commit().map_err(failed);
+                        transaction.commit().map_err(failed)?;
+                        break wall;
                     }
                 }
             }
             rounds += 1;
             std::thread::sleep(SQLITE_PAUSE);
+        };
+        self.tidy(wall.0);
+        Ok(())
+    }
+
+    /// Deletes old rows once a day: a gateway can run for months.
+    fn tidy(&self, now: u64) {
+        let last = self.tidied.load(Ordering::Relaxed);
+        // In both directions: a clock that was ahead for once must not put it off.
+        if now.abs_diff(last) < millis(TIDY_EVERY) {
+            return;
         }
+        self.tidied.store(now, Ordering::Relaxed);
+        // The operation before it has happened. If this fails, it is done on another day.
+        let _ = rows::forget(&self.locked(), now);
     }
 }
 

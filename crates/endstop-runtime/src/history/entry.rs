@@ -28,6 +28,17 @@ pub(super) enum HistoryEntry {
     End(EndEntry),
 }
 
+impl HistoryEntry {
+    /// Its time in milliseconds. `None` for a pause.
+    pub(super) fn at(&self) -> Option<u64> {
+        match self {
+            Self::Call(call) => Some(call.at),
+            Self::Act(act) => Some(act.at),
+            Self::End(end) => end.at,
+        }
+    }
+}
+
 /// A settled call.
 #[derive(Clone, Debug)]
 pub(super) struct CallEntry {

@@ -19,9 +19,12 @@ use super::entry::{
 };
 use super::rows;
 use super::{HistoryError, HistoryOrigin};
+use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Budget;
-use crate::limits::{HISTORY_BUSY, HISTORY_OPENING, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES};
+use crate::limits::{
+    HISTORY_BUSY, HISTORY_OPENING, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
+};
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
 use crate::store::{RunId, disk};
 
@@ -81,6 +84,8 @@ pub struct HistoryRecorder {
     path: PathBuf,
     process: ProcessFacts,
     on_failure: Option<OnFailure>,
+    /// Older entries are removed.
+    keep_for: Option<Duration>,
     writer: Mutex<Writing>,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
     /// The logs of runs that continue, until the first call that they left in flight.
@@ -98,6 +103,8 @@ pub(super) struct Writing {
     is_failing: bool,
     /// The file cannot become usable while this process lives.
     is_given_up: bool,
+    /// When old entries were last removed, in milliseconds.
+    tidied: Option<u64>,
 }
 
 /// When a run began, and when its last event was.
@@ -120,6 +127,7 @@ impl HistoryRecorder {
             path: file.into(),
             process: ProcessFacts { id: RunId::new().to_string(), origin },
             on_failure: None,
+            keep_for: None,
             writer: Mutex::default(),
             times: Mutex::default(),
             logged: Mutex::default(),
@@ -130,6 +138,13 @@ impl HistoryRecorder {
     #[must_use]
     pub fn on_failure(self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
         Self { on_failure: Some(Box::new(told)), ..self }
+    }
+
+    /// Removes entries of all processes that are older than this: when the file is opened, and once a day while it is written.
+    /// Without it, all entries stay until [`History::prune`](super::History::prune).
+    #[must_use]
+    pub fn keep_for(self, length: Duration) -> Self {
+        Self { keep_for: Some(length), ..self }
     }
 
     /// Tries once more to write what waits, and returns how many calls and acts are missing in the file.
@@ -167,8 +182,12 @@ impl HistoryRecorder {
                 writer.lose(&entry);
                 return;
             }
+            let at = entry.at();
             writer.waiting.push(entry);
             let written = writer.write(&self.path, &self.process);
+            if let (Ok(()), Some(length), Some(at)) = (&written, self.keep_for, at) {
+                writer.tidy(length, at);
+            }
             let error = written.err();
             error.filter(|_| !std::mem::replace(&mut writer.has_failed, true))
         };
@@ -212,6 +231,18 @@ impl Writing {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
         rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
+    }
+
+    /// Removes what is older than a length of time, at most once a day.
+    fn tidy(&mut self, length: Duration, now: u64) {
+        let Some(connection) = &mut self.connection else { return };
+        if self.tidied.is_some_and(|last| now.abs_diff(last) < millis(TIDY_EVERY)) {
+            return;
+        }
+        self.tidied = Some(now);
+        let before = WallTime(now.saturating_sub(millis(length)));
+        // Nothing is lost if this fails: it is done on another day.
+        let _ = rows::prune(connection, before, false);
     }
 
     fn give_up_waiting(&mut self) {

@@ -336,6 +336,33 @@ fn old_calls_acts_and_ended_runs_are_removed() {
 }
 
 #[test]
+fn what_is_older_than_a_recorder_keeps_is_removed_when_it_opens_the_file_and_once_a_day() {
+    const DAY: u64 = 24 * 3_600_000;
+    let file = TestFile::new();
+    let days = || -> Vec<u64> {
+        file.calls().iter().map(|call| (call.at.0 - BEGAN).div_ceil(DAY)).collect()
+    };
+    let all = file.recorder();
+    settle(&all, &info("old"), 0);
+    settle(&all, &info("old"), 20 * DAY);
+    settle(&file.recorder(), &info("all"), 40 * DAY);
+    assert_eq!(days(), [0, 20, 40], "without a length nothing is removed");
+    let month = std::time::Duration::from_secs(30 * 24 * 3_600);
+    let recorder = file.recorder().keep_for(month);
+    settle(&recorder, &info("new"), 41 * DAY);
+    assert_eq!(days(), [20, 40, 41]);
+    // Within a day nothing is removed again.
+    settle(&all, &info("old"), 0);
+    settle(&recorder, &info("new"), 42 * DAY - 1);
+    assert_eq!(days(), [0, 20, 40, 41, 42]);
+    settle(&recorder, &info("new"), 51 * DAY);
+    assert_eq!(days(), [40, 41, 42, 51]);
+    assert_eq!(recorder.finish(), 0);
+    let history = History::open(&file.0).unwrap().unwrap();
+    assert!(history.run("old").unwrap().is_none(), "a run without calls goes too");
+}
+
+#[test]
 fn acts_say_who_did_what_and_why() {
     let policy = Policy::from_toml(
         "unbounded = true\n[stop]\nlong = \"steps >= 9\"\n[pause]\nask = \"steps >= 3\"",

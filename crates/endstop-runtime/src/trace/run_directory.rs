@@ -16,6 +16,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use endstop_core::Program;
 
@@ -64,6 +65,25 @@ impl DirectoryRunLog {
         })?;
         let shared = Arc::new(DirectoryUse { _lock: lock, open: AtomicUsize::new(0) });
         Ok(Self { directory: directory.to_owned(), shared })
+    }
+
+    /// Removes the runs that were last written to before a time, and returns how many there were. A run that is named again
+    /// after that has its full budget. Meant for the start: a run that is open here must not lose its file.
+    ///
+    /// # Errors
+    /// Returns an error if the directory cannot be read, or a file cannot be removed.
+    pub fn forget(&self, before: SystemTime) -> Result<u64, RunLogError> {
+        let mut removed = 0u64;
+        for id in self.ids(usize::MAX)? {
+            let path = self.path(&id);
+            let found = fs::symlink_metadata(&path)?;
+            // Only files are runs.
+            if found.is_file() && found.modified()? < before {
+                fs::remove_file(&path)?;
+                removed = removed.saturating_add(1);
+            }
+        }
+        Ok(removed)
     }
 
     fn path(&self, id: &RunId) -> PathBuf {

@@ -258,7 +258,7 @@ impl Model<'_> {
         match self.pair.handles[hold.owner % 2].settle(&hold.id, cents(actual)) {
             Ok(()) if !hold.is_settled => (hold.counted, hold.is_settled) = (actual, true),
             Ok(()) => {}
-            // A store that is opened forgets what ended a week ago.
+            // A store forgets what ended a week ago, when it is opened and once a day.
             Err(BudgetStoreError::UnknownHold(_)) if now - hold.at > 7 * DAYS => {}
             Err(error) => panic!("{error}"),
         }

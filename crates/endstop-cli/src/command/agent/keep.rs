@@ -39,7 +39,11 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 pub(in crate::command) fn failed(error: &StoreError) -> CliError {
-    CliError::new(causes(error)).with_exit(ExitMeaning::AnswerIsNo)
+    let shown = CliError::new(causes(error)).with_exit(ExitMeaning::AnswerIsNo);
+    match error {
+        StoreError::Newer { .. } => shown.with_hint("install the latest version of Endstop"),
+        _ => shown,
+    }
 }
 
 /// The stored state of a run, by its name, or the newest as `last`.

@@ -12,7 +12,8 @@ use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Amounts;
 use crate::limits::{
-    ACCOUNTS_BUSY, ACCOUNTS_OPENING, KEEP_COUNTERS, MAX_PAST_ADJUSTMENTS, REMEMBER_HOLDS,
+    ACCOUNTS_BUSY, ACCOUNTS_OPENING, KEEP_ADJUSTMENTS, KEEP_COUNTERS, MAX_PAST_ADJUSTMENTS,
+    REMEMBER_HOLDS,
 };
 use crate::sqlite_file::{self, FileKind, OpenError, signed, unsigned};
 
@@ -95,18 +96,23 @@ pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError
     Ok(connection)
 }
 
-/// Removes holds that ended, and windows that were over, long ago.
-fn forget(connection: &Connection, now: u64) -> rusqlite::Result<()> {
+/// Removes holds that ended, windows that were over, and corrections that were made, long ago.
+pub(super) fn forget(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     // A clock that is wrong for once makes nothing old.
     let latest = connection.query_row(LATEST, (), |row| row.get(0)).map(unsigned)?;
     let now = now.min(latest);
     let ago = |length| signed(now.saturating_sub(millis(length)));
-    let old_holds = "SELECT EXISTS (SELECT 1 FROM hold WHERE state IN (1, 2) AND expires < ?1)";
-    let has_old: bool = connection.query_row(old_holds, [ago(REMEMBER_HOLDS)], |row| row.get(0))?;
+    // Without old rows a command that only reads does not write.
+    let old = "
+        SELECT EXISTS (SELECT 1 FROM hold WHERE state IN (1, 2) AND expires < ?1)
+            OR EXISTS (SELECT 1 FROM adjustment WHERE at < ?2)";
+    let ends = [ago(REMEMBER_HOLDS), ago(KEEP_ADJUSTMENTS)];
+    let has_old: bool = connection.query_row(old, ends, |row| row.get(0))?;
     if has_old {
         let remove = "DELETE FROM hold WHERE state IN (1, 2) AND expires < ?1";
         connection.execute(remove, [ago(REMEMBER_HOLDS)])?;
         connection.execute("DELETE FROM counter WHERE ended < ?1", [ago(KEEP_COUNTERS)])?;
+        connection.execute("DELETE FROM adjustment WHERE at < ?1", [ago(KEEP_ADJUSTMENTS)])?;
     }
     Ok(())
 }

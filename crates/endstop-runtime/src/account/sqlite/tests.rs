@@ -96,10 +96,9 @@ type Operation<'o> = &'o dyn Fn(&mut Failing<'_>, WallTime) -> Result<(), Budget
 #[test]
 fn an_operation_that_fails_at_any_call_has_not_happened() {
     let file = TestFile::new();
-    let time = Arc::new(std::sync::atomic::AtomicU64::new(1_795_564_800_000));
+    let time = Arc::new(AtomicU64::new(1_795_564_800_000));
     let clock = Arc::clone(&time);
-    let wall: WallClock =
-        Arc::new(move || WallTime(clock.load(std::sync::atomic::Ordering::SeqCst)));
+    let wall: WallClock = Arc::new(move || WallTime(clock.load(Ordering::SeqCst)));
     let store = SqliteBudgetStore::open_with_clock(&file.0, wall).unwrap();
     let org = Account::new("org", &["9000 tokens per month"]).unwrap();
     let me = Account::new("me", &["5000 tokens per day", "5000 tokens per rolling 1h"]).unwrap();
@@ -115,7 +114,7 @@ fn an_operation_that_fails_at_any_call_has_not_happened() {
     };
     // One hold that expires in the middle of the operations.
     store.reserve(&both, tokens(7), &terms("old")).unwrap();
-    time.fetch_add(61_000, std::sync::atomic::Ordering::SeqCst);
+    time.fetch_add(61_000, Ordering::SeqCst);
     let operations: [Operation<'_>; 4] = [
         &|rows, wall| counters::reserve(rows, wall, &both, &tokens(100), &terms("a")),
         &|rows, wall| counters::grow(rows, wall, &both, "a", &tokens(10), Duration::from_secs(60)),
@@ -181,6 +180,48 @@ fn what_ended_long_ago_is_forgotten_by_the_time_of_the_store() {
     at(BEGUN + MONTH).unwrap().reserve(&[&me], tokens(1), &terms("later")).unwrap();
     // An expired hold is deleted like a settled one.
     assert_eq!(holds(&at(BEGUN + MONTH).unwrap()), 1);
+}
+
+#[test]
+fn a_store_that_stays_open_forgets_what_is_old_once_a_day() {
+    const DAY: u64 = 24 * 3_600_000;
+    let file = TestFile::new();
+    let time = Arc::new(AtomicU64::new(1_795_564_800_000));
+    let clock = Arc::clone(&time);
+    let wall: WallClock = Arc::new(move || WallTime(clock.load(Ordering::SeqCst)));
+    let store = SqliteBudgetStore::open_with_clock(&file.0, wall).unwrap();
+    let count = |table: &str| -> i64 {
+        let select = format!("SELECT count(*) FROM {table}");
+        store.locked().query_row(&select, (), |row| row.get(0)).unwrap()
+    };
+    let me = Account::new("me", &["1000 tokens per day"]).unwrap();
+    let adjustment = Adjustment {
+        id: "1",
+        account: &me,
+        parents: &[],
+        spent: tokens(1),
+        returned: Amounts::ZERO,
+        who: "ann",
+        why: "test",
+    };
+    store.adjust(&adjustment).unwrap();
+    store.reserve(&[&me], tokens(1), &terms("settled")).unwrap();
+    store.settle("settled", tokens(1)).unwrap();
+    time.fetch_add(8 * DAY, Ordering::SeqCst);
+    store.reserve(&[&me], tokens(1), &terms("a week later")).unwrap();
+    assert_eq!((count("hold"), count("adjustment")), (1, 1));
+    // A counter that is over is there for 400 days, and so is a correction.
+    let windows = count("counter");
+    time.fetch_add(394 * DAY, Ordering::SeqCst);
+    store.reserve(&[&me], tokens(1), &terms("a year later")).unwrap();
+    assert_eq!((count("hold"), count("adjustment")), (1, 0));
+    assert_eq!(count("counter"), windows, "the first day is gone, and one is new");
+    // Within a day nothing is looked for.
+    store.settle("a year later", tokens(1)).unwrap();
+    store.locked().execute("UPDATE hold SET expires = 1", ()).unwrap();
+    time.fetch_add(DAY - 1, Ordering::SeqCst);
+    store.reserve(&[&me], tokens(1), &terms("the next day")).unwrap();
+    assert_eq!(count("hold"), 2);
 }
 
 #[test]
