@@ -25,6 +25,9 @@ mod kill;
 #[path = "account/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
+#[path = "account/redis_faults.rs"]
+mod redis_faults;
+#[cfg(feature = "redis")]
 #[path = "account/redis_keys.rs"]
 mod redis_keys;
 #[cfg(feature = "redis")]
@@ -33,6 +36,9 @@ mod redis_persistence;
 #[cfg(feature = "redis")]
 #[path = "account/redis_versions.rs"]
 mod redis_versions;
+#[cfg(feature = "redis")]
+#[path = "../../../tests/support/faulty_relay.rs"]
+mod relay;
 #[path = "account/run_logs.rs"]
 mod run_logs;
 #[path = "account/schedule.rs"]

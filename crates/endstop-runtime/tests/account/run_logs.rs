@@ -12,7 +12,7 @@ use endstop_runtime::trace::{
     DirectoryRunLog, OpenRun, RunLog, RunLogError, trace_header, trace_line,
 };
 
-fn program() -> Arc<Program> {
+pub(super) fn program() -> Arc<Program> {
     Arc::new(Program::new(&Policy::from(max_steps(9)), &Probes::new()).unwrap())
 }
 
@@ -29,7 +29,7 @@ fn info(id: &RunId) -> RunInfo {
 }
 
 /// A step, with the header if it is the first one.
-fn step(open: &OpenRun, id: &RunId) -> String {
+pub(super) fn step(open: &OpenRun, id: &RunId) -> String {
     let header = open.replayed.is_none().then(|| trace_header(&info(id), None));
     let kinds = [EventKind::StepBegin, EventKind::StepEnd];
     let lines = kinds.map(|kind| trace_line(&Event::new(Millis(0), kind)));
@@ -41,7 +41,7 @@ fn add_step(open: &mut OpenRun, id: &RunId) {
     open.lines.append(lines.as_bytes()).unwrap();
 }
 
-fn steps(open: &OpenRun) -> u64 {
+pub(super) fn steps(open: &OpenRun) -> u64 {
     open.replayed.as_ref().map_or(0, |replayed| replayed.run().step_count())
 }
 
