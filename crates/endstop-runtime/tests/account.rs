@@ -43,11 +43,15 @@ mod relay;
 mod run_logs;
 #[path = "account/schedule.rs"]
 mod schedule;
+#[path = "account/schedules.rs"]
+mod schedules;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis.rs"]
 mod server;
 #[path = "account/stores.rs"]
 mod stores;
+#[path = "account/threads.rs"]
+mod threads;
 #[cfg(feature = "sqlite")]
 #[path = "account/wal.rs"]
 mod wal;
