@@ -7,6 +7,8 @@
     reason = "helpers of tests"
 )]
 
+#[path = "many_gateways/crashes.rs"]
+mod crashes;
 #[path = "many_gateways/frozen.rs"]
 mod frozen;
 #[path = "many_gateways/keys.rs"]
