@@ -21,6 +21,9 @@ mod golden_file;
 #[cfg(all(unix, feature = "sqlite"))]
 #[path = "account/kill.rs"]
 mod kill;
+#[cfg(feature = "sqlite")]
+#[path = "../../../tests/support/wal.rs"]
+mod log_places;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;

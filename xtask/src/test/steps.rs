@@ -43,6 +43,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
+    Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "fuzz", depth: Depth::Nightly, plan: fuzz },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
@@ -68,6 +69,12 @@ const LONG_MODEL_CASES: u32 = 20_000;
 
 /// Kills of a process that counts in budgets each night; a push tries 40.
 const LONG_KILLS: u32 = 200;
+
+/// Calls over gateways that are killed each night; a push makes 200.
+const LONG_GATEWAY_CALLS: u32 = 2_000;
+
+/// How many times the six kills of processes that write a history are repeated each night.
+const LONG_HISTORY_ROUNDS: u32 = 20;
 
 /// For each target with the project's own toolchain. A push has mutated documents in place of it
 /// (`crates/endstop-cli/tests/fuzzed.rs`), because the build for coverage takes four minutes.
@@ -175,14 +182,26 @@ fn long_models(_: &Path) -> Plan {
     ))
 }
 
-/// Budgets in a file under kills, and under writes that fail at each size of the file.
+/// Budgets in a file under kills, and under writes that fail at each size of the file. And the history under kills.
 fn long_kills(_: &Path) -> Plan {
-    one(&format!(
+    let budgets = format!(
         "env ENDSTOP_KILLS={LONG_KILLS} cargo test -p endstop-runtime --features sqlite --test account -- kill:: write_errors::"
-    ))
+    );
+    let history = format!(
+        "env ENDSTOP_HISTORY_ROUNDS={LONG_HISTORY_ROUNDS} cargo test -p endstop-runtime --features sqlite --test history -- kill::"
+    );
+    Plan::Run(vec![words(&budgets), words(&history)])
 }
 
-/// Budgets over processes, gateways and kills. It reports what it skips.
+/// Gateways on one Redis: killed under more load, and a window whose end is waited for.
+fn long_gateways(root: &Path) -> Plan {
+    let line = format!(
+        "env ENDSTOP_GATEWAY_CALLS={LONG_GATEWAY_CALLS} ENDSTOP_LONG_WAITS=1 cargo test -p endstop-cli --test many_gateways -- crashes:: waits::"
+    );
+    Plan::Run(vec![with_redis(root, &line)])
+}
+
+/// Budgets over processes, gateways and kills, and more of the generated schedules. It reports what it skips.
 fn budgets(root: &Path) -> Plan {
     Plan::Run(vec![with_redis(root, "cargo xtask bench budgets")])
 }
