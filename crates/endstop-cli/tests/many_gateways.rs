@@ -17,6 +17,8 @@ mod keys;
 mod redis;
 #[path = "many_gateways/runs.rs"]
 mod runs;
+#[path = "many_gateways/waits.rs"]
+mod waits;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -48,9 +50,15 @@ impl Machine {
     }
 
     fn serve(&self, store: &str, arguments: &[&str]) -> Gateway {
+        self.serve_with("", store, arguments)
+    }
+
+    /// With a configuration file.
+    fn serve_with(&self, config: &str, store: &str, arguments: &[&str]) -> Gateway {
         let mut command = self.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
         command.args(["--control", "127.0.0.1:0", "--control-token-env", "TOKEN"]);
         command.env("TOKEN", "secret").env("ENDSTOP_BUDGET_STORE", store).args(arguments);
+        command.env("ENDSTOP_CONFIG", config);
         let errors = std::fs::File::create(self.0.join("errors")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
