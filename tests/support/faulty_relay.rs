@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What happens to a request. Its connection is closed without an answer.
+/// A fault of a request: its connection is closed without an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The server gets it.
     Lose,
-    /// The server gets it after so many further requests: 1 is the repetition of the same one.
+    /// The server gets it after this number of further requests: 1 is the repetition of the same one.
     Late(usize),
 }
 
@@ -144,7 +144,7 @@ impl Shared {
         now.iter().try_for_each(|request| self.send(&request.text))
     }
 
-    /// Sends a request whose answer nobody reads.
+    /// Sends a request whose answer no client reads.
     fn send(&self, request: &[u8]) -> io::Result<()> {
         let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server))?;
         server.write_all(request)?;

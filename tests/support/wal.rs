@@ -7,7 +7,7 @@ const FRAME: usize = 24 + 4_096;
 /// Places between those of pages, in bytes: no divisor of them.
 const STRIDE: usize = 4_001;
 
-/// Places in a log of so many bytes: where pages begin and end, the bytes next to these places, and some in between.
+/// Places in a log of this length: where pages begin and end, the bytes next to these places, and some in between.
 pub(crate) fn places(length: usize) -> Vec<usize> {
     let frames = (0..).map(|frame| HEADER + frame * FRAME);
     let frames = frames.take_while(|at| *at <= length);

@@ -193,7 +193,7 @@ fn long_kills(_: &Path) -> Plan {
     Plan::Run(vec![words(&budgets), words(&history)])
 }
 
-/// Gateways on one Redis: killed under more load, and a window whose end is waited for.
+/// Gateways on one Redis: killed under more load, and a call that waits for the end of a window.
 fn long_gateways(root: &Path) -> Plan {
     let line = format!(
         "env ENDSTOP_GATEWAY_CALLS={LONG_GATEWAY_CALLS} ENDSTOP_LONG_WAITS=1 cargo test -p endstop-cli --test many_gateways -- crashes:: waits::"

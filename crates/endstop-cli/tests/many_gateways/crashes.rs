@@ -1,5 +1,5 @@
-//! Gateways and Redis that are killed while clients call: no limit is exceeded, nothing that was served is forgotten, and each run
-//! is the replay of its log.
+//! Gateways and Redis that are killed while clients call: no limit is exceeded, each call that the model served is counted, and
+//! each run equals the replay of its log.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -57,7 +57,7 @@ impl Load {
         }
     }
 
-    /// Makes a call, over whichever gateway. What becomes of it depends on what is killed.
+    /// Makes a call, over whichever gateway. A kill can cut it.
     fn call(&self, number: usize, run: &str) {
         let body = json!({
             "model": "gpt-4o", "max_tokens": 100, "stream": number.is_multiple_of(2),
@@ -114,7 +114,7 @@ fn disturb(
     }
 }
 
-/// A scripted model of its own, which outlives the gateways.
+/// A separate scripted model, which outlives the gateways.
 fn model(machine: &Machine) -> Gateway {
     let mut command = machine.command(&["sim", "--script", "long"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -139,7 +139,7 @@ fn billed(model: &Gateway, machine: &Machine) -> u64 {
     of("input_tokens", "input_usd") + of("output_tokens", "output_usd")
 }
 
-/// What a run and the replay of its log have in common: steps, tokens, cost, and whether the step limit stopped it.
+/// The numbers of a run that the replay of its log has too: steps, tokens, cost, and whether the step limit stopped it.
 type Numbers = (u64, u64, u64, bool);
 
 /// The replay of each run's log under the step limit.

@@ -188,7 +188,7 @@ fn add_step(log: &dyn RunLog, id: &RunId) {
             Err(AppendError::Moved) => continue,
             Err(error) => panic!("{error:?}"),
         }
-        // If it was moved in the meantime, the next one takes it all the same.
+        // If it was moved in the meantime, the next one takes it anyway.
         drop(open.lines.rest());
         return;
     }

@@ -52,7 +52,7 @@ mod redis {
     use super::super::server::RedisServer;
     use super::*;
 
-    /// Of the requests that a client repeats, one of so many has a fault.
+    /// One fault for this number of requests that a client repeats.
     const FAULT: usize = 3;
 
     /// A pair of handles at an address, which live as long as `with`, and a kill over both at another address.

@@ -1,4 +1,4 @@
-//! Owners in threads of their own, which reserve, grow, settle and die at once, over two handles of a store. The clock passes
+//! Owners in separate threads, which reserve, grow, settle and die at once, over two handles of a store. The clock passes
 //! between rounds; after each, no window has more than its limit, and what has no window is the sum of what the owners know.
 
 use std::thread;
@@ -27,7 +27,7 @@ enum OwnAct {
     Die,
 }
 
-/// What all owners do, and how many seconds pass then.
+/// The acts of all owners, and the seconds that pass afterwards.
 type Round = ([Vec<OwnAct>; OWNERS], u64);
 
 fn round() -> impl Strategy<Value = Round> {
