@@ -15,8 +15,8 @@ const CALLS: usize = 200;
 /// Fewer than a run has calls.
 const STEPS: u64 = 16;
 const CALLS_OF_RUN: usize = 20;
-/// Kills of a gateway or of Redis.
-const CALLS_PER_KILL: usize = 60;
+/// One kill of a gateway or of Redis, which costs the seconds of a lease.
+const CALLS_PER_KILL: usize = 100;
 /// A call that waits for a run of a gateway that was killed takes seconds, and one that waits for its holds a minute.
 const LONGEST: Duration = Duration::from_secs(300);
 
