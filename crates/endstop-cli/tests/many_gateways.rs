@@ -7,18 +7,18 @@
     reason = "helpers of tests"
 )]
 
-#[path = "many_gateways/crashes.rs"]
-mod crashes;
 #[path = "many_gateways/frozen.rs"]
 mod frozen;
 #[path = "many_gateways/keys.rs"]
 mod keys;
+#[path = "many_gateways/load.rs"]
+mod load;
+#[path = "many_gateways/pauses.rs"]
+mod pauses;
 #[path = "../../../tests/support/redis.rs"]
 mod redis;
 #[path = "many_gateways/runs.rs"]
 mod runs;
-#[path = "many_gateways/waits.rs"]
-mod waits;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -12,6 +12,9 @@
 mod calendar;
 #[path = "account/contract.rs"]
 mod contract;
+#[cfg(feature = "redis")]
+#[path = "account/faults.rs"]
+mod faults;
 #[cfg(feature = "sqlite")]
 #[path = "account/golden.rs"]
 mod golden;
@@ -27,9 +30,6 @@ mod log_places;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;
-#[cfg(feature = "redis")]
-#[path = "account/redis_faults.rs"]
-mod redis_faults;
 #[cfg(feature = "redis")]
 #[path = "account/redis_keys.rs"]
 mod redis_keys;

@@ -41,9 +41,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "licenses", depth: Depth::Push, plan: licenses },
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
+    Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
-    Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "fuzz", depth: Depth::Nightly, plan: fuzz },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
@@ -64,17 +64,17 @@ const SHORT_SHUTTLE_SCHEDULES: u32 = 10_000;
 /// Ten times as many, each night.
 const LONG_SHUTTLE_SCHEDULES: u32 = 100_000;
 
-/// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
-const LONG_MODEL_CASES: u32 = 20_000;
-
-/// Kills of a process that counts in budgets each night; a push tries 40.
-const LONG_KILLS: u32 = 200;
-
 /// Calls over gateways that are killed each night; a push makes 200.
 const LONG_GATEWAY_CALLS: u32 = 2_000;
 
 /// How many times the six kills of processes that write a history are repeated each night.
 const LONG_HISTORY_ROUNDS: u32 = 20;
+
+/// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
+const LONG_MODEL_CASES: u32 = 20_000;
+
+/// Kills of a process that counts in budgets each night; a push tries 40.
+const LONG_KILLS: u32 = 200;
 
 /// For each target with the project's own toolchain. A push has mutated documents in place of it
 /// (`crates/endstop-cli/tests/fuzzed.rs`), because the build for coverage takes four minutes.
@@ -176,6 +176,14 @@ fn shuttle_of(schedules: u32) -> Plan {
     ))
 }
 
+/// Gateways on one Redis: killed under more load, and a call that waits for the end of a window.
+fn long_gateways(root: &Path) -> Plan {
+    let line = format!(
+        "env ENDSTOP_GATEWAY_CALLS={LONG_GATEWAY_CALLS} ENDSTOP_LONG_WAITS=1 cargo test -p endstop-cli --test many_gateways -- load:: pauses::"
+    );
+    Plan::Run(vec![with_redis(root, &line)])
+}
+
 fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
@@ -193,15 +201,7 @@ fn long_kills(_: &Path) -> Plan {
     Plan::Run(vec![words(&budgets), words(&history)])
 }
 
-/// Gateways on one Redis: killed under more load, and a call that waits for the end of a window.
-fn long_gateways(root: &Path) -> Plan {
-    let line = format!(
-        "env ENDSTOP_GATEWAY_CALLS={LONG_GATEWAY_CALLS} ENDSTOP_LONG_WAITS=1 cargo test -p endstop-cli --test many_gateways -- crashes:: waits::"
-    );
-    Plan::Run(vec![with_redis(root, &line)])
-}
-
-/// Budgets over processes, gateways and kills, and more of the generated schedules. It reports what it skips.
+/// Budgets over processes, gateways and kills. It reports what it skips.
 fn budgets(root: &Path) -> Plan {
     Plan::Run(vec![with_redis(root, "cargo xtask bench budgets")])
 }
