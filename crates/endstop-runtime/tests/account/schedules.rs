@@ -71,7 +71,7 @@ mod redis {
         });
         let taken = {
             let opened = opened.lock().unwrap();
-            [0, 1].map(|handle| (Arc::clone(&opened[handle]), 0))
+            [0_usize, 1].map(|handle| (Arc::clone(&opened[handle]), 0))
         };
         let newest = Box::new(move || Arc::clone(opened.lock().unwrap().last().unwrap()));
         (pair, Killer { kill: kill(direct), newest, taken })
