@@ -40,6 +40,9 @@ mod redis_persistence;
 #[path = "account/redis_versions.rs"]
 mod redis_versions;
 #[cfg(feature = "redis")]
+#[path = "account/redis_waits.rs"]
+mod redis_waits;
+#[cfg(feature = "redis")]
 #[path = "../../../tests/support/faulty_relay.rs"]
 mod relay;
 #[path = "account/run_logs.rs"]
