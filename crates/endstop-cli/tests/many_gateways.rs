@@ -13,6 +13,10 @@ mod backup;
 mod frozen;
 #[path = "many_gateways/keys.rs"]
 mod keys;
+#[path = "many_gateways/load.rs"]
+mod load;
+#[path = "many_gateways/pauses.rs"]
+mod pauses;
 #[path = "../../../tests/support/redis.rs"]
 mod redis;
 #[path = "many_gateways/runs.rs"]
@@ -50,9 +54,15 @@ impl Machine {
     }
 
     fn serve(&self, store: &str, arguments: &[&str]) -> Gateway {
+        self.serve_with("", store, arguments)
+    }
+
+    /// With a configuration file.
+    fn serve_with(&self, config: &str, store: &str, arguments: &[&str]) -> Gateway {
         let mut command = self.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
         command.args(["--control", "127.0.0.1:0", "--control-token-env", "TOKEN"]);
         command.env("TOKEN", "secret").env("ENDSTOP_BUDGET_STORE", store).args(arguments);
+        command.env("ENDSTOP_CONFIG", config);
         let errors = std::fs::File::create(self.0.join("errors")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();

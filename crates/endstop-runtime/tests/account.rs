@@ -12,6 +12,9 @@
 mod calendar;
 #[path = "account/contract.rs"]
 mod contract;
+#[cfg(feature = "redis")]
+#[path = "account/faults.rs"]
+mod faults;
 #[cfg(feature = "sqlite")]
 #[path = "account/golden.rs"]
 mod golden;
@@ -21,6 +24,9 @@ mod golden_file;
 #[cfg(all(unix, feature = "sqlite"))]
 #[path = "account/kill.rs"]
 mod kill;
+#[cfg(feature = "sqlite")]
+#[path = "../../../tests/support/wal.rs"]
+mod log_places;
 #[cfg(feature = "redis")]
 #[path = "account/redis.rs"]
 mod redis;
@@ -39,15 +45,25 @@ mod redis_persistence;
 #[cfg(feature = "redis")]
 #[path = "account/redis_versions.rs"]
 mod redis_versions;
+#[cfg(feature = "redis")]
+#[path = "account/redis_waits.rs"]
+mod redis_waits;
+#[cfg(feature = "redis")]
+#[path = "../../../tests/support/faulty_relay.rs"]
+mod relay;
 #[path = "account/run_logs.rs"]
 mod run_logs;
 #[path = "account/schedule.rs"]
 mod schedule;
+#[path = "account/schedules.rs"]
+mod schedules;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis.rs"]
 mod server;
 #[path = "account/stores.rs"]
 mod stores;
+#[path = "account/threads.rs"]
+mod threads;
 #[cfg(feature = "sqlite")]
 #[path = "account/wal.rs"]
 mod wal;

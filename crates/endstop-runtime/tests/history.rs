@@ -6,6 +6,10 @@
 #[cfg(unix)]
 #[path = "history/kill.rs"]
 mod kill;
+#[path = "../../../tests/support/wal.rs"]
+mod log_places;
+#[path = "history/wal.rs"]
+mod wal;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -51,8 +51,8 @@ pub(super) fn measure(root: &Path, is_quick: bool) -> Result<Found, String> {
         what: CONTRACT,
         tried: format!(
             "`crates/endstop-runtime/tests/account.rs`; generated schedules of up to 80 acts of 8 owners on 2 handles: \
-             reserve, grow, settle (up to three times the hold), repeat, correct, crash, reopen, expire, the clock jumps by up \
-             to 50 h ({})",
+             reserve, grow, settle (up to three times the hold), repeat, correct, crash, reopen, expire, kill (in Redis), the \
+             clock jumps by up to 50 h ({})",
             schedules.join(", ")
         ),
         found: format!(

@@ -41,6 +41,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "licenses", depth: Depth::Push, plan: licenses },
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
+    Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
     Step { name: "valkey", depth: Depth::Nightly, plan: valkey },
@@ -64,6 +65,12 @@ const SHORT_SHUTTLE_SCHEDULES: u32 = 10_000;
 
 /// Ten times as many, each night.
 const LONG_SHUTTLE_SCHEDULES: u32 = 100_000;
+
+/// Calls over gateways that are killed each night; a push makes 200.
+const LONG_GATEWAY_CALLS: u32 = 2_000;
+
+/// How many times the six kills of processes that write a history are repeated each night.
+const LONG_HISTORY_ROUNDS: u32 = 20;
 
 /// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
 const LONG_MODEL_CASES: u32 = 20_000;
@@ -183,17 +190,29 @@ fn shuttle_of(schedules: u32) -> Plan {
     ))
 }
 
+/// Gateways on one Redis: killed under more load, and a call that waits for the end of a window.
+fn long_gateways(root: &Path) -> Plan {
+    let line = format!(
+        "env ENDSTOP_GATEWAY_CALLS={LONG_GATEWAY_CALLS} ENDSTOP_LONG_WAITS=1 cargo test -p endstop-cli --test many_gateways -- load:: pauses::"
+    );
+    Plan::Run(vec![with_redis(root, &line)])
+}
+
 fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
 }
 
-/// Budgets in a file under kills, and under writes that fail at each size of the file.
+/// Budgets in a file under kills, and under writes that fail at each size of the file. And the history under kills.
 fn long_kills(_: &Path) -> Plan {
-    one(&format!(
+    let budgets = format!(
         "env ENDSTOP_KILLS={LONG_KILLS} cargo test -p endstop-runtime --features sqlite --test account -- kill:: write_errors::"
-    ))
+    );
+    let history = format!(
+        "env ENDSTOP_HISTORY_ROUNDS={LONG_HISTORY_ROUNDS} cargo test -p endstop-runtime --features sqlite --test history -- kill::"
+    );
+    Plan::Run(vec![words(&budgets), words(&history)])
 }
 
 /// The tests of shared budgets, keys and runs on Valkey; the other steps start the first server that they find, usually Redis.

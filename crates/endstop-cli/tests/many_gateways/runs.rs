@@ -20,7 +20,7 @@ fn stop_of(answer: &str) -> Option<String> {
 }
 
 /// The sealed lines of a run.
-fn lines(server: &RedisServer, run: &str) -> Vec<String> {
+pub(super) fn lines(server: &RedisServer, run: &str) -> Vec<String> {
     let answer = server.send(&[&format!("LRANGE {{endstop:default}}:log:{run} 0 -1")]);
     answer.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect()
 }
@@ -37,7 +37,7 @@ fn replayed(test: &str, server: &RedisServer, run: &str, limit: &str) -> Value {
     value["per_run"][0].clone()
 }
 
-fn signal(gateway: &Gateway, name: &str) {
+pub(super) fn signal(gateway: &Gateway, name: &str) {
     let pid = gateway.child.id().to_string();
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }

@@ -1,10 +1,12 @@
 //! Runs that someone outside pauses.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endstop_core::EventKind;
 use endstop_core::run::Status;
+use endstop_core::units::WallTime;
 use endstop_gateway::{Gateway, PauseLimit};
 use endstop_runtime::account::{
     Account, AccountSet, AccountTables, MemoryBudgetStore, OnFull, RunAccounts,
@@ -225,4 +227,40 @@ async fn a_call_that_waits_for_the_end_of_a_pause_waits_for_no_budget() {
     assert!(gateway.resume(&id(), "ann", ""));
     assert_eq!(receive(waiting).await.status, 200);
     assert_eq!(upstream.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_budget_continues_when_its_window_is_over() {
+    /// The last days of November 2026, and the end of that month in UTC.
+    const NOVEMBER: u64 = 1_795_564_800_000;
+    const DECEMBER: u64 = 1_796_083_200_000;
+    let upstream = repeating().await;
+    let mut config = config(POLICY, upstream.addr);
+    let now = Arc::new(AtomicU64::new(NOVEMBER));
+    let wall = Arc::clone(&now);
+    let store =
+        MemoryBudgetStore::with_clock(Arc::new(move || WallTime(wall.load(Ordering::SeqCst))));
+    let me = Account::new("me", &["1 steps per month"]).unwrap();
+    let set = AccountSet::new([Account { on_full: OnFull::Pause, ..me }]).unwrap();
+    let accounts = RunAccounts::new(Arc::new(store), set, &["me"], "test").unwrap();
+    config.environment.accounts = Some(accounts);
+    config.pause = PauseLimit(Duration::from_secs(600));
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut agent = Agent::new("Look.");
+    assert!(agent.take(&chat(&gateway, &agent.request()).await, "nothing"));
+    let request = agent.request().to_string();
+    let waiting = send(gateway.addr(), "/v1/chat/completions", "", &request).await;
+    until("it waits for the budget", || gateway.awaited_budget(&id()).is_some()).await;
+    let refused = gateway.awaited_budget(&id()).unwrap();
+    assert_eq!((&*refused.account, refused.resets_at), ("me", Some(WallTime(DECEMBER))));
+    now.store(DECEMBER - 1, Ordering::SeqCst);
+    // Longer than it takes to look again.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(upstream.calls(), 1, "the month is not over");
+    now.store(DECEMBER, Ordering::SeqCst);
+    let got = receive(waiting).await;
+    assert!(got.status == 200 && got.header("x-endstop-reason").is_none(), "{got:?}");
+    assert_eq!(upstream.calls(), 2);
+    until("it no longer waits", || gateway.awaited_budget(&id()).is_none()).await;
+    assert_eq!(status(&gateway), Status::InProgress);
 }

@@ -29,7 +29,7 @@ fn info(id: &RunId) -> RunInfo {
 }
 
 /// A step, with the header if it is the first one.
-fn step(open: &OpenRun, id: &RunId) -> String {
+pub(super) fn step(open: &OpenRun, id: &RunId) -> String {
     let header = open.replayed.is_none().then(|| trace_header(&info(id), None));
     let kinds = [EventKind::StepBegin, EventKind::StepEnd];
     let lines = kinds.map(|kind| trace_line(&Event::new(Millis(0), kind)));

@@ -2,6 +2,8 @@
 //! at every moment the store counts what the test knows, and admits nothing above a limit. The test computes calendar
 //! windows without the store.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use endstop_runtime::account::{Account, Adjustment, BudgetStoreError, HoldTerms, Window};
@@ -9,7 +11,6 @@ use endstop_runtime::clock::millis;
 use endstop_runtime::ledger::Amounts;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use super::calendar::{Windows, calendar, windows};
 use super::stores::*;
@@ -18,7 +19,7 @@ const PICOS: u64 = 10_000_000_000;
 const DAYS: u64 = 24 * HOUR;
 
 /// A Wednesday evening, and evenings before a change to summer time and back, a leap day, and a new year.
-const BEGINNINGS: [u64; 5] = [
+pub(super) const BEGINNINGS: [u64; 5] = [
     MIDNIGHT + 20 * HOUR,
     1_774_728_000_000,
     1_792_864_800_000,
@@ -28,7 +29,7 @@ const BEGINNINGS: [u64; 5] = [
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     /// An owner reserves so many cents on the accounts of a bit set.
     Reserve { owner: usize, accounts: usize, cents: u64 },
     /// The owner of a hold settles it, at this many percent of the hold; maybe again, maybe late, maybe above it.
@@ -43,6 +44,8 @@ enum Act {
     Crash { owner: usize },
     /// A process opens the store again.
     Reopen { handle: usize },
+    /// A run that no handle has is killed, where stores kill over machines.
+    Kill,
     /// A correction adds so many cents.
     Spend { account: usize, cents: u64 },
     /// A correction takes back what one of the same windows added.
@@ -53,7 +56,7 @@ enum Act {
     Jump { hours: i64 },
 }
 
-fn act() -> impl Strategy<Value = Act> {
+pub(super) fn act() -> impl Strategy<Value = Act> {
     let hold = || 0..40usize;
     let percent = prop_oneof![4 => 0..=100u64, 1 => 101..=300u64];
     // Those that have no parent: a correction of another one may count there as well.
@@ -67,6 +70,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => hold().prop_map(|hold| Act::Repeat { hold }),
         1 => (0..8usize).prop_map(|owner| Act::Crash { owner }),
         1 => (0..2usize).prop_map(|handle| Act::Reopen { handle }),
+        1 => Just(Act::Kill),
         1 => (account(), 1..40u64).prop_map(|(account, cents)| Act::Spend { account, cents }),
         1 => account().prop_map(|account| Act::Return { account }),
         8 => (1..4_000u64).prop_map(|seconds| Act::Pass { seconds }),
@@ -110,9 +114,21 @@ struct Corrected {
     returned: Option<u64>,
 }
 
+/// Kills over all handles of a store.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "other stores do not kill"))]
+pub(super) struct Killer {
+    /// Returns once the store has recorded the kill.
+    pub(super) kill: Box<dyn Fn()>,
+    /// How many kills the last handle that was opened has taken.
+    pub(super) newest: Box<dyn Fn() -> Arc<AtomicU64>>,
+    /// How many kills each of the two handles has taken, and has to take with its next reservation.
+    pub(super) taken: [(Arc<AtomicU64>, u64); 2],
+}
+
 /// A store under test, and the counts that it must have.
 struct Model<'m> {
     pair: Pair,
+    killer: Option<Killer>,
     clock: &'m Clock,
     all: Vec<Account>,
     holds: Vec<Known>,
@@ -171,7 +187,18 @@ impl Model<'_> {
                 let of_owner = self.holds.iter_mut().filter(|hold| hold.owner == owner);
                 of_owner.for_each(|hold| hold.is_left = true);
             }
-            Act::Reopen { handle } => self.pair.reopen(handle),
+            Act::Reopen { handle } => {
+                self.pair.reopen(handle);
+                if let Some(killer) = &mut self.killer {
+                    killer.taken[handle] = ((killer.newest)(), 0);
+                }
+            }
+            Act::Kill => {
+                if let Some(killer) = &mut self.killer {
+                    (killer.kill)();
+                    killer.taken.iter_mut().for_each(|(_, due)| *due += 1);
+                }
+            }
             Act::Spend { account, cents } => {
                 let id = format!("spend-{number}");
                 self.correct(&id, account, cents, 0);
@@ -215,6 +242,9 @@ impl Model<'_> {
         let chosen = self.chosen(accounts);
         let store = &self.pair.handles[owner % 2];
         let done = store.reserve(&chosen, cents(amount), &terms);
+        if let Some((taken, due)) = self.killer.as_ref().map(|killer| &killer.taken[owner % 2]) {
+            prop_assert_eq!(taken.load(Ordering::SeqCst), *due, "kills before {}", id);
+        }
         if done.is_err() {
             let refused = refused(done);
             let committed = refused.settled + refused.held;
@@ -395,9 +425,14 @@ impl Model<'_> {
     }
 }
 
-fn check(pair: Pair, clock: &Clock, acts: &[Act]) -> Result<(), TestCaseError> {
+/// Runs a schedule on a store.
+pub(super) fn check(
+    (pair, killer): (Pair, Option<Killer>),
+    clock: &Clock,
+    acts: &[Act],
+) -> Result<(), TestCaseError> {
     let (holds, corrected) = (Vec::new(), Vec::new());
-    let mut model = Model { pair, clock, all: accounts(), holds, corrected };
+    let mut model = Model { pair, killer, clock, all: accounts(), holds, corrected };
     for (number, act) in acts.iter().enumerate() {
         let larger = model.apply(number, act)?;
         model.check_counts()?;
@@ -408,48 +443,4 @@ fn check(pair: Pair, clock: &Clock, acts: &[Act]) -> Result<(), TestCaseError> {
         }
     }
     model.holds.iter().try_for_each(|hold| model.check_windows(hold))
-}
-
-/// Tries as many schedules, or a multiple of that if the variable asks for it.
-#[expect(clippy::print_stderr, reason = "the table of `cargo xtask bench budgets` has the number")]
-fn run(name: &str, cases: u32, open: impl Fn(&Clock) -> Pair) {
-    let times = std::env::var("ENDSTOP_SCHEDULES").ok().and_then(|times| times.parse().ok());
-    let cases = cases * times.unwrap_or(1);
-    eprintln!("schedules: {cases} {name}");
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let acts = prop::collection::vec(act(), 1..80);
-    let schedule = (prop::sample::select(BEGINNINGS.to_vec()), acts);
-    let checked = TestRunner::new(config).run(&schedule, |(begun, acts)| {
-        let clock = Clock::at(begun);
-        check(open(&clock), &clock, &acts)
-    });
-    checked.unwrap();
-}
-
-#[test]
-fn memory_keeps_every_window() {
-    run("in memory", 400, Pair::memory);
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn sqlite_keeps_every_window() {
-    run("in SQLite", 24, Pair::sqlite);
-}
-
-#[cfg(feature = "redis")]
-#[test]
-fn redis_keeps_every_window() {
-    // One server for all cases, each in a separate namespace.
-    let Some(server) = super::server::RedisServer::start() else { return };
-    let case = std::sync::atomic::AtomicU64::new(0);
-    run("in Redis", 24, |clock| {
-        use endstop_runtime::account::RedisBudgetStore;
-        let case = case.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let url = format!("{}?namespace=case-{case}", server.url());
-        let clock = clock.clone();
-        Pair::new("redis", move || {
-            Box::new(RedisBudgetStore::open_with_clock(&url, clock.wall()).unwrap())
-        })
-    });
 }

@@ -7,14 +7,8 @@ use std::path::{Path, PathBuf};
 use endstop_runtime::account::{Account, BudgetStore as _, SqliteBudgetStore};
 use endstop_runtime::store::RunId;
 
+use super::log_places::places;
 use super::stores::*;
-
-/// Bytes of the header of a log.
-const HEADER: usize = 32;
-/// Bytes of a page with its own header.
-const FRAME: usize = 24 + 4_096;
-/// Places between those of pages, in bytes: no divisor of them.
-const STRIDE: usize = 4_001;
 
 /// A directory that ends with the test.
 struct Directory(PathBuf);
@@ -79,19 +73,6 @@ impl Written {
         complete.next().map_or_else(|| vec![(0, 0); 2], |(_, counts)| counts.clone())
     }
 
-    /// Where pages begin and end, the bytes next to these places, and some in between.
-    fn places(&self) -> Vec<usize> {
-        let frames = (0..).map(|frame| HEADER + frame * FRAME);
-        let frames = frames.take_while(|at| *at <= self.log.len());
-        let near = frames.flat_map(|at| [at - 1, at, at + 1]);
-        let between = (0..self.log.len()).step_by(STRIDE);
-        let mut places: Vec<usize> =
-            near.chain(between).filter(|at| *at <= self.log.len()).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
-    }
-
     /// The counts with another log, of a store that can be written afterwards.
     fn with_log(&self, directory: &Path, log: &[u8]) -> Counts {
         fs::create_dir_all(directory).unwrap();
@@ -116,7 +97,7 @@ fn a_log_that_is_cut_or_changed_loses_no_operation_before_that_place() {
     assert_eq!(written.with_log(&copy, &written.log), last.1);
     let different: Vec<_> = written.after.windows(2).filter(|two| two[0].1 != two[1].1).collect();
     assert!(different.len() >= 8, "operations that change nothing would test nothing");
-    for at in written.places() {
+    for at in places(written.log.len()) {
         let expected = written.expected(at);
         let cut = written.with_log(&copy, &written.log[..at]);
         assert_eq!(cut, expected, "cut at {at} of {}", written.log.len());

@@ -1,5 +1,8 @@
 //! Writes that the system refuses, at every size that the files can reach: an operation that failed has not happened, and
 //! none that was acknowledged is lost.
+//!
+//! A disk that fails to synchronize or to read is not tested for any SQLite file: that needs a test file system (VFS) inside
+//! SQLite, which is unsafe code, and this project has none.
 
 use std::env;
 use std::path::Path;

@@ -48,3 +48,4 @@ mod retry;
 mod support;
 mod tool_cost;
 mod tree;
+mod waits;

@@ -324,7 +324,7 @@ impl RedisBudgetStore {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the store cannot be written: then nothing is killed.
+    /// Returns an error if the store does not confirm the kill. It may have begun; the same kill again does no harm.
     pub fn kill(&self, kill: &StoreKill) -> Result<KillReceipt, BudgetStoreError> {
         loop {
             let record = json_of(&KillRecord { kill, at: system_wall_time().0 });
