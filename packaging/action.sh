@@ -2,7 +2,7 @@
 # The GitHub Action: runs ACTION_RUN under limits, and writes the summary into the job's page.
 
 # Endstop recognizes a program that it starts itself, and not one that a shell starts. So one plain command is
-# started without a shell: its words are unquoted or quoted as a whole, and nothing but variables is expanded in them.
+# started without a shell. Its arguments are plain or quoted as a whole, and nothing but variables is expanded in them.
 run=(bash -eo pipefail -c "${ACTION_RUN:-}")
 plain=$(sed -E "s/'[^']*'|\"([^\"\$\`\\\\]|\\\$[A-Za-z_])*\"/q/g" <<<"${ACTION_RUN:-}")
 case $plain in

@@ -57,3 +57,54 @@ fn the_steps_of_the_action_give_their_scripts_what_they_read() {
         assert_eq!(read.len(), count, "{script}: {read:?}");
     }
 }
+
+#[test]
+fn the_action_installs_the_version_that_it_belongs_to() {
+    let root = crate::root::root();
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let (action, manifest) = (read("action.yml"), read("Cargo.toml"));
+    let (_, input) = action.split_once("  version:\n").unwrap();
+    let default = input.lines().find_map(|line| line.trim().strip_prefix("default: ")).unwrap();
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = ")).unwrap();
+    assert_eq!(default, version);
+}
+
+/// Makes a release of one archive, whose program is `$1`, in the directory `files`.
+const RELEASE: &str = r#"
+set -e
+name=endstop-9-$(uname -s | tr '[:upper:]' '[:lower:]')-$(uname -m | sed 's/arm64/aarch64/; s/amd64/x86_64/')
+rm -rf files
+mkdir -p "files/$name/completions" "files/$name/man/man1"
+printf '#!/bin/sh\n%s\n' "$1" >"files/$name/endstop"
+chmod +x "files/$name/endstop"
+cd files
+for file in completions/endstop.bash completions/_endstop completions/endstop.fish man/man1/endstop.1 LICENSE; do
+    echo text >"$name/$file"
+done
+tar -czf "$name.tar.gz" "$name"
+(sha256sum "$name.tar.gz" || shasum -a 256 "$name.tar.gz") >SHA256SUMS
+"#;
+
+#[test]
+fn a_binary_that_does_not_start_is_not_installed() {
+    let root = crate::root::root();
+    let sandbox = Sandbox::new(&root, "a binary that does not start").unwrap();
+    let script = fs::read_to_string(root.join("packaging/install.sh")).unwrap();
+    let file = sandbox.path("install.sh");
+    fs::write(&file, script.replace("@VERSION@", "9")).unwrap();
+    let install = |program: &str, code: i32| {
+        let mut release = sandbox.command("sh");
+        sandbox::exits(release.args(["-c", RELEASE, "sh", program]), 0).unwrap();
+        let mut sh = sandbox.command("sh");
+        let files = sandbox.path("home/files");
+        sh.arg(&file).env("ENDSTOP_DOWNLOAD", format!("file://{}", files.display()));
+        sandbox::exits(&mut sh, code).unwrap();
+    };
+    let binary = sandbox.path("home/.local/bin/endstop");
+    install("echo endstop 9", 0);
+    let installed = fs::read(&binary).unwrap();
+    install("exit 1", 1);
+    // The one of before is still there, with its man page.
+    assert_eq!(fs::read(&binary).unwrap(), installed);
+    assert!(sandbox.path("home/.local/share/man/man1/endstop.1").exists());
+}

@@ -21,13 +21,13 @@ do
 done
 "#;
 
-/// A program with the name of a known one. It makes no call, and writes down its arguments.
+/// A program with the name of a known one. It makes no call, and writes its arguments to a file.
 const CODEX: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\" >\"$HOME/codex.txt\"\n";
 
 /// The name of the flag by which the adapter of `codex` leads its calls to the gateway.
 const ADAPTED: &str = "model_provider=";
 
-/// What a job left on its page and in its outputs.
+/// The page and the outputs of a job.
 struct Job {
     page: String,
     outputs: String,
@@ -38,7 +38,7 @@ struct Job {
 pub(super) fn scripts(place: &Place<'_>) -> Result<Outcome, String> {
     install(place, "named", &place.release.version)?;
     let started = Instant::now();
-    let directory = install(place, "newest", "")?;
+    let directory = install(place, "newest", "latest")?;
     let stopped = run(place, &directory, LOOP, 124)?;
     let time = started.elapsed();
     for text in ["### Endstop: stopped (steps_limit)", "3 steps", "endstop: stopped (steps_limit)"]
@@ -56,7 +56,7 @@ pub(super) fn scripts(place: &Place<'_>) -> Result<Outcome, String> {
     Ok(Outcome::Ran(time))
 }
 
-/// A known program gets its adapter, and its words as they were quoted. In a shell it gets no adapter.
+/// A known program gets its adapter, and its arguments as they were quoted. In a shell it gets no adapter.
 fn known_program(place: &Place<'_>, directory: &Path) -> Result<(), String> {
     let program = directory.join("codex");
     let written = fs::write(&program, CODEX)
@@ -70,7 +70,7 @@ fn known_program(place: &Place<'_>, directory: &Path) -> Result<(), String> {
         let arguments = read(&place.sandbox.path("home/codex.txt"));
         let task = format!("{}; (it's one word)", place.sandbox.path("home").display());
         if arguments.lines().next_back() != Some(task.as_str()) {
-            return Err(format!("`{command}` gave its program other words:\n{arguments}"));
+            return Err(format!("`{command}` gave its program other arguments:\n{arguments}"));
         }
         if arguments.contains(ADAPTED) != is_adapted {
             return Err(format!("`{command}`: adapted should be {is_adapted}:\n{arguments}"));
