@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::doctor::Diagnosis;
 use super::home::ProgramHome;
 use super::install::{Installed, NotRun, Packages, version};
-use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
+use super::run::{self, Connections, Counts, EndSignals, STEPS, STOPPED};
 use known::NOT_HAD;
 pub(super) use known::PROGRAMS;
 
@@ -267,7 +267,7 @@ fn start(
     ended.counts = Counts::read(summary);
     ended.connections = Connections::read(summary);
     ended.signals = EndSignals::read(summary);
-    ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
+    ended.says_why = run::says_why(&output) || run::says_why(&errors);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
 }
