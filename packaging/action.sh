@@ -3,13 +3,13 @@
 
 # Endstop recognizes a program that it starts itself, and not one that a shell starts. So one plain command is
 # started without a shell. Its arguments are plain or quoted as a whole, and nothing but variables is expanded in them.
-run=(bash -eo pipefail -c "${ACTION_RUN:-}")
-plain=$(sed -E "s/'[^']*'|\"([^\"\$\`\\\\]|\\\$[A-Za-z_])*\"/q/g" <<<"${ACTION_RUN:-}")
-case $plain in
+action_command=(bash -eo pipefail -c "${ACTION_RUN:-}")
+action_plain=$(sed -E "s/'[^']*'|\"([^\"\$\`\\\\]|\\\$[A-Za-z_])*\"/q/g" <<<"${ACTION_RUN:-}")
+case $action_plain in
     *[!A-Za-z0-9_./:=,@%+\ -]*) ;;
     *)
-        if eval "words=($ACTION_RUN)" 2>/dev/null && [ "$(type -t -- "${words[0]:-}")" = file ]; then
-            run=("${words[@]}")
+        if eval "action_words=($ACTION_RUN)" 2>/dev/null && [ "$(type -t -- "${action_words[0]:-}")" = file ]; then
+            action_command=("${action_words[@]}")
         fi
         ;;
 esac
@@ -29,7 +29,7 @@ rm -f "$copy"
 mkfifo "$copy" || exit 125
 tee "$errors" <"$copy" >&2 &
 exec 3>"$copy"
-endstop run ${limits[@]+"${limits[@]}"} ${more[@]+"${more[@]}"} --json-file "$report" -- "${run[@]}" 2>&3 3>&-
+endstop run ${limits[@]+"${limits[@]}"} ${more[@]+"${more[@]}"} --json-file "$report" -- "${action_command[@]}" 2>&3 3>&-
 code=$?
 exec 3>&-
 wait
