@@ -1,7 +1,7 @@
 //! Agent programs as people install them, under `endstop run --steps 3 --upstream sim -- CMD`.
 //!
-//! They have no login and no real key, and each has its own home directory. Each has to end without help, after exactly three
-//! calls, with the reason on the screen and no other connection to a model provider. The answer of `endstop doctor`
+//! They have no login and no real key, and each has its own home directory. Each has to end without help, after exactly
+//! three calls, with the reason on the screen and no other connection to a model provider. The answer of `endstop doctor`
 //! before the run has to be right. Codex and Claude Code are also run with `--intercept`, and then call their provider's
 //! own host. Codex is run without its adapter too, and the guard has to end it.
 

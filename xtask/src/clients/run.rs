@@ -16,7 +16,7 @@ use super::list::Client;
 pub(super) const STEPS: u64 = 3;
 /// The exit code of `endstop run` when it stopped the run.
 pub(super) const STOPPED: i32 = 124;
-/// The begin of the text that every stop response contains. Lines that Endstop itself prints do not have it.
+/// The beginning of the text that every stop response contains. Lines that Endstop itself prints do not have it.
 const STOP_TEXT: &str = "Endstop stopped this run";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);

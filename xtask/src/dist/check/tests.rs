@@ -108,3 +108,63 @@ fn a_binary_that_does_not_start_is_not_installed() {
     assert_eq!(fs::read(&binary).unwrap(), installed);
     assert!(sandbox.path("home/.local/share/man/man1/endstop.1").exists());
 }
+
+/// An `endstop` that writes its arguments and its child processes to files, and says at its end that it has stopped.
+const ENDSTOP: &str = r#"#!/bin/sh
+printf '%s\n' "$@" >"$HOME/arguments"
+read -r children <"/proc/$$/task/$$/children"
+printf '%s' "$children" >"$HOME/children"
+echo 'endstop: stopped (steps_limit)' >&2
+exit 124
+"#;
+
+#[test]
+fn the_action_gives_endstop_no_child_to_wait_for_and_known_programs_no_shell() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let root = crate::root::root();
+    let sandbox = Sandbox::new(&root, "scripts of the action").unwrap();
+    let home = sandbox.path("home");
+    for (name, script) in [("endstop", ENDSTOP), ("codex", "#!/bin/sh\n")] {
+        let program = home.join(name);
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var_os("PATH").unwrap();
+    let path = std::env::join_paths([home.clone()].into_iter().chain(std::env::split_paths(&path)));
+    let path = path.unwrap();
+    let started = |command: &str| {
+        let mut script = sandbox.command("bash");
+        script.arg(root.join("packaging/action.sh")).env("PATH", &path).env("ACTION_RUN", command);
+        script.env("RUNNER_TEMP", &home).env("TASK", "a; (b)");
+        script.env("GITHUB_STEP_SUMMARY", sandbox.path("page"));
+        script.env("GITHUB_OUTPUT", sandbox.path("outputs"));
+        sandbox::exits(&mut script, 124).unwrap();
+        let read = |name: &str| fs::read_to_string(home.join(name)).unwrap();
+        assert_eq!(read("children"), "", "{command}");
+        assert_eq!(read("endstop.txt"), "endstop: stopped (steps_limit)\n", "{command}");
+        let arguments = read("arguments");
+        let (_, after) = arguments.split_once("\n--\n").unwrap();
+        after.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for command in ["codex exec 'it is (a; b)'", "codex exec \"it is (a; b)\"\n"] {
+        assert_eq!(started(command), ["codex", "exec", "it is (a; b)"], "{command}");
+    }
+    assert_eq!(started("codex exec \"$TASK\""), ["codex", "exec", "a; (b)"]);
+    for command in [
+        "codex exec go | cat",
+        "codex exec \"$(cat task)\"",
+        "codex exec `cat task`",
+        "codex exec a; codex exec b",
+        "codex exec \"it is \\\"quoted\\\"\"",
+        "codex exec \"not closed",
+        "NAME=value codex exec go",
+        "cd work",
+        "exit 3",
+        "missing-program go",
+    ] {
+        assert_eq!(started(command), ["bash", "-eo", "pipefail", "-c", command]);
+    }
+    let lines = "codex exec a\ncodex exec b";
+    assert_eq!(started(lines)[4..], ["codex exec a", "codex exec b"]);
+}
