@@ -59,6 +59,9 @@ install() {
     [ -n "$wanted" ] || fail "SHA256SUMS does not list $name.tar.gz"
     [ "$(digest "$work/$name.tar.gz")" = "$wanted" ] || fail "$name.tar.gz has another checksum than SHA256SUMS says"
     tar -xzf "$work/$name.tar.gz" -C "$work"
+    # What is installed stays if this one needs another system library.
+    "$work/$name/endstop" --version >/dev/null ||
+        fail "endstop $version does not start here, so nothing was changed (does it need glibc? see \`ldd --version\`)"
     remove
     mkdir -p "$prefix/bin" "$prefix/share/man/man1" "$prefix/share/doc/endstop" \
         "$prefix/share/bash-completion/completions" "$prefix/share/zsh/site-functions" \

@@ -1,9 +1,9 @@
 //! Agent programs as people install them, under `endstop run --steps 3 --upstream sim -- CMD`.
 //!
-//! They have no key and no login, and each has its own home directory. Each has to end without help, after exactly three
-//! calls, with the reason on the screen and no other connection to a model provider. The answer of `endstop doctor`
+//! They have no login and no real key, and each has its own home directory. Each has to end without help, after exactly
+//! three calls, with the reason on the screen and no other connection to a model provider. The answer of `endstop doctor`
 //! before the run has to be right. Codex and Claude Code are also run with `--intercept`, and then call their provider's
-//! own host.
+//! own host. Codex is run without its adapter too, and the guard has to end it.
 
 mod known;
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::doctor::Diagnosis;
 use super::home::ProgramHome;
 use super::install::{Installed, NotRun, Packages, version};
-use super::run::{self, Connections, Counts, EndSignals, STEPS, STOP_WORD, STOPPED};
+use super::run::{self, Connections, Counts, EndSignals, STEPS, STOPPED};
 use known::NOT_HAD;
 pub(super) use known::PROGRAMS;
 
@@ -48,6 +48,8 @@ pub(super) struct Program {
     calls_home: bool,
     /// Whether it leaves a process behind that Endstop has to end.
     leaves_daemon: bool,
+    /// Variables with which it calls its provider's own host if it has no adapter. It is then run once more, without one.
+    unadapted: Option<&'static [(&'static str, &'static str)]>,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
@@ -95,8 +97,10 @@ impl Way {
 
 const INTERCEPT: &[&str] = &["--intercept"];
 const PROMPT: &str = "Count forever.";
-/// Exit code of `endstop run` if it does not start a command.
-const NOT_STARTED: i32 = 125;
+/// Exit code of `endstop run` if it does not start a command, or ends it because its calls bypass the gateway.
+const NOT_LIMITED: i32 = 125;
+/// The line of a command that the guard ended, before its hosts.
+const ENDED_BY_GUARD: &str = "endstop: ended the command: refused";
 
 /// How a run of a program ended.
 #[derive(Debug, Default)]
@@ -187,7 +191,10 @@ pub(super) fn one(
         let (command, summary) = commands.run()?;
         let home = summary.parent().unwrap_or(root);
         start(command, program.input(home)?, &summary, &mut ended)?;
-        if program.way == Way::InterceptOnly { is_refused_otherwise(&commands) } else { Ok(()) }
+        if program.way == Way::InterceptOnly {
+            is_refused_otherwise(&commands)?;
+        }
+        program.unadapted.map_or(Ok(()), |variables| is_ended_unadapted(&commands, variables))
     });
     let fault = started.err().or_else(|| fault(&ended, program.stops));
     let disagrees = ended.doctor.fault(program.way, ended.counts.calls == Some(STEPS));
@@ -200,9 +207,30 @@ fn is_refused_otherwise(commands: &Commands<'_>) -> Result<(), String> {
     let (mut command, _) = commands.under_run(&[])?;
     let (status, _, errors) = run::finished(&mut command)?;
     let code = status.and_then(|status| status.code());
-    match code == Some(NOT_STARTED) && errors.contains("--intercept") {
+    match code == Some(NOT_LIMITED) && errors.contains("--intercept") {
         true => Ok(()),
         false => Err(format!("without --intercept it ends with {code:?}: {}", run::tail(&errors))),
+    }
+}
+
+/// A program that only its adapter leads to the gateway is ended by the guard without it.
+fn is_ended_unadapted(commands: &Commands<'_>, variables: &[(&str, &str)]) -> Result<(), String> {
+    let (mut command, _) = commands.under_run(&["--no-adapter"])?;
+    is_ended_by_the_guard(command.envs(variables.iter().copied()))
+}
+
+/// Runs a command of `endstop run` that the guard has to end.
+fn is_ended_by_the_guard(command: &mut Command) -> Result<(), String> {
+    let (status, _, errors) = run::finished(command)?;
+    let code = status.and_then(|status| status.code());
+    // Long lines are broken.
+    let said = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    match code == Some(NOT_LIMITED) && said.contains(ENDED_BY_GUARD) {
+        true => Ok(()),
+        false => Err(format!(
+            "without its adapter it ends with {code:?}, and not by the guard: {}",
+            run::tail(&errors)
+        )),
     }
 }
 
@@ -267,7 +295,7 @@ fn start(
     ended.counts = Counts::read(summary);
     ended.connections = Connections::read(summary);
     ended.signals = EndSignals::read(summary);
-    ended.says_why = output.contains(STOP_WORD) || errors.contains(STOP_WORD);
+    ended.says_why = run::says_why(&output) || run::says_why(&errors);
     ended.output = run::tail(&format!("{output}\n{errors}"));
     status.map(drop).ok_or_else(|| "it did not end before the deadline".to_owned())
 }

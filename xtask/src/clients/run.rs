@@ -16,8 +16,8 @@ use super::list::Client;
 pub(super) const STEPS: u64 = 3;
 /// The exit code of `endstop run` when it stopped the run.
 pub(super) const STOPPED: i32 = 124;
-/// The text that every stop response contains.
-pub(super) const STOP_WORD: &str = "Endstop";
+/// The beginning of the text that every stop response contains. Lines that Endstop itself prints do not have it.
+const STOP_TEXT: &str = "Endstop stopped this run";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After which it is asked to end, and after as long again made to.
@@ -209,10 +209,28 @@ pub(super) fn fault(ended: &Ended, loops: u64) -> Option<String> {
     if let Some(raised) = &result.raised {
         return Some(format!("the client raised `{raised}`: {}", result.text));
     }
-    if !result.text.contains(STOP_WORD) {
+    if !says_why(&result.text) {
         return Some(format!("the client does not say why it ended: {:?}", result.text));
     }
     None
+}
+
+/// Whether a text has that of a stop response. Programs break lines, draw frames and use colors.
+pub(super) fn says_why(text: &str) -> bool {
+    let plain = without_colors(text);
+    let words = plain.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").contains(STOP_TEXT)
+}
+
+/// The text without the control sequences of terminals: ESC, `[`, parameters, and a final sign.
+fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rests = parts.map(|part| {
+        let end = part.find(|sign: char| ('@'..='~').contains(&sign));
+        end.and_then(|end| part.get(end..)).and_then(|rest| rest.get(1..)).unwrap_or_default()
+    });
+    first + &rests.collect::<String>()
 }
 
 /// The status (none: it had to be ended), the output and the errors of a command without input.

@@ -9,7 +9,8 @@ fn find(name: &str) -> &'static HttpClient {
 
 #[test]
 fn each_fault_of_an_http_client_is_told() {
-    let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
+    let result =
+        ClientResult { text: "Endstop stopped this run: x".to_owned(), ..ClientResult::default() };
     let right = || Ended {
         counts: Counts { calls: Some(3), stop_responses: Some(1) },
         connections: Connections { intercepted: 1, ..Connections::default() },

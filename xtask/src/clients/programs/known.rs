@@ -21,8 +21,11 @@ const PROGRAM: Program = Program {
     reads_lines: 0,
     calls_home: false,
     leaves_daemon: false,
+    unadapted: None,
     is_in_ci: false,
 };
+/// The key that Codex' own provider reads from the environment, and no other.
+const CODEX_KEY: &[(&str, &str)] = &[("CODEX_API_KEY", "endstop-sim")];
 const CODEX: Program = Program {
     name: "codex",
     group: "codex",
@@ -32,6 +35,7 @@ const CODEX: Program = Program {
     api: "responses",
     // It asks chatgpt.com for its plugins.
     calls_home: true,
+    unadapted: Some(CODEX_KEY),
     is_in_ci: true,
     ..PROGRAM
 };
@@ -48,10 +52,10 @@ const CLAUDE: Program = Program {
 const CODEX_INTERCEPTED: Program = Program {
     name: "codex --intercept",
     way: Way::Intercept,
-    // Its own provider reads no other key from the environment.
-    variables: &[("CODEX_API_KEY", "endstop-sim")],
+    variables: CODEX_KEY,
     // The gateway answers chatgpt.com too.
     calls_home: false,
+    unadapted: None,
     is_in_ci: false,
     ..CODEX
 };

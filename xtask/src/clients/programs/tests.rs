@@ -70,6 +70,18 @@ fn codex_and_claude_are_run_with_interception_as_they_are_without_it() {
 }
 
 #[test]
+fn codex_is_also_run_without_its_adapter_and_has_to_be_ended_by_the_guard() {
+    let unadapted = PROGRAMS.iter().filter(|program| program.unadapted.is_some());
+    assert_eq!(unadapted.map(|program| program.name).collect::<Vec<_>>(), ["codex"]);
+    let ends = |script: &str| is_ended_by_the_guard(Command::new("sh").args(["-c", script]));
+    let line = "endstop: ended the command:\n  refused 9 connections to api.openai.com";
+    assert_eq!(ends(&format!("echo '{line}' >&2; exit 125")), Ok(()));
+    assert!(ends(&format!("echo '{line}' >&2; exit 1")).is_err());
+    // It was not started, or no call came.
+    assert!(ends("echo 'error: no limit would apply' >&2; exit 125").is_err());
+}
+
+#[test]
 fn programs_of_the_same_packages_follow_each_other() {
     // Their packages are removed after the last of them.
     let groups = PROGRAMS.chunk_by(|one, next| one.packages() == next.packages());
@@ -131,6 +143,24 @@ fn the_page_has_18_programs_that_are_limited_and_none_that_goes_around_unnoticed
         limited.insert(name.split(' ').next().unwrap_or_default().to_owned());
     }
     assert!(limited.len() >= 18, "{}: {limited:?}", limited.len());
+}
+
+#[test]
+fn the_page_names_every_key_that_the_task_makes_up_and_every_program_with_two_modes() {
+    let page = std::fs::read_to_string(crate::root::root().join(super::super::PAGE)).unwrap();
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let keys: std::collections::BTreeSet<&str> = PROGRAMS
+        .iter()
+        .flat_map(|program| program.variables.iter().chain(program.unadapted.unwrap_or_default()))
+        .filter_map(|(name, _)| name.ends_with("_KEY").then_some(*name))
+        .collect();
+    assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["CODEX_API_KEY", "LLM_GEMINI_KEY"]);
+    for text in ["`CODEX_API_KEY` for `codex --intercept`", "`LLM_GEMINI_KEY` for `llm-gemini`"] {
+        assert!(page.contains(text), "{text}");
+    }
+    let whole = PROGRAMS.iter().filter(|program| program.command.contains(&"--no-stream"));
+    assert_eq!(whole.map(|program| program.packages()).collect::<Vec<_>>(), ["program-llm"]);
+    assert!(page.contains("Only `llm` runs with and without streaming"), "{page}");
 }
 
 #[test]

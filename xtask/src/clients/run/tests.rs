@@ -3,7 +3,8 @@
 use super::*;
 
 fn right() -> Ended {
-    let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
+    let result =
+        ClientResult { text: "Endstop stopped this run: x".to_owned(), ..ClientResult::default() };
     Ended {
         counts: Counts { calls: Some(3), stop_responses: Some(1) },
         code: Some(124),
@@ -31,6 +32,27 @@ fn each_fault_is_told() {
     assert!(faults(Ended { result: Some(raised), ..right() }).is_some());
     let silent = Some(ClientResult::default());
     assert!(faults(Ended { result: silent, ..right() }).is_some());
+}
+
+#[test]
+fn only_the_text_of_a_stop_is_the_reason() {
+    let reason = "Endstop stopped this run: steps_limit: steps is 3 (limit 3).";
+    for shown in [
+        reason.to_owned(),
+        format!("{{\"text\":\"{reason}\"}}"),
+        "  \u{2502} Endstop stopped   \u{2502}\n  \u{2502} this run: steps_limit \u{2502}"
+            .to_owned(),
+        "\u{1b}[1mEndstop\u{1b}[0m \u{1b}[38;5;9mstopped this\u{1b}[K\r\nrun".to_owned(),
+    ] {
+        assert!(says_why(&shown), "{shown:?}");
+    }
+    for other in ["", "Endstop", "stopped this run", "endstop: stopped (steps_limit)", "\u{1b}["] {
+        assert!(!says_why(other), "{other:?}");
+    }
+    // As the guard says it.
+    assert!(!says_why(
+        "endstop: refused 2 connections to chatgpt.com: Endstop limits no call there"
+    ));
 }
 
 #[test]

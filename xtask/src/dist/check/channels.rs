@@ -1,5 +1,7 @@
 //! One trial for each way to install.
 
+mod action;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ pub(super) const TRIALS: &[Trial] = &[
     binary("npm", "npx", npx),
     binary("image", "image", image),
     Trial { is_binary: false, ..binary("cargo", "cargo install", cargo) },
-    binary("action", "action", action),
+    binary("action", "action", action::scripts),
 ];
 
 const fn binary(
@@ -320,58 +322,3 @@ fn cargo(place: &Place<'_>) -> Result<Outcome, String> {
     gone(&binary)?;
     Ok(Outcome::Ran(time))
 }
-
-/// The scripts of the GitHub Action, with a command that asks forever: of the newest version, and of a named one.
-fn action(place: &Place<'_>) -> Result<Outcome, String> {
-    let version = &place.release.version;
-    install_by_action(place, "named", version)?;
-    let started = Instant::now();
-    let directory = install_by_action(place, "newest", "")?;
-    let summary = place.sandbox.path("summary.md");
-    let outputs = place.sandbox.path("outputs");
-    let mut script = place.sandbox.command("bash");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([directory].into_iter().chain(std::env::split_paths(&path)));
-    script.env("PATH", path.map_err(|error| error.to_string())?);
-    script.env("ACTION_USD", "1").env("ACTION_STEPS", "3").env("ACTION_ARGS", "--upstream sim");
-    script.env("ACTION_RUN", LOOP).env("GITHUB_STEP_SUMMARY", &summary);
-    script.env("GITHUB_OUTPUT", &outputs).env("RUNNER_TEMP", place.sandbox.path("home"));
-    exits(script.arg(place.root.join("packaging/action.sh")), 124)?;
-    let time = started.elapsed();
-    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    let (page, outputs) = (read(&summary), read(&outputs));
-    if !page.contains("Endstop") || !page.contains("3 steps") {
-        return Err(format!("the job's page does not say what happened:\n{page}"));
-    }
-    if !outputs.contains("exit-code=124") || !outputs.contains("stop-reason=steps_limit") {
-        return Err(format!("the outputs are not what they should be:\n{outputs}"));
-    }
-    Ok(Outcome::Ran(time))
-}
-
-/// Installs as the action does, into a directory of this name. Returns the directory that goes before the others of PATH.
-fn install_by_action(place: &Place<'_>, name: &str, version: &str) -> Result<PathBuf, String> {
-    let prefix = place.sandbox.path(name);
-    let paths = place.sandbox.path(&format!("{name}.path"));
-    let mut script = place.sandbox.command("bash");
-    script.env("VERSION", version).env("ENDSTOP_PREFIX", &prefix).env("GITHUB_PATH", &paths);
-    script.env("ENDSTOP_RELEASES", place.shelf.url("releases"));
-    script.env("ENDSTOP_DOWNLOAD", place.shelf.url("files"));
-    exits(script.arg(place.root.join("packaging/action-install.sh")), 0)?;
-    let added = fs::read_to_string(&paths).map_err(|error| error.to_string())?;
-    let directory = PathBuf::from(added.trim_end());
-    let said = exits(place.sandbox.command(directory.join("endstop")).arg("--version"), 0)?;
-    match said.trim_end().ends_with(&place.release.version) {
-        true => Ok(directory),
-        false => Err(format!("the action installs `{}`", said.trim_end())),
-    }
-}
-
-/// An agent that asks again as long as it is let.
-const LOOP: &str = r#"
-while curl -fsS "$OPENAI_BASE_URL/chat/completions" -H 'content-type: application/json' \
-  -d '{"model":"gpt-4o","messages":[{"role":"user","content":"go"}]}' > answer.json
-do
-  if grep -q Endstop answer.json; then break; fi
-done
-"#;
