@@ -186,6 +186,11 @@ fn the_scripted_model_sets_only_the_keys_that_a_program_reads() {
     assert_eq!(keys(&[("ANTHROPIC_AUTH_TOKEN", "t")], "claude"), ",,,\n");
     assert_eq!(keys(&[], "x"), "endstop-sim,endstop-sim,endstop-sim,endstop-sim\n");
     assert_eq!(keys(&[("GOOGLE_API_KEY", "g")], "x"), ",g,endstop-sim,endstop-sim\n");
+    // Without additions too.
+    for flag in ["--intercept", "--no-adapter"] {
+        let (_, out, errors) = home.run(&[], &[&SIM[..], &[flag, "--", "gemini"]].concat());
+        assert_eq!(out, "endstop-sim,,,\n", "{flag}: {errors}");
+    }
 }
 
 #[test]
@@ -205,6 +210,46 @@ fn claude_on_bedrock_is_refused_unless_nothing_is_to_be_limited() {
     }
     let (code, ..) = home.run(&[("CLAUDE_CODE_USE_BEDROCK", "0")], &["--", "claude"]);
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_program_that_interception_cannot_limit_is_refused_with_it_too() {
+    let home = Home::new("intercepted").program("claude", "echo started");
+    let run = |variable: &str, flags: &[&str]| {
+        let command = [&["--intercept"][..], flags, &["--", "claude"]].concat();
+        let (code, out, errors) = home.run(&[(variable, "1")], &command);
+        (code, out, errors.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    for variable in ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"] {
+        let (code, out, errors) = run(variable, &["--steps", "3"]);
+        assert_eq!((code, out.as_str()), (Some(125), ""), "{errors}");
+        let error = "--intercept does not help, so no limit would apply";
+        assert!(errors.contains(error) && errors.contains(variable), "{errors}");
+        assert!(errors.contains(&format!("hint: unset {variable} and set")), "{errors}");
+        for passes in [["--no-adapter"], ["--dry-run"]] {
+            let (code, out, errors) = run(variable, &passes);
+            assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{errors}");
+        }
+    }
+    // Where its calls go is not known.
+    let (code, out, errors) = run("CLAUDE_CODE_USE_FOUNDRY", &["--steps", "3"]);
+    assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{errors}");
+    let warning = "--intercept limits only those to addresses of model providers";
+    assert!(errors.contains(warning), "{errors}");
+}
+
+#[test]
+fn the_variables_of_interception_are_said_if_asked_for() {
+    let home = Home::new("verbose").program("my-agent", "true");
+    let (code, _, errors) = home.run(&[], &["--intercept", "--verbose", "--", "my-agent"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let said = |begin: &str| errors.lines().find(|line| line.starts_with(begin)).unwrap();
+    let set = said("endstop: --intercept: sets ");
+    assert!(set.contains("SSL_CERT_FILE") && set.contains("NODE_EXTRA_CA_CERTS"), "{errors}");
+    let left = said("endstop: --intercept: leaves ");
+    assert!(left.contains("OPENAI_BASE_URL") && left.ends_with(" as before"), "{errors}");
+    let (_, _, errors) = home.run(&[], &["--intercept", "--", "my-agent"]);
+    assert!(!errors.contains("SSL_CERT_FILE"), "{errors}");
 }
 
 /// Of variables, settings and what adapters make of them.
