@@ -7,6 +7,7 @@ mod file;
 #[path = "support/upstream.rs"]
 mod upstream;
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -41,12 +42,16 @@ impl Home {
         this
     }
 
-    fn endstop(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    fn command(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
         let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
         let path = format!("{}:/usr/bin:/bin", self.0.join("bin").display());
         command.env_clear().env("HOME", &self.0).env("PATH", path).current_dir(&self.0);
-        command.envs(variables.iter().copied()).stdin(Stdio::null());
-        command.args(arguments).output().unwrap()
+        command.envs(variables.iter().copied()).stdin(Stdio::null()).args(arguments);
+        command
+    }
+
+    fn endstop(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        self.command(variables, arguments).output().unwrap()
     }
 
     fn run(&self, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -172,6 +177,24 @@ fn settings_are_in_a_private_directory_that_is_gone_at_the_end() {
     assert_eq!(lines[2], "700");
     let file = Path::new(lines[0]);
     assert!(!file.exists() && !file.parent().unwrap().exists(), "{out}");
+}
+
+/// It can have keys of the user in it.
+#[test]
+fn the_private_directory_of_a_killed_run_is_removed_by_the_next_one() {
+    let says = "echo $$; echo \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; exec sleep 60";
+    let home = Home::new("killed").program("gemini", says).program("my-agent", "true");
+    let mut command = home.command(&[], &["run", "--upstream", "sim", "--", "gemini"]);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let (left, file) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(Command::new("kill").arg(&left).status().unwrap().success());
+    assert!(Path::new(&file).exists(), "{file}");
+    let (code, _, errors) = home.run(&[], &[&SIM[..], &["--", "my-agent"]].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(!Path::new(&file).parent().unwrap().exists(), "{file}");
 }
 
 #[test]

@@ -173,6 +173,7 @@ impl<'a> AdaptedCommand<'a> {
         id: &RunId,
         is_verbose: bool,
     ) -> Result<Start, CliError> {
+        self.directory.remove_dead();
         let get = |name: &str| std::env::var(name).ok();
         let keys = match &self.invocation {
             _ if !self.is_sim => Vec::new(),
