@@ -74,6 +74,7 @@ impl Way {
 }
 
 const OPENAI_KEY: &[&str] = &["OPENAI_API_KEY"];
+const CODEX_KEYS: &[&str] = &["CODEX_API_KEY", "OPENAI_API_KEY"];
 const ANTHROPIC_KEYS: &[&str] = &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
 const MANY_KEYS: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
@@ -119,7 +120,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "codex",
         commands: &["codex"],
         packages: &["@openai/codex"],
-        keys: OPENAI_KEY,
+        keys: CODEX_KEYS,
         scripted_keys: 1,
         models: &[],
         adapt: codex::adapt,
@@ -346,6 +347,14 @@ pub(crate) enum InterceptEffect {
     Unknown,
 }
 
+/// The account of a program that gets no additions, if that is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unaided {
+    pub(crate) account: Account,
+    /// The reason, and what to do, for the user.
+    pub(crate) note: String,
+}
+
 /// A variable that an adapter sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddedVariable {
@@ -374,6 +383,7 @@ pub(crate) struct Adaptation {
     /// Notes for the user.
     pub(crate) notes: Vec<String>,
     pub(crate) elsewhere: Option<Elsewhere>,
+    pub(crate) unaided: Option<Unaided>,
 }
 
 impl Adaptation {
@@ -400,11 +410,15 @@ impl Adaptation {
     }
 
     /// The same without additions, and without notes about them: with `--intercept` there are none. Calls that it limits no
-    /// longer go elsewhere.
+    /// longer go elsewhere. A program that needs the additions for its account says so.
     pub(crate) fn without_additions(self) -> Self {
         let elsewhere = self.elsewhere.filter(|it| it.intercepted != InterceptEffect::Limits);
-        let Self { account, plan, model, .. } = self;
-        Self { account, plan, model, elsewhere, ..Self::default() }
+        let Self { account, plan, model, unaided, .. } = self;
+        let (account, notes) = match unaided {
+            Some(unaided) => (unaided.account, vec![unaided.note]),
+            None => (account, Vec::new()),
+        };
+        Self { account, plan, model, notes, elsewhere, ..Self::default() }
     }
 
     /// How the calls reach the gateway: by what is added, if anything is.

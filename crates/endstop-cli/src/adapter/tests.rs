@@ -98,7 +98,29 @@ fn codex_gets_a_provider_for_the_key_that_it_has() {
     let none = FakeHost::default().real("codex exec go");
     assert_eq!((none.account, none.notes.len()), (Account::Missing, 1));
     let sim = FakeHost::default().adapt("codex exec go", true);
+    assert_eq!(sim.arguments.join(" "), provider("env_key=\"CODEX_API_KEY\""));
+    let sim = FakeHost::with(&[("OPENAI_API_KEY", "sk-secret")]).adapt("codex exec go", true);
     assert_eq!(sim.arguments.join(" "), provider("env_key=\"OPENAI_API_KEY\""));
+}
+
+/// It reads the other key only for a provider that names it.
+#[test]
+fn codex_without_additions_needs_its_own_key_or_a_login() {
+    let bare = |host: &FakeHost, is_sim| {
+        let without = host.adapt("codex exec go", is_sim).without_additions();
+        (without.account, without.notes.len())
+    };
+    let openai = FakeHost::with(&[("OPENAI_API_KEY", "k")]);
+    assert_eq!(bare(&openai, false), (Account::Missing, 1));
+    assert_eq!(bare(&openai, true), (Account::Scripted, 1));
+    assert_eq!(bare(&FakeHost::default(), false), (Account::Missing, 1));
+    assert_eq!(bare(&FakeHost::default(), true), (Account::Scripted, 0));
+    let both = FakeHost::with(&[("OPENAI_API_KEY", "k"), ("CODEX_API_KEY", "k")]);
+    assert_eq!(bare(&both, false), (Account::Key("CODEX_API_KEY"), 0));
+    let login = openai.file("/u/.codex/auth.json", json!({ "OPENAI_API_KEY": "k" }));
+    assert_eq!(bare(&login, false), (Account::Login("API key of `codex login`"), 0));
+    let note = FakeHost::default().real("codex").without_additions().notes.remove(0);
+    assert!(note.contains("CODEX_API_KEY") && note.contains("codex login"), "{note}");
 }
 
 /// A key in the environment, which Codex does not read then, changes nothing.
@@ -349,6 +371,7 @@ fn only_the_keys_that_a_program_reads_are_set_for_the_scripted_model() {
     let token = FakeHost::with(&[("ANTHROPIC_AUTH_TOKEN", "t"), ("OPENAI_API_KEY", "k")]);
     assert_eq!(keys("claude", &token), [""; 0]);
     assert_eq!(keys("opencode", &token), ["ANTHROPIC_API_KEY"]);
+    assert_eq!(keys("codex", &none), ["CODEX_API_KEY"]);
     assert_eq!(keys("env OPENAI_API_KEY=x codex", &none), [""; 0]);
 }
 
@@ -409,9 +432,9 @@ fn what_goes_elsewhere_is_pointed_to_interception() {
     }
     let local = FakeHost::default().real("codex --oss go").without_additions();
     assert!(local.elsewhere.is_some_and(|elsewhere| !elsewhere.hint.contains("--intercept")));
-    let key = FakeHost::with(&[("OPENAI_API_KEY", "k")]).real("codex exec -m m go");
+    let key = FakeHost::with(&[("CODEX_API_KEY", "k")]).real("codex exec -m m go");
     let without = key.without_additions();
     assert!(without.in_words().is_empty() && !without.needs_directory());
-    assert_eq!(without.account, Account::Key("OPENAI_API_KEY"));
+    assert_eq!(without.account, Account::Key("CODEX_API_KEY"));
     assert_eq!(without.model.as_deref(), Some("m"));
 }
