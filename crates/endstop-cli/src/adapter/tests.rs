@@ -427,9 +427,14 @@ fn what_goes_elsewhere_is_pointed_to_interception() {
         assert!(elsewhere.hint.contains("`endstop run --intercept`"), "{elsewhere:?}");
         let left = host.real(line).without_additions().elsewhere;
         let effect = left.map(|elsewhere| elsewhere.intercepted);
-        let expected = line.starts_with("cn").then_some(InterceptEffect::Unknown);
+        // The logins of the others were never tried.
+        let expected = (!line.starts_with("llm")).then_some(InterceptEffect::Unknown);
         assert_eq!(effect, expected, "{line}");
     }
+    let login = json!({ "security": { "auth": { "selectedType": "qwen-oauth" } } });
+    let login = FakeHost::default().file("/u/.qwen/settings.json", login).real("qwen");
+    let left = login.without_additions().elsewhere.unwrap();
+    assert_eq!(left.intercepted, InterceptEffect::Unknown);
     let local = FakeHost::default().real("codex --oss go").without_additions();
     assert!(local.elsewhere.is_some_and(|elsewhere| !elsewhere.hint.contains("--intercept")));
     let key = FakeHost::with(&[("CODEX_API_KEY", "k")]).real("codex exec -m m go");
