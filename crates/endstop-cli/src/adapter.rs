@@ -421,9 +421,29 @@ impl Adaptation {
         Self { account, plan, model, notes, elsewhere, ..Self::default() }
     }
 
+    /// The settings for a Gemini CLI that a command may start, in a script or as a tool: the variables of every command alone
+    /// end it (exit code 41). `None` for Gemini CLI itself, which has its adapter, and if its calls go elsewhere.
+    pub(crate) fn of_started_gemini(
+        starter: Option<&str>,
+        host: &dyn Host,
+        directory: &Path,
+    ) -> Option<Self> {
+        let gemini = Invocation::of(&["gemini".into()])?;
+        if starter == Some(gemini.program.name) {
+            return None;
+        }
+        let adaptation = gemini.adapt(host, "", directory, false);
+        adaptation.elsewhere.is_none().then_some(adaptation)
+    }
+
     /// How the calls reach the gateway: by what is added, if anything is.
     pub(crate) fn way(&self) -> Way {
         if self.in_words().is_empty() { Way::Variables } else { Way::Adapter }
+    }
+
+    /// The variables with their values.
+    pub(crate) fn values(self) -> BTreeMap<&'static str, String> {
+        self.variables.into_iter().map(|(name, added)| (name, added.value)).collect()
     }
 
     /// Whether a directory is needed.

@@ -179,6 +179,20 @@ fn settings_are_in_a_private_directory_that_is_gone_at_the_end() {
     assert!(!file.exists() && !file.parent().unwrap().exists(), "{out}");
 }
 
+#[test]
+fn a_gemini_in_a_script_gets_its_settings_unless_nothing_is_to_be_added() {
+    let home = Home::new("script").program("gemini", "cat \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"");
+    let run =
+        |flags: &[&str]| home.run(&[], &[&SIM[..], flags, &["--", "sh", "-c", "gemini"]].concat());
+    let (code, out, errors) = run(&[]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("\"selectedType\":\"gemini-api-key\""), "{out}{errors}");
+    for flag in ["--no-adapter", "--intercept"] {
+        let (_, out, errors) = run(&[flag]);
+        assert!(!out.contains("selectedType"), "{flag}: {out}{errors}");
+    }
+}
+
 /// It can have keys of the user in it.
 #[test]
 fn the_private_directory_of_a_killed_run_is_removed_by_the_next_one() {

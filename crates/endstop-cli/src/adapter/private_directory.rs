@@ -69,11 +69,14 @@ impl PrivateDirectory {
         &self.path
     }
 
-    /// Creates it in the first place that can be written to; its path is known then.
+    /// Creates it in the first place that can be written to, unless it exists; its path is known then.
     ///
     /// # Errors
     /// That of the last place, if it can be created in none.
     pub(crate) fn create(&mut self) -> io::Result<()> {
+        if self.exists {
+            return Ok(());
+        }
         let mut created = Err(io::Error::from(io::ErrorKind::NotFound));
         for place in &self.places {
             created = std::fs::DirBuilder::new().mode(0o700).create(place);

@@ -175,6 +175,25 @@ fn gemini_gets_a_login_below_the_users_settings() {
     assert_eq!(file(&own), wanted);
 }
 
+/// It would end with exit code 41.
+#[test]
+fn every_other_command_gets_settings_for_a_gemini_that_it_may_start() {
+    let started = |host: &FakeHost, starter| {
+        Adaptation::of_started_gemini(starter, host, Path::new("/run/private"))
+    };
+    let host = FakeHost::default();
+    for starter in [None, Some("claude")] {
+        let settings = started(&host, starter).unwrap();
+        assert_eq!(file(&settings)["security"]["auth"]["selectedType"], "gemini-api-key");
+        let path = "/run/private/gemini-defaults.json";
+        assert_eq!(settings.values()["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"], path);
+    }
+    assert!(started(&host, Some("gemini")).is_none());
+    let settings = json!({ "security": { "auth": { "selectedType": "oauth-personal" } } });
+    let login = FakeHost::default().file("/u/.gemini/settings.json", settings);
+    assert!(started(&login, None).is_none());
+}
+
 #[test]
 fn other_logins_of_gemini_go_elsewhere() {
     let settings = |kind: &str| json!({ "security": { "auth": { "selectedType": kind } } });

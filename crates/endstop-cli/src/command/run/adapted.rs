@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use endstop::core::policy::Policy;
 use endstop::store::RunId;
@@ -163,6 +164,26 @@ impl<'a> AdaptedCommand<'a> {
         Ok(())
     }
 
+    /// Writes settings for a Gemini CLI that the command may start, and returns the variable that names them. Without a
+    /// place for them the command starts all the same.
+    fn settings_of_gemini(&mut self) -> BTreeMap<&'static str, String> {
+        let starter = self.invocation.as_ref().map(|invocation| invocation.program.name);
+        let settings = |path: &Path| Adaptation::of_started_gemini(starter, &ThisHost, path);
+        let is_wanted = self.adapter_use == AdapterUse::Additions;
+        if !is_wanted
+            || settings(self.directory.path()).is_none()
+            || self.directory.create().is_err()
+        {
+            return BTreeMap::new();
+        }
+        // With the path that it has now.
+        let settings = settings(self.directory.path()).unwrap_or_default();
+        match self.directory.fill(&settings.files, &settings.links) {
+            Ok(()) => settings.values(),
+            Err(_) => BTreeMap::new(),
+        }
+    }
+
     /// Makes the files, and returns what to start.
     ///
     /// # Errors
@@ -189,6 +210,7 @@ impl<'a> AdaptedCommand<'a> {
         if let Some(authority) = gateway.authority() {
             self.intercept(authority, &mut variables, is_verbose)?;
         }
+        variables.extend(self.settings_of_gemini());
         let is_known = self.adapter_use != AdapterUse::Keys;
         let Some(invocation) = self.invocation.as_ref().filter(|_| is_known) else {
             return Ok(Start { command: self.command.to_vec(), variables });
@@ -212,8 +234,7 @@ impl<'a> AdaptedCommand<'a> {
             added.iter().for_each(|line| output::note(&format!("endstop: {name}: adds {line}")));
         }
         let command = invocation.with(self.command, &adaptation);
-        let added = adaptation.variables.into_iter().map(|(name, added)| (name, added.value));
-        variables.extend(added);
+        variables.extend(adaptation.values());
         Ok(Start { command, variables })
     }
 }
