@@ -343,7 +343,7 @@ pub(crate) enum InterceptEffect {
     Limits,
     /// It does not see them, or cannot read them and refuses them.
     Nothing,
-    /// The user's own configuration decides where they go, or no one has tried it with this login.
+    /// The user's own configuration decides where they go, or no test has tried it with this login.
     Unknown,
 }
 

@@ -399,7 +399,7 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
         );
     }
     assert_eq!(way(&["--intercept", "--", "codex", "--oss"]).0, "none");
-    // Nobody has tried these logins.
+    // No test has tried these logins.
     for command in [&["copilot"][..], &["cline", "-P", "cline", "go"]] {
         let way = way(&[&["--intercept", "--"][..], command].concat()).0;
         assert_eq!(way, "unknown", "{command:?}");

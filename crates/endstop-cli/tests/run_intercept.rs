@@ -120,7 +120,7 @@ fn options_that_exclude_interception_are_refused() {
     }
 }
 
-/// A model call, with white space and an escape that nobody else would write so.
+/// A model call, with white space and an escape that no serializer would write so.
 const CALL: &str = r#"{ "model":"gpt-4o" ,  "messages":[ {"role":"user","content":"h\u0069"} ]}"#;
 const ANSWER: &str = r#"{ "id":"chatcmpl-1","object":"chat.completion" ,"created":1,"model":"gpt-4o",  "choices":[{"index":0,"message":{"role":"assistant","content":"h\u0069"},"finish_reason":"stop"}], "usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
 /// Another request to the same host, which is not read.

@@ -79,7 +79,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
 fn goes_elsewhere(adaptation: &mut Adaptation, id: &str) {
     adaptation.account = Account::Login("provider of Cline");
     adaptation.goes_elsewhere(
-        // They can be at any address, and nobody has tried a login of Cline with it.
+        // They can be at any address, and no test has tried a login of Cline with it.
         InterceptEffect::Unknown,
         format!("cline uses its provider `{id}`, whose calls bypass the gateway"),
         "choose anthropic or openai-native with `cline auth`, start it with `endstop run --intercept`, or pass \

@@ -13,7 +13,7 @@ use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation, Unaide
 const PROVIDER: &str = "endstop";
 /// The upstream of model calls with a ChatGPT login.
 const CHATGPT: &str = "https://chatgpt.com/backend-api/codex";
-/// The key that `codex exec` reads by itself. It reads the other one only for a provider that names it.
+/// The key that `codex exec` reads on its own. It reads the other one only for a provider that names it.
 const OWN_KEY: &str = "CODEX_API_KEY";
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
 const OPTIONS_OF_VALUES: [&str; 2] = ["-c", "--config"];

@@ -150,7 +150,7 @@ fn is_name_of_run(name: &OsStr) -> bool {
     })
 }
 
-/// Whether a directory is the user's, and nobody holds its lock.
+/// Whether a directory is the user's, and no process holds its lock.
 fn is_dead(directory: &Path) -> bool {
     let is_own = directory.symlink_metadata().is_ok_and(|data| {
         data.is_dir() && data.uid() == Uid::effective().as_raw() && data.mode() & 0o077 == 0

@@ -1,4 +1,4 @@
-//! A proxy on loopback. Each connection through it ends at a TLS server with a certificate of its own, whatever host it is for.
+//! A proxy on loopback. Each connection through it ends at a TLS server with a separate certificate, whatever host it is for.
 
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};

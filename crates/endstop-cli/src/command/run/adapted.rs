@@ -165,7 +165,7 @@ impl<'a> AdaptedCommand<'a> {
     }
 
     /// Writes settings for a Gemini CLI that the command may start, and returns the variable that names them. Without a
-    /// place for them the command starts all the same.
+    /// place for them the command still starts.
     fn settings_of_gemini(&mut self) -> BTreeMap<&'static str, String> {
         let starter = self.invocation.as_ref().map(|invocation| invocation.program.name);
         let settings = |path: &Path| Adaptation::of_started_gemini(starter, &ThisHost, path);
