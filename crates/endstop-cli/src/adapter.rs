@@ -74,6 +74,7 @@ impl Way {
 }
 
 const OPENAI_KEY: &[&str] = &["OPENAI_API_KEY"];
+const CODEX_KEYS: &[&str] = &["CODEX_API_KEY", "OPENAI_API_KEY"];
 const ANTHROPIC_KEYS: &[&str] = &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
 const MANY_KEYS: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
@@ -119,7 +120,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
         name: "codex",
         commands: &["codex"],
         packages: &["@openai/codex"],
-        keys: OPENAI_KEY,
+        keys: CODEX_KEYS,
         scripted_keys: 1,
         models: &[],
         adapt: codex::adapt,
@@ -342,8 +343,16 @@ pub(crate) enum InterceptEffect {
     Limits,
     /// It does not see them, or cannot read them and refuses them.
     Nothing,
-    /// The user's own configuration decides where they go.
+    /// The user's own configuration decides where they go, or no test has tried it with this login.
     Unknown,
+}
+
+/// The account of a program that gets no additions, if that is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unaided {
+    pub(crate) account: Account,
+    /// The reason, and what to do, for the user.
+    pub(crate) note: String,
 }
 
 /// A variable that an adapter sets.
@@ -374,6 +383,7 @@ pub(crate) struct Adaptation {
     /// Notes for the user.
     pub(crate) notes: Vec<String>,
     pub(crate) elsewhere: Option<Elsewhere>,
+    pub(crate) unaided: Option<Unaided>,
 }
 
 impl Adaptation {
@@ -400,16 +410,40 @@ impl Adaptation {
     }
 
     /// The same without additions, and without notes about them: with `--intercept` there are none. Calls that it limits no
-    /// longer go elsewhere.
+    /// longer go elsewhere. A program that needs the additions for its account says so.
     pub(crate) fn without_additions(self) -> Self {
         let elsewhere = self.elsewhere.filter(|it| it.intercepted != InterceptEffect::Limits);
-        let Self { account, plan, model, .. } = self;
-        Self { account, plan, model, elsewhere, ..Self::default() }
+        let Self { account, plan, model, unaided, .. } = self;
+        let (account, notes) = match unaided {
+            Some(unaided) => (unaided.account, vec![unaided.note]),
+            None => (account, Vec::new()),
+        };
+        Self { account, plan, model, notes, elsewhere, ..Self::default() }
+    }
+
+    /// The settings for a Gemini CLI that a command may start, in a script or as a tool: the variables of every command alone
+    /// end it (exit code 41). `None` for Gemini CLI itself, which has its adapter, and if its calls go elsewhere.
+    pub(crate) fn of_started_gemini(
+        starter: Option<&str>,
+        host: &dyn Host,
+        directory: &Path,
+    ) -> Option<Self> {
+        let gemini = Invocation::of(&["gemini".into()])?;
+        if starter == Some(gemini.program.name) {
+            return None;
+        }
+        let adaptation = gemini.adapt(host, "", directory, false);
+        adaptation.elsewhere.is_none().then_some(adaptation)
     }
 
     /// How the calls reach the gateway: by what is added, if anything is.
     pub(crate) fn way(&self) -> Way {
         if self.in_words().is_empty() { Way::Variables } else { Way::Adapter }
+    }
+
+    /// The variables with their values.
+    pub(crate) fn values(self) -> BTreeMap<&'static str, String> {
+        self.variables.into_iter().map(|(name, added)| (name, added.value)).collect()
     }
 
     /// Whether a directory is needed.

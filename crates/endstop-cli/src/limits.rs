@@ -93,6 +93,11 @@ pub(crate) const MAX_PLAN_NAME: usize = 24;
 #[cfg(unix)]
 pub(crate) const MAX_PARENTS: usize = 64;
 
+/// The most names of a directory that are searched for private directories of dead runs: a directory for temporary files can
+/// have thousands.
+#[cfg(unix)]
+pub(crate) const MAX_PLACE_NAMES: usize = 10_000;
+
 /// How long `endstop run` lets a command try to reach model providers without a call through the gateway, before it ends
 /// the command. Programs that are limited make their first call within 3 s of their start; those that are not try at once and
 /// several times within 10 s, and continue for minutes.

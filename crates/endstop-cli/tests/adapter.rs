@@ -7,6 +7,7 @@ mod file;
 #[path = "support/upstream.rs"]
 mod upstream;
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -41,12 +42,16 @@ impl Home {
         this
     }
 
-    fn endstop(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    fn command(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
         let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
         let path = format!("{}:/usr/bin:/bin", self.0.join("bin").display());
         command.env_clear().env("HOME", &self.0).env("PATH", path).current_dir(&self.0);
-        command.envs(variables.iter().copied()).stdin(Stdio::null());
-        command.args(arguments).output().unwrap()
+        command.envs(variables.iter().copied()).stdin(Stdio::null()).args(arguments);
+        command
+    }
+
+    fn endstop(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        self.command(variables, arguments).output().unwrap()
     }
 
     fn run(&self, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -175,6 +180,38 @@ fn settings_are_in_a_private_directory_that_is_gone_at_the_end() {
 }
 
 #[test]
+fn a_gemini_in_a_script_gets_its_settings_unless_nothing_is_to_be_added() {
+    let home = Home::new("script").program("gemini", "cat \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"");
+    let run =
+        |flags: &[&str]| home.run(&[], &[&SIM[..], flags, &["--", "sh", "-c", "gemini"]].concat());
+    let (code, out, errors) = run(&[]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("\"selectedType\":\"gemini-api-key\""), "{out}{errors}");
+    for flag in ["--no-adapter", "--intercept"] {
+        let (_, out, errors) = run(&[flag]);
+        assert!(!out.contains("selectedType"), "{flag}: {out}{errors}");
+    }
+}
+
+/// It can have keys of the user in it.
+#[test]
+fn the_private_directory_of_a_killed_run_is_removed_by_the_next_one() {
+    let says = "echo $$; echo \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; exec sleep 60";
+    let home = Home::new("killed").program("gemini", says).program("my-agent", "true");
+    let mut command = home.command(&[], &["run", "--upstream", "sim", "--", "gemini"]);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let (left, file) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(Command::new("kill").arg(&left).status().unwrap().success());
+    assert!(Path::new(&file).exists(), "{file}");
+    let (code, _, errors) = home.run(&[], &[&SIM[..], &["--", "my-agent"]].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(!Path::new(&file).parent().unwrap().exists(), "{file}");
+}
+
+#[test]
 fn the_scripted_model_sets_only_the_keys_that_a_program_reads() {
     let says = "echo \"$GEMINI_API_KEY,$GOOGLE_API_KEY,$OPENAI_API_KEY,$ANTHROPIC_API_KEY\"";
     let home = Home::new("keys").program("gemini", says).program("claude", says).program("x", says);
@@ -186,6 +223,11 @@ fn the_scripted_model_sets_only_the_keys_that_a_program_reads() {
     assert_eq!(keys(&[("ANTHROPIC_AUTH_TOKEN", "t")], "claude"), ",,,\n");
     assert_eq!(keys(&[], "x"), "endstop-sim,endstop-sim,endstop-sim,endstop-sim\n");
     assert_eq!(keys(&[("GOOGLE_API_KEY", "g")], "x"), ",g,endstop-sim,endstop-sim\n");
+    // Without additions too.
+    for flag in ["--intercept", "--no-adapter"] {
+        let (_, out, errors) = home.run(&[], &[&SIM[..], &[flag, "--", "gemini"]].concat());
+        assert_eq!(out, "endstop-sim,,,\n", "{flag}: {errors}");
+    }
 }
 
 #[test]
@@ -205,6 +247,46 @@ fn claude_on_bedrock_is_refused_unless_nothing_is_to_be_limited() {
     }
     let (code, ..) = home.run(&[("CLAUDE_CODE_USE_BEDROCK", "0")], &["--", "claude"]);
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_program_that_interception_cannot_limit_is_refused_with_it_too() {
+    let home = Home::new("intercepted").program("claude", "echo started");
+    let run = |variable: &str, flags: &[&str]| {
+        let command = [&["--intercept"][..], flags, &["--", "claude"]].concat();
+        let (code, out, errors) = home.run(&[(variable, "1")], &command);
+        (code, out, errors.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    for variable in ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"] {
+        let (code, out, errors) = run(variable, &["--steps", "3"]);
+        assert_eq!((code, out.as_str()), (Some(125), ""), "{errors}");
+        let error = "--intercept does not help, so no limit would apply";
+        assert!(errors.contains(error) && errors.contains(variable), "{errors}");
+        assert!(errors.contains(&format!("hint: unset {variable} and set")), "{errors}");
+        for passes in [["--no-adapter"], ["--dry-run"]] {
+            let (code, out, errors) = run(variable, &passes);
+            assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{errors}");
+        }
+    }
+    // Where its calls go is not known.
+    let (code, out, errors) = run("CLAUDE_CODE_USE_FOUNDRY", &["--steps", "3"]);
+    assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{errors}");
+    let warning = "--intercept limits only those to addresses of model providers";
+    assert!(errors.contains(warning), "{errors}");
+}
+
+#[test]
+fn the_variables_of_interception_are_said_if_asked_for() {
+    let home = Home::new("verbose").program("my-agent", "true");
+    let (code, _, errors) = home.run(&[], &["--intercept", "--verbose", "--", "my-agent"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let said = |begin: &str| errors.lines().find(|line| line.starts_with(begin)).unwrap();
+    let set = said("endstop: --intercept: sets ");
+    assert!(set.contains("SSL_CERT_FILE") && set.contains("NODE_EXTRA_CA_CERTS"), "{errors}");
+    let left = said("endstop: --intercept: leaves ");
+    assert!(left.contains("OPENAI_BASE_URL") && left.ends_with(" as before"), "{errors}");
+    let (_, _, errors) = home.run(&[], &["--intercept", "--", "my-agent"]);
+    assert!(!errors.contains("SSL_CERT_FILE"), "{errors}");
 }
 
 /// Of variables, settings and what adapters make of them.
@@ -309,8 +391,7 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
     let (before, hint) = way(&["--", "llm", "-m", "gemini-2.5-flash", "go"]);
     assert_eq!(before, "none");
     assert!(hint.contains("--intercept"), "{hint}");
-    for command in [&["llm", "-m", "gemini-2.5-flash", "go"][..], &["codex", "exec"], &["copilot"]]
-    {
+    for command in [&["llm", "-m", "gemini-2.5-flash", "go"][..], &["codex", "exec"]] {
         assert_eq!(
             way(&[&["--intercept", "--"][..], command].concat()).0,
             "intercept",
@@ -318,7 +399,11 @@ fn doctor_says_what_the_run_of_the_same_words_does() {
         );
     }
     assert_eq!(way(&["--intercept", "--", "codex", "--oss"]).0, "none");
-    assert_eq!(way(&["--intercept", "--", "cline", "-P", "cline", "go"]).0, "intercept");
+    // No test has tried these logins.
+    for command in [&["copilot"][..], &["cline", "-P", "cline", "go"]] {
+        let way = way(&[&["--intercept", "--"][..], command].concat()).0;
+        assert_eq!(way, "unknown", "{command:?}");
+    }
     let (own, hint) = way(&["--intercept", "--", "cline", "-P", "ollama", "go"]);
     assert_eq!((own.as_str(), hint.as_str()), ("unknown", "null"));
     assert_eq!(way(&["--intercept", "--", "my-agent"]).0, "unknown");

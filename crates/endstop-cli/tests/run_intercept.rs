@@ -1,6 +1,7 @@
 //! `endstop run --intercept`: programs that call their provider at its own address are limited, and nothing else is read.
 //!
-//! No test leaves loopback: the gateway answers connections to model providers, and its upstream is the scripted model.
+//! No test leaves loopback: the gateway answers connections to model providers, and its upstream is the scripted model, or a
+//! server of the test behind a proxy of the test.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -10,8 +11,11 @@ use std::process::Command;
 
 #[path = "support/scripted_run.rs"]
 mod scripted_run;
+#[path = "support/tls_proxy.rs"]
+mod tls_proxy;
 
 use scripted_run::Run;
+use tls_proxy::TlsProxy;
 
 /// A client with its own addresses; it prints the status of each answer.
 const CLIENT: &str = r#"
@@ -113,5 +117,56 @@ fn options_that_exclude_interception_are_refused() {
         assert_eq!(output.status.code(), Some(125));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(why), "{option}: {stderr}");
+    }
+}
+
+/// A model call, with white space and an escape that no serializer would write so.
+const CALL: &str = r#"{ "model":"gpt-4o" ,  "messages":[ {"role":"user","content":"h\u0069"} ]}"#;
+const ANSWER: &str = r#"{ "id":"chatcmpl-1","object":"chat.completion" ,"created":1,"model":"gpt-4o",  "choices":[{"index":0,"message":{"role":"assistant","content":"h\u0069"},"finish_reason":"stop"}], "usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}"#;
+/// Another request to the same host, which is not read.
+const OTHER_CALL: &str = r#"{ "input" : "h\u0069", "model":"text-embedding-3-small"}"#;
+const OTHER_ANSWER: &str = r#"{ "object" : "list","data":[ ] }"#;
+
+/// A client of one host that makes both, and prints the bodies of the answers as they are.
+const OPENAI_CLIENT: &str = r#"
+import sys, urllib.request
+for path, body in [('/v1/chat/completions', sys.argv[1]), ('/v1/embeddings?x=%20y', sys.argv[2])]:
+    headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer key-of-mine'}
+    request = urllib.request.Request('https://api.openai.com' + path, body.encode(), headers)
+    print(urllib.request.urlopen(request).read().decode(), flush=True)
+"#;
+
+#[test]
+fn an_intercepted_call_arrives_at_the_host_that_the_program_named_unchanged() {
+    let proxy = TlsProxy::start("api.openai.com", |request| {
+        if request.contains("/chat/completions") { ANSWER } else { OTHER_ANSWER }
+    });
+    let directory = scripted_run::directory("run_intercept", "forwarded");
+    let roots = directory.join("provider.pem");
+    std::fs::write(&roots, &proxy.pem).unwrap();
+    let mut command = scripted_run::endstop();
+    for name in ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR"] {
+        command.env(name, &directory);
+    }
+    command.env("HTTPS_PROXY", &proxy.address).env("SSL_CERT_FILE", &roots);
+    command.args(["run", "--intercept", "--steps", "5"]);
+    let script = format!("client '{CALL}' '{OTHER_CALL}'");
+    let run = scripted_run::run(command, &directory, "client", OPENAI_CLIENT, &script);
+    let (stdout, stderr) = (run.stdout(), run.stderr());
+    assert_eq!(run.code(), Some(0), "{stderr}");
+    assert_eq!(stdout, format!("{ANSWER}\n{OTHER_ANSWER}\n"), "{stderr}");
+    assert_eq!((&run.told["upstream_calls"], &run.told["unmetered"]), (&1.into(), &1.into()));
+    let arrivals = proxy.arrivals();
+    let [call, other] = arrivals.as_slice() else { panic!("{arrivals:?}") };
+    for (arrival, line, body) in [
+        (call, "POST /v1/chat/completions HTTP/1.1\r\n", CALL),
+        (other, "POST /v1/embeddings?x=%20y HTTP/1.1\r\n", OTHER_CALL),
+    ] {
+        assert_eq!(arrival.tunnel, "CONNECT api.openai.com:443 HTTP/1.1", "{arrival:?}");
+        assert!(arrival.head.starts_with(line), "{arrival:?}");
+        let lower = arrival.head.to_ascii_lowercase();
+        assert!(lower.contains("\r\nhost: api.openai.com\r\n"), "{arrival:?}");
+        assert!(lower.contains("\r\nauthorization: bearer key-of-mine\r\n"), "{arrival:?}");
+        assert_eq!(arrival.body, body.as_bytes(), "{arrival:?}");
     }
 }

@@ -50,6 +50,10 @@ fn a_limit_of_three_steps_lets_three_calls_through_and_ends_the_agent() {
     assert!(told["stop_responses"].as_u64().unwrap() >= 1);
     assert!(stderr.contains("terminated by steps >= 3"), "{stderr}");
     assert!(stderr.contains("3 steps \u{b7} 3 model calls"), "{stderr}");
+    assert!(
+        stderr.ends_with("\nendstop: to continue, raise the limit or start a new run\n"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -78,6 +82,7 @@ fn an_agent_that_ends_by_itself_is_not_stopped() {
     let script = "\"$AGENT\" demo-agent --iterations 1 --searches 1";
     let (output, told) = run("by-itself", &["--steps", "9"], script);
     assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
+    assert!(!text(&output.stderr).contains("to continue"), "{}", text(&output.stderr));
     assert_eq!((&told["upstream_calls"], &told["stop_responses"]), (&2.into(), &0.into()));
     let agents = told["report"]["sub_agents"].as_array().unwrap();
     assert_eq!((agents.len(), agents[0]["agent"].as_str()), (1, Some("research-1")));

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -81,10 +82,18 @@ fn a_quota_below_its_limit_stops_nothing() {
     assert!(run.stderr().contains("plan: 5h 12%, 7d 12.5% used"), "{}", run.stderr());
 }
 
+/// After a reset a run continues within this time.
+const AFTER_RESET: Duration = Duration::from_secs(5);
+/// The time that calls themselves may take on a busy machine.
+const SLACK: Duration = Duration::from_secs(10);
+
 /// The reset is reported as the seconds until then, as Codex does, so that a slow machine does not miss it.
 #[test]
 fn a_run_that_waits_for_the_reset_goes_on_after_it() {
-    let upstream = Upstream::start(|number| {
+    let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let noted = Arc::clone(&arrivals);
+    let upstream = Upstream::start(move |number| {
+        noted.lock().unwrap().push(Instant::now());
         let used = if number == 0 { 91 } else { 3 };
         let headers = format!(
             "x-codex-primary-used-percent: {used}\r\nx-codex-primary-window-minutes: 300\r\n\
@@ -105,5 +114,8 @@ fn a_run_that_waits_for_the_reset_goes_on_after_it() {
     assert_eq!(lines[..2], ["Done.", "Done."], "{stdout}{stderr}");
     let ended: u64 = lines[2].parse().unwrap();
     assert!(ended >= begun + 2, "it did not wait: {stdout}");
+    let arrivals = arrivals.lock().unwrap();
+    let waited = arrivals[1] - arrivals[0];
+    assert!(waited <= Duration::from_secs(2) + AFTER_RESET + SLACK, "{waited:?}");
     assert_eq!(run.told["quotas"]["5h"], "3%", "{}", run.told);
 }

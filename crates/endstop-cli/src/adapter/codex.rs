@@ -7,12 +7,15 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation, plan};
+use super::{Account, Adaptation, InterceptEffect, OPENAI_BASE, Situation, Unaided, plan};
 
 /// The id of the provider that is added, and its name.
 const PROVIDER: &str = "endstop";
 /// The upstream of model calls with a ChatGPT login.
 const CHATGPT: &str = "https://chatgpt.com/backend-api/codex";
+/// The key that `codex exec` reads on its own. It reads the other one only for a provider that names it.
+const OWN_KEY: &str = "CODEX_API_KEY";
+const OPENAI_KEY: &str = "OPENAI_API_KEY";
 const OPTIONS_OF_VALUES: [&str; 2] = ["-c", "--config"];
 
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
@@ -43,8 +46,23 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
 fn add_provider(home: Option<&Path>, situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let base = situation.base;
     let login = home.and_then(|home| situation.json(&home.join("auth.json")));
+    let has_login = !matches!(login.as_ref().map(kind_of_login), Some(Login::Missing) | None);
+    let has_own_key = situation.variable(OWN_KEY).is_some();
+    let has_openai_key = situation.variable(OPENAI_KEY).is_some();
+    // For the scripted model the key that Codex reads is set, if there is none.
+    let gets_key = situation.is_sim && !has_openai_key;
+    if !has_login && !has_own_key && !gets_key {
+        adaptation.unaided = Some(Unaided {
+            account: if situation.is_sim { Account::Scripted } else { Account::Missing },
+            note: format!(
+                "with --intercept codex does not read {OPENAI_KEY}; log in with `codex login`, or set {OWN_KEY} for \
+                 `codex exec`"
+            ),
+        });
+    }
     let key = match login.as_ref().map(kind_of_login) {
-        _ if situation.is_sim => "env_key=\"OPENAI_API_KEY\"",
+        _ if situation.is_sim && has_openai_key && !has_own_key => "env_key=\"OPENAI_API_KEY\"",
+        _ if situation.is_sim => "env_key=\"CODEX_API_KEY\"",
         Some(Login::ChatGpt) => {
             adaptation.account = Account::Login("ChatGPT");
             adaptation.plan = login.as_ref().and_then(plan::of_chatgpt);
@@ -55,10 +73,7 @@ fn add_provider(home: Option<&Path>, situation: &Situation<'_>, adaptation: &mut
             adaptation.account = Account::Login("API key of `codex login`");
             "requires_openai_auth=true"
         }
-        Some(Login::Missing) | None if situation.variable("CODEX_API_KEY").is_some() => {
-            adaptation.account = Account::Key("CODEX_API_KEY");
-            "env_key=\"CODEX_API_KEY\""
-        }
+        Some(Login::Missing) | None if has_own_key => "env_key=\"CODEX_API_KEY\"",
         Some(Login::Missing) | None if adaptation.account != Account::Missing => {
             "env_key=\"OPENAI_API_KEY\""
         }

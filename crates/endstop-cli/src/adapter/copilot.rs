@@ -17,7 +17,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if own.is_none() && !situation.is_sim {
         adaptation.account = Account::Login("GitHub");
         adaptation.goes_elsewhere(
-            InterceptEffect::Limits,
+            InterceptEffect::Unknown,
             "copilot calls the models of GitHub, whose calls bypass the gateway",
             format!(
                 "set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use your own provider and key, or start it \

@@ -23,7 +23,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         Some("qwen-oauth") => {
             adaptation.account = Account::Login("Qwen");
             adaptation.goes_elsewhere(
-                InterceptEffect::Limits,
+                InterceptEffect::Unknown,
                 "qwen uses a Qwen login, whose calls bypass the gateway",
                 "pass `--auth-type openai` to qwen and set OPENAI_API_KEY",
             );

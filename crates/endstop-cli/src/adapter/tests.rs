@@ -98,7 +98,29 @@ fn codex_gets_a_provider_for_the_key_that_it_has() {
     let none = FakeHost::default().real("codex exec go");
     assert_eq!((none.account, none.notes.len()), (Account::Missing, 1));
     let sim = FakeHost::default().adapt("codex exec go", true);
+    assert_eq!(sim.arguments.join(" "), provider("env_key=\"CODEX_API_KEY\""));
+    let sim = FakeHost::with(&[("OPENAI_API_KEY", "sk-secret")]).adapt("codex exec go", true);
     assert_eq!(sim.arguments.join(" "), provider("env_key=\"OPENAI_API_KEY\""));
+}
+
+/// It reads the other key only for a provider that names it.
+#[test]
+fn codex_without_additions_needs_its_own_key_or_a_login() {
+    let bare = |host: &FakeHost, is_sim| {
+        let without = host.adapt("codex exec go", is_sim).without_additions();
+        (without.account, without.notes.len())
+    };
+    let openai = FakeHost::with(&[("OPENAI_API_KEY", "k")]);
+    assert_eq!(bare(&openai, false), (Account::Missing, 1));
+    assert_eq!(bare(&openai, true), (Account::Scripted, 1));
+    assert_eq!(bare(&FakeHost::default(), false), (Account::Missing, 1));
+    assert_eq!(bare(&FakeHost::default(), true), (Account::Scripted, 0));
+    let both = FakeHost::with(&[("OPENAI_API_KEY", "k"), ("CODEX_API_KEY", "k")]);
+    assert_eq!(bare(&both, false), (Account::Key("CODEX_API_KEY"), 0));
+    let login = openai.file("/u/.codex/auth.json", json!({ "OPENAI_API_KEY": "k" }));
+    assert_eq!(bare(&login, false), (Account::Login("API key of `codex login`"), 0));
+    let note = FakeHost::default().real("codex").without_additions().notes.remove(0);
+    assert!(note.contains("CODEX_API_KEY") && note.contains("codex login"), "{note}");
 }
 
 /// A key in the environment, which Codex does not read then, changes nothing.
@@ -151,6 +173,25 @@ fn gemini_gets_a_login_below_the_users_settings() {
     let wanted =
         json!({ "a": 1, "security": { "auth": { "x": 2, "selectedType": "gemini-api-key" } } });
     assert_eq!(file(&own), wanted);
+}
+
+/// It would end with exit code 41.
+#[test]
+fn every_other_command_gets_settings_for_a_gemini_that_it_may_start() {
+    let started = |host: &FakeHost, starter| {
+        Adaptation::of_started_gemini(starter, host, Path::new("/run/private"))
+    };
+    let host = FakeHost::default();
+    for starter in [None, Some("claude")] {
+        let settings = started(&host, starter).unwrap();
+        assert_eq!(file(&settings)["security"]["auth"]["selectedType"], "gemini-api-key");
+        let path = "/run/private/gemini-defaults.json";
+        assert_eq!(settings.values()["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"], path);
+    }
+    assert!(started(&host, Some("gemini")).is_none());
+    let settings = json!({ "security": { "auth": { "selectedType": "oauth-personal" } } });
+    let login = FakeHost::default().file("/u/.gemini/settings.json", settings);
+    assert!(started(&login, None).is_none());
 }
 
 #[test]
@@ -349,6 +390,7 @@ fn only_the_keys_that_a_program_reads_are_set_for_the_scripted_model() {
     let token = FakeHost::with(&[("ANTHROPIC_AUTH_TOKEN", "t"), ("OPENAI_API_KEY", "k")]);
     assert_eq!(keys("claude", &token), [""; 0]);
     assert_eq!(keys("opencode", &token), ["ANTHROPIC_API_KEY"]);
+    assert_eq!(keys("codex", &none), ["CODEX_API_KEY"]);
     assert_eq!(keys("env OPENAI_API_KEY=x codex", &none), [""; 0]);
 }
 
@@ -404,14 +446,19 @@ fn what_goes_elsewhere_is_pointed_to_interception() {
         assert!(elsewhere.hint.contains("`endstop run --intercept`"), "{elsewhere:?}");
         let left = host.real(line).without_additions().elsewhere;
         let effect = left.map(|elsewhere| elsewhere.intercepted);
-        let expected = line.starts_with("cn").then_some(InterceptEffect::Unknown);
+        // The logins of the others were never tried.
+        let expected = (!line.starts_with("llm")).then_some(InterceptEffect::Unknown);
         assert_eq!(effect, expected, "{line}");
     }
+    let login = json!({ "security": { "auth": { "selectedType": "qwen-oauth" } } });
+    let login = FakeHost::default().file("/u/.qwen/settings.json", login).real("qwen");
+    let left = login.without_additions().elsewhere.unwrap();
+    assert_eq!(left.intercepted, InterceptEffect::Unknown);
     let local = FakeHost::default().real("codex --oss go").without_additions();
     assert!(local.elsewhere.is_some_and(|elsewhere| !elsewhere.hint.contains("--intercept")));
-    let key = FakeHost::with(&[("OPENAI_API_KEY", "k")]).real("codex exec -m m go");
+    let key = FakeHost::with(&[("CODEX_API_KEY", "k")]).real("codex exec -m m go");
     let without = key.without_additions();
     assert!(without.in_words().is_empty() && !without.needs_directory());
-    assert_eq!(without.account, Account::Key("OPENAI_API_KEY"));
+    assert_eq!(without.account, Account::Key("CODEX_API_KEY"));
     assert_eq!(without.model.as_deref(), Some("m"));
 }

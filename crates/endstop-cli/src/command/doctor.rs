@@ -192,6 +192,10 @@ impl<'a> Diagnosis<'a> {
     fn sets(&self) -> BTreeMap<&'static str, String> {
         let get = |name: &str| std::env::var(name).ok();
         let mut variables = environment::variables(BASE, RUN, &[], Some(BASE), get);
+        let directory = Invocation::directory(&ThisHost, RUN);
+        let gemini = Adaptation::of_started_gemini(self.program, &ThisHost, directory.path());
+        let gemini = gemini.filter(|_| !self.intercepts);
+        variables.extend(gemini.map(Adaptation::values).unwrap_or_default());
         if self.intercepts {
             for name in bundle::kept_bases(get) {
                 variables.remove(name);

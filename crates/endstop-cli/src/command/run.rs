@@ -44,7 +44,7 @@ use crate::error::{CliError, ExitMeaning};
 use crate::history::{HistoryArgs, RunHistory};
 use crate::webhook::Hook;
 use crate::{live, output};
-use adapted::AdaptedCommand;
+use adapted::{AdaptedCommand, AdapterUse};
 use child::Ended;
 use deferred_printer::DeferredPrinter;
 use guard::{Guard, GuardArgs};
@@ -144,9 +144,13 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Whether the command gets what its program is known to need. With `--intercept` it needs nothing.
-    const fn has_adapter(&self) -> bool {
-        !self.no_adapter && !self.guard.intercepts()
+    /// The part of an adapter that applies to the command.
+    const fn adapter_use(&self) -> AdapterUse {
+        match (self.no_adapter, self.guard.intercepts()) {
+            (true, _) => AdapterUse::Keys,
+            (false, true) => AdapterUse::Facts,
+            (false, false) => AdapterUse::Additions,
+        }
     }
 
     /// The history, for the name of the program. Its arguments can be a prompt.
@@ -226,7 +230,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     environment.observers.extend(hook.observer());
     environment.accounts = accounts(args, &budgets, &hook)?;
     let id = RunId::new();
-    let adapted = AdaptedCommand::of(&args.command, args.has_adapter(), args.gateway.is_sim(), &id);
+    let adapted = AdaptedCommand::of(&args.command, args.adapter_use(), args.gateway.is_sim(), &id);
     let mut adapted = adapted.drawing_on(budgets.drawn_by(environment.accounts.as_ref()));
     adapted.check(&chosen.policy, args.dry_run)?;
     let setup = gateway_setup(args, &chosen.policy, &id, environment, &adapted);

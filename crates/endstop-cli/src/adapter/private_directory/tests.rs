@@ -13,6 +13,39 @@ fn place(test: &str) -> PathBuf {
     path.canonicalize().unwrap()
 }
 
+fn at(places: Vec<PathBuf>) -> PrivateDirectory {
+    PrivateDirectory { path: places[0].clone(), places, exists: false, _lock: None }
+}
+
+#[test]
+fn directories_of_dead_runs_are_removed_and_no_others() {
+    let parent = place("dead");
+    let named =
+        |last: char| parent.join(format!("endstop-01890a5d-ac96-774b-bcce-b302099a805{last}"));
+    let make = |path: &Path, mode: u32, names: &[&str]| {
+        std::fs::create_dir(path).unwrap();
+        names.iter().for_each(|name| std::fs::write(path.join(name), "").unwrap());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut living = at(vec![named('1')]);
+    living.create().unwrap();
+    let dead = named('2');
+    make(&dead, 0o700, &[LOCK, "continue.yaml"]);
+    // A run that begins, a directory that is open to others, one of another name, and a file.
+    let (begins, open, other) = (named('3'), named('4'), parent.join("endstop-mine"));
+    make(&begins, 0o700, &[LOCK_DRAFT]);
+    make(&open, 0o755, &[LOCK]);
+    make(&other, 0o700, &[LOCK]);
+    std::fs::write(named('5'), "").unwrap();
+    at(vec![named('6')]).remove_dead();
+    assert!(!dead.exists());
+    for kept in [living.path(), &begins, &open, &other, &named('5')] {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+    drop(living);
+    assert!(!named('1').exists());
+}
+
 #[test]
 fn it_is_the_users_alone_and_gone_at_the_end() {
     let parent = place("filled");
@@ -40,7 +73,7 @@ fn the_next_place_is_taken_where_one_cannot_be_written_to() {
     std::fs::write(taken.join("endstop-run"), "in the way").unwrap();
     // Given as they are, because everyone can write to some directory above many checkouts.
     let places = vec![taken.join("endstop-run"), home.join("endstop-run")];
-    let mut directory = PrivateDirectory { path: places[0].clone(), places, exists: false };
+    let mut directory = at(places);
     directory.create().unwrap();
     assert_eq!(directory.path().parent(), Some(&*home));
     drop(directory);

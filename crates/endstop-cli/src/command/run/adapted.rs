@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use endstop::core::policy::Policy;
 use endstop::store::RunId;
@@ -10,16 +11,30 @@ use endstop_gateway::Gateway;
 
 use super::bundle::{self, Bundle};
 use super::environment;
-use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost, executable};
+use crate::adapter::{
+    Adaptation, InterceptEffect, Invocation, PrivateDirectory, ThisHost, executable,
+};
 use crate::budgets::DrawnBudgets;
 use crate::defaults::{DRAWN_FILE_VARIABLE, DRAWN_VARIABLE};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 
+/// The part of an adapter that a run uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AdapterUse {
+    /// All of it.
+    Additions,
+    /// Where the calls of the program go, with `--intercept`: nothing is added, and the program keeps its own addresses.
+    Facts,
+    /// The names of the keys that the program reads, with `--no-adapter`.
+    Keys,
+}
+
 /// A command, and its adapter if its program has one.
 pub(super) struct AdaptedCommand<'a> {
     command: &'a [OsString],
     invocation: Option<Invocation>,
+    adapter_use: AdapterUse,
     /// For the files of the adapter; removed when this is dropped.
     directory: PrivateDirectory,
     is_sim: bool,
@@ -34,10 +49,16 @@ pub(super) struct Start {
 }
 
 impl<'a> AdaptedCommand<'a> {
-    pub(super) fn of(command: &'a [OsString], is_adapted: bool, is_sim: bool, id: &RunId) -> Self {
-        let invocation = Invocation::of(command).filter(|_| is_adapted);
+    pub(super) fn of(
+        command: &'a [OsString],
+        adapter_use: AdapterUse,
+        is_sim: bool,
+        id: &RunId,
+    ) -> Self {
+        let invocation = Invocation::of(command);
         let directory = Invocation::directory(&ThisHost, id.as_str());
-        Self { command, invocation, directory, is_sim, drawn: DrawnBudgets::default() }
+        let drawn = DrawnBudgets::default();
+        Self { command, invocation, adapter_use, directory, is_sim, drawn }
     }
 
     /// The same command, with the budgets that count its calls in its environment.
@@ -49,7 +70,12 @@ impl<'a> AdaptedCommand<'a> {
         let adapt = |invocation: &Invocation| {
             invocation.adapt(&ThisHost, base, self.directory.path(), self.is_sim)
         };
-        self.invocation.as_ref().map(adapt).unwrap_or_default()
+        let adaptation = self.invocation.as_ref().map(adapt).unwrap_or_default();
+        match self.adapter_use {
+            AdapterUse::Additions => adaptation,
+            AdapterUse::Facts => adaptation.without_additions(),
+            AdapterUse::Keys => Adaptation::default(),
+        }
     }
 
     /// The upstreams that the program's calls go to, by their variables.
@@ -68,10 +94,20 @@ impl<'a> AdaptedCommand<'a> {
     /// Returns an error if the policy limits steps, tokens or money, and this is not a dry run.
     pub(super) fn check(&self, policy: &Policy, is_dry_run: bool) -> Result<(), CliError> {
         let Some(elsewhere) = self.adaptation("").elsewhere else { return Ok(()) };
+        let intercepts = self.adapter_use == AdapterUse::Facts;
+        if intercepts && elsewhere.intercepted == InterceptEffect::Unknown {
+            output::warn(&format!(
+                "{}; --intercept limits only those to addresses of model providers",
+                elsewhere.what
+            ));
+            return Ok(());
+        }
         let bounds = policy.bounds();
         let is_limited = bounds.cost.is_some() || bounds.tokens.is_some() || bounds.steps.is_some();
         if is_limited && !is_dry_run {
-            let error = CliError::new(format!("{}, so no limit would apply", elsewhere.what));
+            let either = if intercepts { "; --intercept does not help" } else { "" };
+            let error =
+                CliError::new(format!("{}{either}, so no limit would apply", elsewhere.what));
             return Err(error.with_hint(elsewhere.hint).with_exit(ExitMeaning::OwnFailure));
         }
         output::warn(&format!("{}: none is counted", elsewhere.what));
@@ -89,6 +125,7 @@ impl<'a> AdaptedCommand<'a> {
         &mut self,
         authority: &str,
         variables: &mut BTreeMap<&'static str, String>,
+        is_verbose: bool,
     ) -> Result<(), CliError> {
         let get = |name: &str| std::env::var(name).ok();
         let bundle = Bundle::new(authority, get).map_err(|(path, error)| {
@@ -108,12 +145,43 @@ impl<'a> AdaptedCommand<'a> {
                 "cannot write the certificates of --intercept to `{path}`: {error}"
             ))
         })?;
-        for name in bundle::kept_bases(get) {
+        let kept = bundle::kept_bases(get);
+        for name in &kept {
             variables.remove(name);
+        }
+        if is_verbose {
+            let set: Vec<&str> = bundle.variables.keys().copied().collect();
+            output::note(&format!("endstop: --intercept: sets {}", set.join(", ")));
+            if !kept.is_empty() {
+                output::note(&format!(
+                    "endstop: --intercept: leaves {} as before",
+                    kept.join(", ")
+                ));
+            }
         }
         let path = |name: &String| self.directory.path().join(name).display().to_string();
         variables.extend(bundle.variables.iter().map(|(name, file)| (*name, path(file))));
         Ok(())
+    }
+
+    /// Writes settings for a Gemini CLI that the command may start, and returns the variable that names them. Without a
+    /// place for them the command still starts.
+    fn settings_of_gemini(&mut self) -> BTreeMap<&'static str, String> {
+        let starter = self.invocation.as_ref().map(|invocation| invocation.program.name);
+        let settings = |path: &Path| Adaptation::of_started_gemini(starter, &ThisHost, path);
+        let is_wanted = self.adapter_use == AdapterUse::Additions;
+        if !is_wanted
+            || settings(self.directory.path()).is_none()
+            || self.directory.create().is_err()
+        {
+            return BTreeMap::new();
+        }
+        // With the path that it has now.
+        let settings = settings(self.directory.path()).unwrap_or_default();
+        match self.directory.fill(&settings.files, &settings.links) {
+            Ok(()) => settings.values(),
+            Err(_) => BTreeMap::new(),
+        }
     }
 
     /// Makes the files, and returns what to start.
@@ -126,6 +194,7 @@ impl<'a> AdaptedCommand<'a> {
         id: &RunId,
         is_verbose: bool,
     ) -> Result<Start, CliError> {
+        self.directory.remove_dead();
         let get = |name: &str| std::env::var(name).ok();
         let keys = match &self.invocation {
             _ if !self.is_sim => Vec::new(),
@@ -139,9 +208,11 @@ impl<'a> AdaptedCommand<'a> {
         variables.insert(DRAWN_VARIABLE, self.drawn.names.clone());
         variables.insert(DRAWN_FILE_VARIABLE, self.drawn.file.clone());
         if let Some(authority) = gateway.authority() {
-            self.intercept(authority, &mut variables)?;
+            self.intercept(authority, &mut variables, is_verbose)?;
         }
-        let Some(invocation) = &self.invocation else {
+        variables.extend(self.settings_of_gemini());
+        let is_known = self.adapter_use != AdapterUse::Keys;
+        let Some(invocation) = self.invocation.as_ref().filter(|_| is_known) else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };
         let name = invocation.program.name;
@@ -157,14 +228,13 @@ impl<'a> AdaptedCommand<'a> {
         if self.command.first().is_some_and(|program| executable(program).is_some()) {
             adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
         }
-        if is_verbose {
+        if is_verbose && self.adapter_use == AdapterUse::Additions {
             let added = adaptation.in_words();
             let added = if added.is_empty() { vec!["nothing".to_owned()] } else { added };
             added.iter().for_each(|line| output::note(&format!("endstop: {name}: adds {line}")));
         }
         let command = invocation.with(self.command, &adaptation);
-        let added = adaptation.variables.into_iter().map(|(name, added)| (name, added.value));
-        variables.extend(added);
+        variables.extend(adaptation.values());
         Ok(Start { command, variables })
     }
 }

@@ -156,8 +156,10 @@ impl RunOutcome<'_> {
         }
         output::note(&self.summary(report));
         of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
-        if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
-            output::note(PRICE_HINT);
+        match self.stopped.as_ref().and_then(Remedy::of) {
+            Some(Remedy::SetPrice) => output::note(PRICE_HINT),
+            Some(remedy) => output::note(&format!("endstop: to continue, {remedy}")),
+            None => {}
         }
     }
 
@@ -357,11 +359,6 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
         lines.push(format!("  and {}", kinds.join(" and ")));
     }
     lines
-}
-
-/// Whether a cost limit met a call without a price.
-fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
-    Remedy::of(signal) == Some(Remedy::SetPrice)
 }
 
 fn tell_of_dry_run(dry_run: &DryRunObserver) {

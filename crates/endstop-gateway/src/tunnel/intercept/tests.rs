@@ -78,6 +78,19 @@ async fn ask(stream: &mut TlsStream<TcpStream>, head: &str, body: &str) -> Strin
     String::from_utf8(answer).unwrap()
 }
 
+#[test]
+fn the_page_names_every_path_that_is_free() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/run.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = |begin: &str| page.lines().find(|line| line.starts_with(begin)).unwrap();
+    let (read, written) = (row("| GET, HEAD and OPTIONS |"), row("| all others, such as POST |"));
+    for (row, paths) in [(read, &FREE_TO_READ[..]), (written, &FREE_TO_WRITE[..])] {
+        for (host, prefix) in paths {
+            assert!(row.contains(&format!("`{host}{prefix}`")), "{host}{prefix}: {row}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn calls_to_a_provider_are_counted_and_stopped() {
     let sim = Sim::start(Script::Answer).await.unwrap();
