@@ -38,7 +38,8 @@ fn post(
     target: &str,
     pairs: &[(&'static str, &str)],
 ) -> Result<Route, RouteError> {
-    route(config, &Method::POST, target, &headers(pairs), None)
+    let keys = config.runs.known_keys();
+    route(config, &keys, &Method::POST, target, &headers(pairs), None)
 }
 
 use ApiFamily::{Anthropic, Gemini, OpenAi};
@@ -305,7 +306,7 @@ fn intercepted(host: &str, method: &Method, target: &str, is_sim: bool) -> Route
     let mut config = one();
     config.upstreams.is_scripted = is_sim;
     let host = InterceptedHost::new(host, 443);
-    route(&config, method, target, &HeaderMap::new(), host).unwrap()
+    route(&config, &KeyTable::default(), method, target, &HeaderMap::new(), host).unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of `issued`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -29,8 +29,93 @@ fn one_call_at_a_time_looks_at_the_keys_so_that_older_ones_never_replace_newer_o
     let keys = IssuedKeys::from_source(Arc::clone(&source));
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| keys.now());
+            scope.spawn(|| keys.read());
         }
     });
     assert_eq!(source.most.load(Ordering::SeqCst), 1);
+}
+
+/// A source that answers only while it is open.
+#[derive(Debug, Default)]
+struct Gated {
+    is_closed: AtomicBool,
+    looks: AtomicUsize,
+}
+
+impl KeySource for Arc<Gated> {
+    fn look(&self) -> KeyChange {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        while self.is_closed.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        KeyChange::Same
+    }
+}
+
+#[tokio::test]
+async fn those_who_ask_while_a_look_is_under_way_share_the_next_one_and_no_older_one() {
+    let source = Arc::new(Gated::default());
+    let keys = IssuedKeys::from_source(Arc::clone(&source));
+    source.is_closed.store(true, Ordering::SeqCst);
+    let ask = || {
+        let keys = keys.clone();
+        tokio::spawn(async move { keys.look().await })
+    };
+    let first = ask();
+    // This task goes on although the source does not answer.
+    while source.looks.load(Ordering::SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let others: Vec<_> = (0..8).map(|_| ask()).collect();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!first.is_finished());
+    source.is_closed.store(false, Ordering::SeqCst);
+    for asked in std::iter::once(first).chain(others) {
+        asked.await.unwrap();
+    }
+    assert_eq!(
+        source.looks.load(Ordering::SeqCst),
+        3,
+        "at the start, for the first, for the others"
+    );
+}
+
+#[tokio::test]
+async fn of_callers_who_leave_at_most_one_look_is_left() {
+    let source = Arc::new(Gated::default());
+    let keys = IssuedKeys::from_source(Arc::clone(&source));
+    source.is_closed.store(true, Ordering::SeqCst);
+    for _ in 0..8 {
+        let asked = tokio::time::timeout(Duration::from_millis(5), keys.look());
+        assert!(asked.await.is_err());
+    }
+    source.is_closed.store(false, Ordering::SeqCst);
+    keys.look().await;
+    assert!(source.looks.load(Ordering::SeqCst) <= 3);
+}
+
+/// A server whose clock is far ahead.
+#[derive(Debug)]
+struct Ahead;
+
+impl KeySource for Ahead {
+    fn look(&self) -> KeyChange {
+        let mut key = IssuedKey::new("a", KeyHash::of(&Key::new("a")), "a".parse().unwrap());
+        key.expires = Some(WallTime(system_wall_time().0 + 3_600_000));
+        KeyChange::Keys(vec![key])
+    }
+
+    fn now(&self) -> WallTime {
+        WallTime(system_wall_time().0 + 7_200_000)
+    }
+}
+
+#[test]
+fn keys_expire_by_the_clock_of_their_source() {
+    let table = IssuedKeys::from_source(Ahead).known();
+    let key = table.find(b"a").unwrap().key;
+    assert!(key.has_expired(table.time()));
+    assert!(!key.has_expired(system_wall_time()));
 }
