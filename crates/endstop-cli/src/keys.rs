@@ -12,8 +12,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use endstop::account::{Account, AccountSet};
-use endstop::store::RunId;
-use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns};
+use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -228,18 +227,33 @@ impl UnreadKey {
         Line::Unread(Box::new(Self { name: name.to_owned(), text: text.to_owned(), why }))
     }
 
-    /// The key as a gateway refuses it by its name. `None` if not even its hash can be read: then no key is found for what a
-    /// client sends, and it is refused too.
-    fn issued(&self) -> Option<IssuedKey> {
-        let object: Map<String, Value> = serde_json::from_str(&self.text).ok()?;
+    /// The key as a gateway refuses it by its name. If its runs cannot be read, they may be any: so it has all that no other
+    /// key has, because a caller without a key could spend in them otherwise.
+    fn issued(&self) -> IssuedKey {
+        let object: Map<String, Value> = serde_json::from_str(&self.text).unwrap_or_default();
         let word = |key: &str| object.get(key).and_then(Value::as_str);
-        let hash = KeyHash::from_hex(word("sha256")?)?;
+        let hash = word("sha256").and_then(KeyHash::from_hex).unwrap_or_else(hash_of_no_key);
         let runs = word("runs").and_then(|runs| runs.parse::<KeyRuns>().ok());
-        let runs = runs.or_else(|| RunId::parse(&self.name).ok().map(KeyRuns::One))?;
+        self.with(hash, runs.unwrap_or_else(|| KeyRuns::Under(String::new())))
+    }
+
+    /// The runs that a key of its name usually has, whatever is in its text.
+    fn usual_runs(&self) -> impl Iterator<Item = IssuedKey> {
+        let usual = [self.name.clone(), format!("{}-*", self.name)];
+        let runs = usual.into_iter().filter_map(|runs| runs.parse::<KeyRuns>().ok());
+        runs.map(|runs| self.with(hash_of_no_key(), runs))
+    }
+
+    fn with(&self, hash: KeyHash, runs: KeyRuns) -> IssuedKey {
         let mut issued = IssuedKey::new(self.name.as_str(), hash, runs);
         issued.unread = Some(self.why.clone());
-        Some(issued)
+        issued
     }
+}
+
+/// A hash for which no client has a key.
+fn hash_of_no_key() -> KeyHash {
+    KeyHash::of(&Key::new(new_key()))
 }
 
 impl KeyFile {

@@ -10,7 +10,7 @@ use endstop_gateway::{IssuedKey, KeyChange, KeyHash, KeySource};
 use jiff::Timestamp;
 
 use super::place::store_failed;
-use super::{KeyFile, KeyPlace, Line, StoredKey};
+use super::{KeyFile, KeyPlace, Line, StoredKey, UnreadKey};
 use crate::budgets::OpenBudgets;
 use crate::error::CliError;
 use crate::input::WatchedFile;
@@ -96,10 +96,12 @@ impl GatewayKeys {
                 Line::Plain(key, runs, _) => {
                     keys.push(IssuedKey::new(place.to_string(), KeyHash::of(key), runs.clone()));
                 }
-                Line::Unread(key) => keys.extend(key.issued()),
+                Line::Unread(key) => keys.push(key.issued()),
                 Line::Other(_) => {}
             }
         }
+        // Last, so that the other keys keep their places.
+        keys.extend(file.unread().flat_map(UnreadKey::usual_runs));
         keys
     }
 
