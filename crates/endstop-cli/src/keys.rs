@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use endstop::account::{Account, AccountSet};
+use endstop::account::{Account, AccountSet, StoreKeys};
 use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -309,13 +309,14 @@ impl KeyFile {
     }
 
     /// The keys of a store by their names.
-    fn of_store(keys: &[(String, String)]) -> Self {
+    fn of_store(all: &StoreKeys) -> Self {
         let read = |(name, text): &(String, String)| match StoredKey::read(text) {
             Ok(key) if key.name == *name => Line::Stored(Box::new(key)),
             Ok(_) => UnreadKey::line(name, text, "it has another name".to_owned()),
             Err(why) => UnreadKey::line(name, text, why),
         };
-        Self { lines: keys.iter().map(read).collect() }
+        let no_text = |name: &String| UnreadKey::line(name, "", "it is no text".to_owned());
+        Self { lines: all.keys.iter().map(read).chain(all.unread.iter().map(no_text)).collect() }
     }
 
     /// Those that this version cannot read.

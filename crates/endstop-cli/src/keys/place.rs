@@ -48,7 +48,7 @@ impl KeyPlace {
             Self::File(path) => KeyFile::read(path),
             Self::Store(store) => {
                 let keys = store.keys(None).map_err(|error| store_failed(&error))?;
-                Ok(KeyFile::of_store(&keys.unwrap_or_default().keys))
+                Ok(KeyFile::of_store(&keys.unwrap_or_default()))
             }
         }
     }
@@ -120,7 +120,7 @@ fn change_store<T>(
 ) -> Result<T, KeyDeskError> {
     let failed = |error: BudgetStoreError| unavailable(store_failed(&error));
     for _ in 0..MAX_KEY_TRIES {
-        let read = store.keys(None).map_err(failed)?.unwrap_or_default().keys;
+        let read = store.keys(None).map_err(failed)?.unwrap_or_default();
         let before = KeyFile::of_store(&read);
         let mut file = before.clone();
         let result = change(&mut file)?;
@@ -129,7 +129,7 @@ fn change_store<T>(
             let error = CliError::new(format!("the store has {MAX_STORE_KEYS} keys, the most"));
             return Err(unavailable(error.with_hint("use another namespace")));
         }
-        if store.change_keys(&changes(&before, &file, read)).map_err(failed)? {
+        if store.change_keys(&changes(&before, &file, read.keys)).map_err(failed)? {
             return Ok(result);
         }
     }

@@ -141,18 +141,22 @@ fn a_key_of_a_store_that_cannot_be_read_is_known_by_its_name_and_the_others_are_
         )
     };
     let pair = |name: &str, text: String| (name.to_owned(), text);
-    let file = KeyFile::of_store(&[
+    let keys = vec![
         pair("alice", line(1, "alice")),
         pair("bob", line(2, "bob")),
         // A text of another key would have what that may do.
         pair("carol", line(1, "alice")),
         pair("dave", "no JSON".to_owned()),
-    ]);
+    ];
+    // One that is no text.
+    let unread = vec!["erin".to_owned()];
+    let file = KeyFile::of_store(&StoreKeys { keys, unread, ..StoreKeys::default() });
     assert_eq!(file.stored().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["alice"]);
     let unread: Vec<&UnreadKey> = file.unread().collect();
     let whys: Vec<&str> = unread.iter().map(|key| key.why.as_str()).collect();
     assert_eq!(whys[..2], ["a later version wrote it", "it has another name"]);
     assert!(whys[2].starts_with("no JSON object"), "{whys:?}");
+    assert_eq!((unread[3].name.as_str(), whys[3]), ("erin", "it is no text"));
     let issued = unread[0].issued();
     assert_eq!((issued.name.as_str(), issued.hash), ("bob", KeyHash::of(&Key::new("bob"))));
     assert_eq!(issued.runs.to_string(), "bob-*");
@@ -167,7 +171,8 @@ fn the_runs_of_a_key_that_cannot_be_read_stay_those_of_a_key() {
     let later =
         format!("{{\"version\":2,\"name\":\"alice\",\"sha256\":\"{hash}\",\"runs\":\"ci-*\"}}");
     for text in [lists.as_str(), later.as_str(), "{\"version\":1,", "", "[]"] {
-        let file = KeyFile::of_store(&[("alice".to_owned(), text.to_owned())]);
+        let keys = vec![("alice".to_owned(), text.to_owned())];
+        let file = KeyFile::of_store(&StoreKeys { keys, ..StoreKeys::default() });
         let key = file.unread().next().unwrap();
         let all: Vec<IssuedKey> = std::iter::once(key.issued()).chain(key.usual_runs()).collect();
         assert!(all.iter().all(|key| key.name == "alice" && key.unread.is_some()));

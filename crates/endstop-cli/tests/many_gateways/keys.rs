@@ -160,6 +160,26 @@ fn a_key_of_a_later_version_is_refused_by_its_name_and_left_as_it_is() {
 }
 
 #[test]
+fn a_store_that_refuses_is_not_said_to_be_away() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, machines) = (server.url(), machines("keys-refused"));
+    let alice = issue(&machines[2], &store, &["alice"]);
+    let gateways = serve(&machines, &store);
+    server.send(&["HSET {endstop:default}:meta format 2"]);
+    for gateway in &gateways {
+        let answer = call(gateway, &alice, "alice-1");
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("cannot read its keys"), "{answer}");
+    }
+    let errors = machines[0].errors();
+    assert!(errors.contains("no call is taken until the keys can be read"), "{errors}");
+    server.send(&["HSET {endstop:default}:meta format 1"]);
+    for gateway in &gateways {
+        until("the store can be used", || is_admitted(&call(gateway, &alice, "alice-1")));
+    }
+}
+
+#[test]
 fn a_damaged_key_opens_its_runs_to_no_caller_without_a_key() {
     let Some(server) = RedisServer::start() else { return };
     let (store, machines) = (server.url(), machines("keys-damaged"));
