@@ -5,6 +5,7 @@
 //! written by hand. The store has the same JSON by the name of the key. No error shows a key.
 
 mod place;
+mod size;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};

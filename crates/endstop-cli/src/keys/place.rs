@@ -9,7 +9,7 @@ use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
 use endstop::store::{create_private_directory, private_file, replace_file};
 use endstop_gateway::{KeyDeskError, KeyProblem};
 
-use super::{KeyAct, KeyFile, default_path, desk_error};
+use super::{KeyAct, KeyFile, default_path, desk_error, size};
 use crate::error::CliError;
 use crate::limits::{MAX_KEY_TRIES, MAX_STORE_KEYS};
 
@@ -108,6 +108,7 @@ fn change_file<T>(
     let before = file.clone();
     let result = change(&mut file)?;
     file.note(&before, act);
+    size::check(&before, &file)?;
     replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
 }
@@ -126,9 +127,10 @@ fn change_store<T>(
         let result = change(&mut file)?;
         file.note(&before, act);
         if file.lines.len() > MAX_STORE_KEYS.max(before.lines.len()) {
-            let error = CliError::new(format!("the store has {MAX_STORE_KEYS} keys, the most"));
-            return Err(unavailable(error.with_hint("use another namespace")));
+            let error = format!("the store has {MAX_STORE_KEYS} keys, the most");
+            return Err(size::full(error));
         }
+        size::check(&before, &file)?;
         if store.change_keys(&changes(&before, &file, read.keys)).map_err(failed)? {
             return Ok(result);
         }
