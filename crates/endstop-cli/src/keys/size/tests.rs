@@ -68,18 +68,14 @@ fn what_a_key_has_is_bounded_by_count_and_length() {
         let checked = check(&before, &changed(&before, change));
         checked.err().map(|refused| (refused.kind, refused.error))
     };
-    for (what, change) in [
-        (
-            "who acts has",
-            &(|key: &mut StoredKey| key.changed = act(&long, "")) as &dyn Fn(&mut StoredKey),
-        ),
-        ("the reason has", &|key: &mut StoredKey| key.changed = act("ann", &long)),
-        ("names 65 models", &|key: &mut StoredKey| key.models = models(MAX_KEY_MODELS + 1, 1)),
-        ("a model has 129 bytes", &|key: &mut StoredKey| {
-            key.models = models(1, MAX_KEY_MODEL_BYTES + 1)
-        }),
-        ("the key would have", &|key: &mut StoredKey| key.budgets = models(MAX_KEY_BYTES, 1)),
-    ] {
+    let changes: [(&str, &dyn Fn(&mut StoredKey)); 5] = [
+        ("who acts has", &|key| key.changed = act(&long, "")),
+        ("the reason has", &|key| key.changed = act("ann", &long)),
+        ("names 65 models", &|key| key.models = models(MAX_KEY_MODELS + 1, 1)),
+        ("a model has 129 bytes", &|key| key.models = models(1, MAX_KEY_MODEL_BYTES + 1)),
+        ("the key would have", &|key| key.budgets = models(MAX_KEY_BYTES, 1)),
+    ];
+    for (what, change) in changes {
         let (kind, error) = refused(change).unwrap();
         assert_eq!(kind, KeyProblem::Invalid);
         assert!(error.contains(what), "{error}");
