@@ -1,4 +1,4 @@
-//! How large keys may be. What is written here has to be read at each change, by every gateway.
+//! How large keys may be: every gateway reads all of them after each change.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn check_key(before: Option<&StoredKey>, key: &StoredKey) -> Result<(), KeyDeskE
         check_bytes("who acts", &act.by, MAX_KEY_ACTOR_BYTES)?;
         check_bytes("the reason", &act.why, MAX_KEY_REASON_BYTES)?;
     }
-    // A key that is too large all the same can be revoked.
+    // A key that is too large anyway can be revoked.
     if key.revoked.is_some() {
         return Ok(());
     }

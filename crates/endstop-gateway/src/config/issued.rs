@@ -159,7 +159,7 @@ pub trait KeySource: fmt::Debug + Send + Sync {
     /// one, so it has to be quick. It may wait for a server: the gateway calls it in a thread that may block, once at a time.
     fn look(&self) -> KeyChange;
 
-    /// Returns the time by which keys expire: that of this machine, unless the keys are of a server with a clock of its own.
+    /// Returns the time by which keys expire: that of this machine, unless the keys are of a server with a separate clock.
     /// It must not wait.
     fn now(&self) -> WallTime {
         system_wall_time()
@@ -198,7 +198,7 @@ pub struct IssuedKeys {
     source: Option<Arc<dyn KeySource>>,
 }
 
-/// The looks at a source, of which all requests that came before one share its result.
+/// Reads of a source. All requests that came before one share its result.
 #[derive(Clone, Default)]
 struct Looks {
     /// How many have begun.
@@ -226,7 +226,7 @@ impl IssuedKeys {
     /// The keys as they are now: those of a look that has begun after this call. The thread of the caller never waits for it.
     ///
     /// # Cancel safety
-    /// A look that has begun goes on, and the next caller waits for its end: at most one thread looks.
+    /// A look that has begun continues, and the next caller waits for its end: at most one thread looks.
     pub(crate) async fn look(&self) -> Arc<KeyTable> {
         if self.source.is_none() {
             return self.known();
@@ -252,7 +252,7 @@ impl IssuedKeys {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at the source in this thread.
+    /// Reads the source in this thread.
     fn read(&self) -> Arc<KeyTable> {
         let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let change = self.source.as_ref().map_or(KeyChange::Same, |source| source.look());

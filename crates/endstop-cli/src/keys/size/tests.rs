@@ -21,7 +21,7 @@ fn key(name: &str) -> StoredKey {
     }
 }
 
-/// One key, and a comment of so many bytes.
+/// One key, and a comment of that many bytes.
 fn file(bytes: usize) -> KeyFile {
     KeyFile { lines: vec![Line::Other(format!("#{}", "x".repeat(bytes))), stored(key("alice"))] }
 }

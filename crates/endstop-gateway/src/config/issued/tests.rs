@@ -62,7 +62,7 @@ async fn those_who_ask_while_a_look_is_under_way_share_the_next_one_and_no_older
         tokio::spawn(async move { keys.look().await })
     };
     let first = ask();
-    // This task goes on although the source does not answer.
+    // This task continues although the source does not answer.
     while source.looks.load(Ordering::SeqCst) < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -20,7 +20,7 @@ pub struct StoreKeys {
     pub version: u64,
     /// Each key by its name, with its text, in the order of the names.
     pub keys: Vec<(String, String)>,
-    /// The names of those that are no text, as far as they are one themselves.
+    /// The names of those that are no text (UTF-8). Bytes of a name that are none are replaced.
     pub unread: Vec<String>,
 }
 
