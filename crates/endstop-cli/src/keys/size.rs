@@ -27,8 +27,7 @@ pub(super) fn check(before: &KeyFile, after: &KeyFile) -> Result<(), KeyDeskErro
     let most = if is_new { MAX_KEYS_BYTES_WITH_NEW } else { MAX_KEYS_BYTES };
     let size = after.to_text().len();
     if size > most && size > before.to_text().len() {
-        let error =
-            format!("all keys together would have {size} bytes, and at most {most} are read");
+        let error = format!("all keys together would have {size} bytes, and {most} are the most");
         return Err(full(error));
     }
     Ok(())
