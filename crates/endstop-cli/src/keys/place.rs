@@ -9,7 +9,8 @@ use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
 use endstop::store::{create_private_directory, private_file, replace_file};
 use endstop_gateway::{KeyDeskError, KeyProblem};
 
-use super::{KeyAct, KeyFile, default_path, desk_error, size};
+use super::size::{self, TooLarge};
+use super::{KeyAct, KeyFile, default_path, desk_error};
 use crate::error::CliError;
 use crate::limits::{MAX_KEY_TRIES, MAX_STORE_KEYS};
 
@@ -79,6 +80,13 @@ fn unavailable(error: CliError) -> KeyDeskError {
     desk_error(KeyProblem::Unavailable, error)
 }
 
+fn too_large(error: TooLarge) -> KeyDeskError {
+    match error {
+        TooLarge::Key(error) => desk_error(KeyProblem::Invalid, error),
+        TooLarge::Together(error) => desk_error(KeyProblem::Conflict, error),
+    }
+}
+
 /// Changes a file of keys, which is created if it is missing.
 fn change_file<T>(
     path: &Path,
@@ -108,7 +116,7 @@ fn change_file<T>(
     let before = file.clone();
     let result = change(&mut file)?;
     file.note(&before, act);
-    size::check(&before, &file)?;
+    size::check(&before, &file).map_err(too_large)?;
     replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
 }
@@ -128,9 +136,9 @@ fn change_store<T>(
         file.note(&before, act);
         if file.lines.len() > MAX_STORE_KEYS.max(before.lines.len()) {
             let error = format!("the store has {MAX_STORE_KEYS} keys, the most");
-            return Err(size::full(error));
+            return Err(too_large(size::full(error)));
         }
-        size::check(&before, &file)?;
+        size::check(&before, &file).map_err(too_large)?;
         if store.change_keys(&changes(&before, &file, read.keys)).map_err(failed)? {
             return Ok(result);
         }

@@ -2,19 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use endstop_gateway::{KeyDeskError, KeyProblem};
-
 use super::{KeyFile, StoredKey};
+use crate::error::CliError;
 use crate::limits::{
     MAX_KEY_ACTOR_BYTES, MAX_KEY_BYTES, MAX_KEY_MODEL_BYTES, MAX_KEY_MODELS, MAX_KEY_REASON_BYTES,
     MAX_KEYS_BYTES, MAX_KEYS_BYTES_WITH_NEW,
 };
 
+/// Why keys are not written.
+#[derive(Debug)]
+pub(super) enum TooLarge {
+    /// A key has too much, or a change of it.
+    Key(CliError),
+    /// All keys together.
+    Together(CliError),
+}
+
 /// Checks that changed keys are not too large, each and together. Keys that become smaller are never too large together.
 ///
 /// # Errors
 /// Returns an error that says what is too large.
-pub(super) fn check(before: &KeyFile, after: &KeyFile) -> Result<(), KeyDeskError> {
+pub(super) fn check(before: &KeyFile, after: &KeyFile) -> Result<(), TooLarge> {
     let known: BTreeMap<&str, &StoredKey> =
         before.stored().map(|key| (key.name.as_str(), key)).collect();
     for key in after.stored() {
@@ -34,12 +42,12 @@ pub(super) fn check(before: &KeyFile, after: &KeyFile) -> Result<(), KeyDeskErro
 }
 
 /// The error for keys of which there are too many.
-pub(super) fn full(error: String) -> KeyDeskError {
-    KeyDeskError::new(KeyProblem::Conflict, error)
-        .with_hint("issue further keys in another file, or in another namespace of Redis")
+pub(super) fn full(error: String) -> TooLarge {
+    let hint = "issue further keys in another file, or in another namespace of Redis";
+    TooLarge::Together(CliError::new(error).with_hint(hint))
 }
 
-fn check_key(before: Option<&StoredKey>, key: &StoredKey) -> Result<(), KeyDeskError> {
+fn check_key(before: Option<&StoredKey>, key: &StoredKey) -> Result<(), TooLarge> {
     if let Some(act) = &key.changed {
         check_bytes("who acts", &act.by, MAX_KEY_ACTOR_BYTES)?;
         check_bytes("the reason", &act.why, MAX_KEY_REASON_BYTES)?;
@@ -53,7 +61,8 @@ fn check_key(before: Option<&StoredKey>, key: &StoredKey) -> Result<(), KeyDeskE
         if count > MAX_KEY_MODELS {
             let error =
                 format!("the key names {count} models, and at most {MAX_KEY_MODELS} are possible");
-            return Err(invalid(error).with_hint("`*` stands for any text, as in `gpt-*`"));
+            let error = CliError::new(error).with_hint("`*` stands for any text, as in `gpt-*`");
+            return Err(TooLarge::Key(error));
         }
         key.models.iter().try_for_each(|it| check_bytes("a model", it, MAX_KEY_MODEL_BYTES))?;
     }
@@ -61,21 +70,19 @@ fn check_key(before: Option<&StoredKey>, key: &StoredKey) -> Result<(), KeyDeskE
     if size > MAX_KEY_BYTES {
         let error =
             format!("the key would have {size} bytes, and at most {MAX_KEY_BYTES} are possible");
-        return Err(invalid(error).with_hint("name fewer budgets, limits or models"));
+        let error = CliError::new(error).with_hint("name fewer budgets, limits or models");
+        return Err(TooLarge::Key(error));
     }
     Ok(())
 }
 
-fn check_bytes(what: &str, text: &str, most: usize) -> Result<(), KeyDeskError> {
+fn check_bytes(what: &str, text: &str, most: usize) -> Result<(), TooLarge> {
     let size = text.len();
     if size > most {
-        return Err(invalid(format!("{what} has {size} bytes, and at most {most} are possible")));
+        let error = format!("{what} has {size} bytes, and at most {most} are possible");
+        return Err(TooLarge::Key(CliError::new(error)));
     }
     Ok(())
-}
-
-fn invalid(error: String) -> KeyDeskError {
-    KeyDeskError::new(KeyProblem::Invalid, error)
 }
 
 #[cfg(test)]
