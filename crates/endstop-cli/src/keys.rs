@@ -242,7 +242,7 @@ impl UnreadKey {
     fn usual_runs(&self) -> impl Iterator<Item = IssuedKey> {
         let usual = [self.name.clone(), format!("{}-*", self.name)];
         let runs = usual.into_iter().filter_map(|runs| runs.parse::<KeyRuns>().ok());
-        runs.map(|runs| self.with(hash_of_no_key(), runs))
+        runs.map(move |runs| self.with(hash_of_no_key(), runs))
     }
 
     fn with(&self, hash: KeyHash, runs: KeyRuns) -> IssuedKey {
