@@ -159,6 +159,11 @@ pub trait KeySource: fmt::Debug + Send + Sync {
     /// one, so it has to be quick. It may wait for a server: the gateway calls it in a thread that may block, once at a time.
     fn look(&self) -> KeyChange;
 
+    /// Returns whether the keys are known to be those of the last look, without waiting for a server. Then there is no look.
+    fn is_same(&self) -> bool {
+        false
+    }
+
     /// Returns the time by which keys expire: that of this machine, unless the keys are of a server with a separate clock.
     /// It must not wait.
     fn now(&self) -> WallTime {
@@ -228,7 +233,9 @@ impl IssuedKeys {
     /// # Cancel safety
     /// A look that has begun continues, and the next caller waits for its end: at most one thread looks.
     pub(crate) async fn look(&self) -> Arc<KeyTable> {
-        if self.source.is_none() {
+        let Some(source) = &self.source else { return self.known() };
+        // While a look is under way, the table may lack what it has found.
+        if self.looks.ended.try_lock().is_ok_and(|_turn| source.is_same()) {
             return self.known();
         }
         let begun = self.looks.begun.load(Ordering::SeqCst);

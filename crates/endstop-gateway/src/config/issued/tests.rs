@@ -45,10 +45,16 @@ struct Gated {
 impl KeySource for Arc<Gated> {
     fn look(&self) -> KeyChange {
         self.looks.fetch_add(1, Ordering::SeqCst);
+        self.wait();
+        KeyChange::Same
+    }
+}
+
+impl Gated {
+    fn wait(&self) {
         while self.is_closed.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        KeyChange::Same
     }
 }
 
@@ -94,6 +100,58 @@ async fn of_callers_who_leave_at_most_one_look_is_left() {
     source.is_closed.store(false, Ordering::SeqCst);
     keys.look().await;
     assert!(source.looks.load(Ordering::SeqCst) <= 3);
+}
+
+/// A source that knows whether it has changed.
+#[derive(Debug, Default)]
+struct Sure {
+    is_same: AtomicBool,
+    looking: Gated,
+}
+
+impl KeySource for Arc<Sure> {
+    fn look(&self) -> KeyChange {
+        self.looking.looks.fetch_add(1, Ordering::SeqCst);
+        self.looking.wait();
+        KeyChange::Same
+    }
+
+    fn is_same(&self) -> bool {
+        self.is_same.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_the_same_is_not_read_unless_a_look_is_under_way() {
+    let source = Arc::new(Sure::default());
+    let keys = IssuedKeys::from_source(Arc::clone(&source));
+    let looks = || source.looking.looks.load(Ordering::SeqCst);
+    keys.look().await;
+    assert_eq!(looks(), 2);
+    source.is_same.store(true, Ordering::SeqCst);
+    keys.look().await;
+    assert_eq!(looks(), 2);
+    source.is_same.store(false, Ordering::SeqCst);
+    source.looking.is_closed.store(true, Ordering::SeqCst);
+    let ask = || {
+        let keys = keys.clone();
+        tokio::spawn(async move { keys.look().await })
+    };
+    let first = ask();
+    while looks() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // What it has found is not in the table yet.
+    source.is_same.store(true, Ordering::SeqCst);
+    let second = ask();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!second.is_finished());
+    source.looking.is_closed.store(false, Ordering::SeqCst);
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(looks(), 4);
 }
 
 /// A server whose clock is far ahead.
