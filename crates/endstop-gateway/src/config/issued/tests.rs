@@ -141,7 +141,7 @@ async fn a_source_that_is_the_same_is_not_read_unless_a_look_is_under_way() {
     while looks() < 3 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What it has found is not in the table yet.
+    // The table does not have its keys yet.
     source.is_same.store(true, Ordering::SeqCst);
     let second = ask();
     for _ in 0..10 {
