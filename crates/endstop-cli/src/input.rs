@@ -124,6 +124,13 @@ impl WatchedFile {
         has_changed
     }
 
+    /// Whether the file is as it was at the last call of [`WatchedFile::has_changed`], and that is sure.
+    pub(crate) fn is_same(&self) -> bool {
+        let Ok(Some(now)) = FileStamp::of(&self.path) else { return false };
+        let is_sure = !self.is_unsure && self.unread.is_none() && !now.is_fresh();
+        is_sure && self.seen == Some(FileState::There(now))
+    }
+
     /// Counts the file as changed after a while, whether it is or not: it could not be read, or not be relied on.
     pub(crate) fn read_again(&mut self) {
         self.unread = Some(Instant::now());

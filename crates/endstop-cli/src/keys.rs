@@ -5,15 +5,15 @@
 //! written by hand. The store has the same JSON by the name of the key. No error shows a key.
 
 mod place;
+mod size;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use endstop::account::{Account, AccountSet};
-use endstop::store::RunId;
-use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns};
+use endstop::account::{Account, AccountSet, StoreKeys};
+use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -230,18 +230,33 @@ impl UnreadKey {
         Line::Unread(Box::new(Self { name: name.to_owned(), text: text.to_owned(), why }))
     }
 
-    /// The key as a gateway refuses it by its name. `None` if not even its hash can be read: then no key is found for what a
-    /// client sends, and it is refused too.
-    fn issued(&self) -> Option<IssuedKey> {
-        let object: Map<String, Value> = serde_json::from_str(&self.text).ok()?;
+    /// The key as a gateway refuses it by its name. If its runs cannot be read, they may be any: so it has all that no other
+    /// key has, because a caller without a key could spend in them otherwise.
+    fn issued(&self) -> IssuedKey {
+        let object: Map<String, Value> = serde_json::from_str(&self.text).unwrap_or_default();
         let word = |key: &str| object.get(key).and_then(Value::as_str);
-        let hash = KeyHash::from_hex(word("sha256")?)?;
+        let hash = word("sha256").and_then(KeyHash::from_hex).unwrap_or_else(hash_of_no_key);
         let runs = word("runs").and_then(|runs| runs.parse::<KeyRuns>().ok());
-        let runs = runs.or_else(|| RunId::parse(&self.name).ok().map(KeyRuns::One))?;
+        self.with(hash, runs.unwrap_or_else(|| KeyRuns::Under(String::new())))
+    }
+
+    /// The runs that a key of its name usually has, whatever is in its text.
+    fn usual_runs(&self) -> impl Iterator<Item = IssuedKey> {
+        let usual = [self.name.clone(), format!("{}-*", self.name)];
+        let runs = usual.into_iter().filter_map(|runs| runs.parse::<KeyRuns>().ok());
+        runs.map(move |runs| self.with(hash_of_no_key(), runs))
+    }
+
+    fn with(&self, hash: KeyHash, runs: KeyRuns) -> IssuedKey {
         let mut issued = IssuedKey::new(self.name.as_str(), hash, runs);
         issued.unread = Some(self.why.clone());
-        Some(issued)
+        issued
     }
+}
+
+/// A hash for which no client has a key.
+fn hash_of_no_key() -> KeyHash {
+    KeyHash::of(&Key::new(new_key()))
 }
 
 impl KeyFile {
@@ -303,13 +318,14 @@ impl KeyFile {
     }
 
     /// The keys of a store by their names.
-    fn of_store(keys: &[(String, String)]) -> Self {
+    fn of_store(all: &StoreKeys) -> Self {
         let read = |(name, text): &(String, String)| match StoredKey::read(text) {
             Ok(key) if key.name == *name => Line::Stored(Box::new(key)),
             Ok(_) => UnreadKey::line(name, text, "it has another name".to_owned()),
             Err(why) => UnreadKey::line(name, text, why),
         };
-        Self { lines: keys.iter().map(read).collect() }
+        let no_text = |name: &String| UnreadKey::line(name, "", "it is no text".to_owned());
+        Self { lines: all.keys.iter().map(read).chain(all.unread.iter().map(no_text)).collect() }
     }
 
     /// Those that this version cannot read.

@@ -9,11 +9,31 @@ pub(crate) const MAX_JSON_BYTES: usize = 64 << 20;
 /// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
 pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
-/// The largest file of keys that is read, in bytes: about ten thousand keys.
-pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
+/// The most bytes of all keys of a file or of a store. A gateway reads all of them when one has changed, and Redis sends them in one
+/// answer, which has to arrive within a second.
+pub(crate) const MAX_KEYS_BYTES: usize = 4 << 20;
 
-/// The most keys in a store: as many as in the largest file. A gateway reads all of them when one has changed.
+/// The most bytes of all keys with a new one: about nine thousand keys of the usual 330 bytes. The rest is for changes, so that
+/// each of them can still be revoked.
+pub(crate) const MAX_KEYS_BYTES_WITH_NEW: usize = 3 << 20;
+
+/// The most keys in a store.
 pub(crate) const MAX_STORE_KEYS: usize = 10_000;
+
+/// The most bytes of one key as it is stored, with its budgets, limits and models.
+pub(crate) const MAX_KEY_BYTES: usize = 16 << 10;
+
+/// The most models that a key names. A `*` in one of them stands for many.
+pub(crate) const MAX_KEY_MODELS: usize = 64;
+
+/// The longest model that a key names, in bytes: the longest names in use have about 100.
+pub(crate) const MAX_KEY_MODEL_BYTES: usize = 128;
+
+/// The longest name of who changes a key, in bytes: an email address has up to 254.
+pub(crate) const MAX_KEY_ACTOR_BYTES: usize = 256;
+
+/// The longest reason of a change of a key, in bytes: it is a line for a person.
+pub(crate) const MAX_KEY_REASON_BYTES: usize = 1 << 10;
 
 /// How often a change of a key in a store is tried. Each failure is a change of the same key by another process, so a few suffice.
 pub(crate) const MAX_KEY_TRIES: usize = 100;

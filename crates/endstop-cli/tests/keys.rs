@@ -168,6 +168,26 @@ fn a_key_is_shown_once_and_may_begin_many_runs_until_it_is_revoked() {
 }
 
 #[test]
+fn a_file_that_a_new_key_would_make_too_large_to_read_stays_as_it_is() {
+    let mut user = User::new("large");
+    let alice = user.key(&["alice"]);
+    let comment = format!("# {}\n", "x".repeat(3 << 20));
+    let full = std::fs::read_to_string(user.keys_file()).unwrap() + &comment;
+    std::fs::write(user.keys_file(), &full).unwrap();
+    let (code, _, error) = user.run(&["key", "new", "bob"]);
+    assert!(code == Some(2) && error.contains("all keys together would have"), "{error}");
+    assert_eq!(std::fs::read_to_string(user.keys_file()).unwrap(), full);
+    let why = "x".repeat(2_000);
+    let (code, _, error) = user.run(&["key", "revoke", "alice", "--why", &why]);
+    assert!(code == Some(2) && error.contains("the reason has 2000 bytes"), "{error}");
+    // There is room to revoke those that exist.
+    let gateway = user.serve();
+    assert_eq!(call(&gateway, &alice, "alice-1", MODEL).0, 200);
+    user.succeeds(&["key", "revoke", "alice"]);
+    assert_eq!(call(&gateway, &alice, "alice-1", MODEL).0, 401);
+}
+
+#[test]
 fn the_calls_of_a_key_draw_on_its_budgets_and_end_at_its_own_limit() {
     let mut user = User::new("budget");
     let (code, _, error) = user.run(&["key", "new", "x", "--budget", "team-b"]);

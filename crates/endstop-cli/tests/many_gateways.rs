@@ -368,6 +368,12 @@ fn the_dollars_that_a_restart_can_lose_are_said_at_start() {
     let serve = [&serve[..], &["--budget", budget]].concat();
     let said = started(&serve);
     assert!(said.contains(lost), "{said}");
+    // With its keys in the store, it can also lose that one was revoked.
+    let undone = "a key that was just revoked is valid again, so check `endstop key list` then";
+    assert!(!said.contains(undone), "{said}");
+    started(&["key", "new", "alice"]);
+    let said = started(&[&serve[..], &["--keys"]].concat());
+    assert!(said.contains(&format!("{lost}. Changes of keys")) && said.contains(undone), "{said}");
     let said = started(&["run", "--upstream", "sim", "--budget", budget, "--", "true"]);
     assert!(said.contains(lost), "{said}");
     // Of its last second a run says nothing.

@@ -19,6 +19,7 @@ mod admit;
 mod context;
 mod count;
 mod drain;
+mod key;
 mod negotiate;
 mod outliving;
 mod parse;
@@ -86,7 +87,8 @@ impl CallService {
             let family = route::family_and_endpoint(&head.method, target, &head.headers).0;
             return respond::no_websocket(respond::dialect_for(family));
         }
-        let route = match route::route(config, &head.method, target, &head.headers, host) {
+        let keys = config.runs.look_at_keys().await;
+        let route = match route::route(config, &keys, &head.method, target, &head.headers, host) {
             Ok(route) => route,
             Err(error) => {
                 let (family, endpoint) =
@@ -97,11 +99,12 @@ impl CallService {
                     run: run.cloned(),
                     client: peer.ip(),
                     api: endpoint.api_name(),
-                    ..with_key(route::issued_to(config, target, &head.headers).as_ref())
+                    ..with_key(route::issued_to(&keys, target, &head.headers).as_ref())
                 });
                 return response;
             }
         };
+        drop(keys);
         let of_call = RefusedCall {
             run: config.refusals.as_ref().map(|_| route.run.clone()),
             client: peer.ip(),
@@ -196,10 +199,11 @@ impl CallService {
         };
         let model = || Some(parsed.request().model.chars().take(MAX_LOGGED_MODEL).collect());
         let model = context.config().refusals.as_ref().and_then(|_| model());
-        if let Some(refused) = model_refused(&parsed) {
+        let route = parsed.route();
+        let key = route.issued.as_ref().map(|issued| &*issued.key);
+        if let Some(refused) = key.and_then(|key| key::refused_model(&parsed, key)) {
             return (refused, model);
         }
-        let route = parsed.route();
         let mut takes_share = context.config().fair_shares;
         loop {
             let run = match context.run(route, &peer, &parsed.request().model).await {
@@ -218,19 +222,6 @@ impl CallService {
             }
         }
     }
-}
-
-/// Returns the refusal of a call whose key may not call its model, or one that may answer instead.
-fn model_refused(parsed: &ParsedCall) -> Option<Response<Body>> {
-    let key = &parsed.route().issued.as_ref()?.key;
-    let request = parsed.request();
-    let mut models = std::iter::once(&request.model).chain(&request.fallbacks);
-    let refused: String =
-        models.find(|model| !key.allows(model))?.chars().take(MAX_LOGGED_MODEL).collect();
-    let text = format!("the key `{}` is not for the model `{refused}`", key.name);
-    let response =
-        respond::error(parsed.dialect(), StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
-    Some(respond::refusing(response, CallRefusal::new("model_not_allowed")))
 }
 
 /// A report of a call with an issued key.

@@ -186,11 +186,19 @@ pub enum Runs {
 }
 
 impl Runs {
-    /// The issued keys as they are now. `None` if there is one run.
-    pub(crate) fn keys(&self) -> Option<Arc<KeyTable>> {
+    /// The issued keys as they are now. None, if there is one run.
+    pub(crate) async fn look_at_keys(&self) -> Arc<KeyTable> {
         match self {
-            Self::One(_) => None,
-            Self::Many { keys, .. } => Some(keys.now()),
+            Self::One(_) => Arc::default(),
+            Self::Many { keys, .. } => keys.look().await,
+        }
+    }
+
+    /// The issued keys as they were at the last look. None, if there is one run.
+    pub(crate) fn known_keys(&self) -> Arc<KeyTable> {
+        match self {
+            Self::One(_) => Arc::default(),
+            Self::Many { keys, .. } => keys.known(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use key::{
 };
 pub(crate) use path::PathError;
 
-use crate::config::{Config, IssuedTo, KeyRuns, KeyTable, Runs, Unnamed};
+use crate::config::{Config, IssuedKey, IssuedTo, KeyRuns, KeyTable, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
 use crate::tunnel::InterceptedHost;
 
@@ -260,14 +260,15 @@ pub(crate) fn family_and_endpoint(
 }
 
 /// Returns the issued key that a request has.
-pub(crate) fn issued_to(config: &Config, target: &str, headers: &HeaderMap) -> Option<IssuedTo> {
+pub(crate) fn issued_to(keys: &KeyTable, target: &str, headers: &HeaderMap) -> Option<IssuedTo> {
     let query = target.split_once('?').map(|(_, query)| query);
-    key::issued(&*config.runs.keys()?, headers, query)
+    key::issued(keys, headers, query)
 }
 
 /// Returns the route of a request. In an intercepted connection to `host`, its path is that of the host, and names no run.
 pub(crate) fn route(
     config: &Config,
+    keys: &KeyTable,
     method: &Method,
     target: &str,
     headers: &HeaderMap,
@@ -279,8 +280,7 @@ pub(crate) fn route(
         Some(_) => path::plain(path),
         None => path::split(path),
     };
-    let keys = config.runs.keys().unwrap_or_default();
-    let issued = valid_key(&keys, headers, query)?;
+    let issued = valid_key(keys, headers, query)?;
     let mut child: Vec<String> = parts.children.iter().map(|&name| name.to_owned()).collect();
     if let Some(names) = text(headers, CHILD_HEADER) {
         child.extend(names.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
@@ -335,38 +335,79 @@ pub(crate) fn route(
     Ok(Route { run, child, family, host, rest, endpoint, issued })
 }
 
+/// Checks the route of a request again, with the keys as they are after a wait. Returns its key as it is now.
+pub(crate) fn check_again(
+    config: &Config,
+    keys: &KeyTable,
+    route: &Route,
+) -> Result<Option<Arc<IssuedKey>>, RouteError> {
+    if matches!(config.runs, Runs::One(_)) {
+        return Ok(None);
+    }
+    check_keys(keys)?;
+    let run = &route.run;
+    let Some(issued) = &route.issued else {
+        return match keys.owner(run) {
+            Some(_) => Err(RouteError::NeedsKey(run.clone())),
+            None => Ok(None),
+        };
+    };
+    let key = keys.get(issued.key.hash).ok_or(RouteError::ForgottenKey)?;
+    check_key(keys, key)?;
+    let has_run = match &key.runs {
+        KeyRuns::One(own) => own == run,
+        runs @ KeyRuns::Under(_) => keys.owner(run) == Some(runs),
+    };
+    match has_run {
+        true => Ok(Some(Arc::clone(key))),
+        false => Err(RouteError::OtherRun { run: run.clone(), runs: key.runs.to_string() }),
+    }
+}
+
+/// Whether anything is known of the keys.
+fn check_keys(keys: &KeyTable) -> Result<(), RouteError> {
+    if keys.is_unreadable() {
+        return Err(RouteError::NoKeys);
+    }
+    match keys.away() {
+        Some(why) => Err(RouteError::KeysAway(why.to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// The issued key of a request, if it is valid now.
 fn valid_key(
     keys: &KeyTable,
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> Result<Option<IssuedTo>, RouteError> {
-    if keys.is_unreadable() {
-        return Err(RouteError::NoKeys);
-    }
-    if let Some(why) = keys.away() {
-        return Err(RouteError::KeysAway(why.to_owned()));
-    }
+    check_keys(keys)?;
     let Some(issued) = key::issued(keys, headers, query) else {
         return match key::is_forgotten(keys, headers, query) {
             true => Err(RouteError::ForgottenKey),
             false => Ok(None),
         };
     };
-    let name = || issued.key.name.clone();
-    if issued.key.is_revoked {
+    check_key(keys, &issued.key)?;
+    Ok(Some(issued))
+}
+
+/// Whether a key is valid now.
+fn check_key(keys: &KeyTable, key: &IssuedKey) -> Result<(), RouteError> {
+    let name = || key.name.clone();
+    if key.is_revoked {
         return Err(RouteError::RevokedKey(name()));
     }
-    if issued.key.has_expired() {
+    if key.has_expired(keys.time()) {
         return Err(RouteError::ExpiredKey(name()));
     }
-    if issued.key.unread.is_some() {
+    if key.unread.is_some() {
         return Err(RouteError::UnreadKey(name()));
     }
-    if issued.key.uncounted.is_some() {
+    if key.uncounted.is_some() {
         return Err(RouteError::UncountedKey(name()));
     }
-    Ok(Some(issued))
+    Ok(())
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {

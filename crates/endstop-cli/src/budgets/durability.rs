@@ -1,4 +1,4 @@
-//! Warnings of the dollars that a restart or a failover of the shared store can lose.
+//! Warnings of the dollars, and the changes of keys, that a restart or a failover of the shared store can lose.
 
 use endstop::account::{Account, AccountState, BudgetStore as _, LimitState, StorePersistence};
 use endstop::core::units::Money;
@@ -7,22 +7,27 @@ use endstop::ledger::Dimension;
 use super::Budgets;
 use crate::output;
 
+/// The end of a warning about a store that has the keys of clients.
+const KEYS_UNDONE: &str = ". Changes of keys that it forgets are undone: a key that was just revoked is valid again, so check \
+    `endstop key list` then";
+
 impl Budgets {
-    /// Warns of what the shared store can lose.
-    pub(crate) fn warn_of_persistence(&self) {
+    /// Warns of what the shared store can lose, also of keys if it has those of this gateway.
+    pub(crate) fn warn_of_persistence(&self, has_keys: bool) {
         let Some(remote) = &self.remote else { return };
         let persistence = remote.persistence();
         if persistence != StorePersistence::Always {
-            self.warn_of(persistence);
+            self.warn_of(persistence, has_keys);
         }
         // Without the permission to ask there is no warning.
         let replicas = remote.replicas().unwrap_or_default();
         if replicas > 0 {
             output::warn(&format!(
                 "{}: it has {}, and no call waits for one (`WAIT`). After a failover, calls that the replica had not received \
-                 could be spent twice",
+                 could be spent twice{}",
                 remote.server(),
-                output::counted(replicas, "replica")
+                output::counted(replicas, "replica"),
+                of_keys(has_keys)
             ));
         }
     }
@@ -32,17 +37,22 @@ impl Budgets {
         let Some(remote) = &self.remote else { return };
         let persistence = remote.persistence();
         if loses_all(persistence) {
-            self.warn_of(persistence);
+            self.warn_of(persistence, false);
         }
     }
 
-    fn warn_of(&self, persistence: StorePersistence) {
+    fn warn_of(&self, persistence: StorePersistence, has_keys: bool) {
         let Some(remote) = &self.remote else { return };
         let accounts: Vec<&Account> = self.set.iter().collect();
         let states = remote.read(&accounts).unwrap_or_default();
         let risk = at_risk(persistence, &states);
-        output::warn(&format!("{}: {persistence}. {risk}", remote.server()));
+        let keys = of_keys(has_keys);
+        output::warn(&format!("{}: {persistence}. {risk}{keys}", remote.server()));
     }
+}
+
+const fn of_keys(has_keys: bool) -> &'static str {
+    if has_keys { KEYS_UNDONE } else { "" }
 }
 
 /// Whether a restart can take more than the last moments.

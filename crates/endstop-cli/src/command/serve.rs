@@ -185,9 +185,9 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let budgets = args.limits.budgets(&mut chosen)?;
     let drawn = budgets.open(is_nested, hook.budget_warnings())?;
     environment.accounts = Some(drawn.accounts.clone());
-    budgets.warn_of_persistence();
     let place = args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store()));
     let place = place.transpose()?;
+    budgets.warn_of_persistence(matches!(place, Some(KeyPlace::Store(_))));
     let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
     let keys = issued_keys(place.as_ref(), drawn)?;
     let desk = place.map(|place| LocalKeys::new(place, chosen.policy.clone()));

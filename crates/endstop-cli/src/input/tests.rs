@@ -56,6 +56,35 @@ fn a_file_that_was_written_just_now_counts_as_changed_once_more() {
 }
 
 #[test]
+fn a_file_is_the_same_only_if_that_is_sure() {
+    let path = place("same");
+    let mut file = WatchedFile::new(path.clone());
+    assert!(!file.is_same(), "it was never read");
+    std::fs::write(&path, "a").unwrap();
+    let old = |hours: u32| {
+        let time = SystemTime::now() - Duration::from_secs(3_600) * hours;
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        // The time of the last change of its rights cannot be set.
+        std::thread::sleep(FRESH_FILE * 2);
+    };
+    old(2);
+    file.has_changed();
+    assert!(file.is_same());
+    file.is_unsure = true;
+    assert!(!file.is_same(), "it was written just before it was read");
+    file.is_unsure = false;
+    file.read_again();
+    assert!(!file.is_same(), "it could not be read");
+    file.unread = None;
+    assert!(file.is_same());
+    old(1);
+    assert!(!file.is_same(), "it has changed");
+    file.has_changed();
+    std::fs::remove_file(&path).unwrap();
+    assert!(!file.is_same(), "it is gone");
+}
+
+#[test]
 fn a_file_that_could_not_be_read_is_read_again_after_a_while() {
     let mut file = WatchedFile::new(place("again"));
     file.has_changed();

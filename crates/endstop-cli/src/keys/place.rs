@@ -9,6 +9,7 @@ use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
 use endstop::store::{create_private_directory, private_file, replace_file};
 use endstop_gateway::{KeyDeskError, KeyProblem};
 
+use super::size::{self, TooLarge};
 use super::{KeyAct, KeyFile, default_path, desk_error};
 use crate::error::CliError;
 use crate::limits::{MAX_KEY_TRIES, MAX_STORE_KEYS};
@@ -48,7 +49,7 @@ impl KeyPlace {
             Self::File(path) => KeyFile::read(path),
             Self::Store(store) => {
                 let keys = store.keys(None).map_err(|error| store_failed(&error))?;
-                Ok(KeyFile::of_store(&keys.unwrap_or_default().keys))
+                Ok(KeyFile::of_store(&keys.unwrap_or_default()))
             }
         }
     }
@@ -77,6 +78,13 @@ pub(super) fn store_failed(error: &BudgetStoreError) -> CliError {
 
 fn unavailable(error: CliError) -> KeyDeskError {
     desk_error(KeyProblem::Unavailable, error)
+}
+
+fn too_large(error: TooLarge) -> KeyDeskError {
+    match error {
+        TooLarge::Key(error) => desk_error(KeyProblem::Invalid, error),
+        TooLarge::Together(error) => desk_error(KeyProblem::Conflict, error),
+    }
 }
 
 /// Changes a file of keys, which is created if it is missing.
@@ -108,6 +116,7 @@ fn change_file<T>(
     let before = file.clone();
     let result = change(&mut file)?;
     file.note(&before, act);
+    size::check(&before, &file).map_err(too_large)?;
     replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
     Ok(result)
 }
@@ -120,16 +129,17 @@ fn change_store<T>(
 ) -> Result<T, KeyDeskError> {
     let failed = |error: BudgetStoreError| unavailable(store_failed(&error));
     for _ in 0..MAX_KEY_TRIES {
-        let read = store.keys(None).map_err(failed)?.unwrap_or_default().keys;
+        let read = store.keys(None).map_err(failed)?.unwrap_or_default();
         let before = KeyFile::of_store(&read);
         let mut file = before.clone();
         let result = change(&mut file)?;
         file.note(&before, act);
         if file.lines.len() > MAX_STORE_KEYS.max(before.lines.len()) {
-            let error = CliError::new(format!("the store has {MAX_STORE_KEYS} keys, the most"));
-            return Err(unavailable(error.with_hint("use another namespace")));
+            let error = format!("the store has {MAX_STORE_KEYS} keys, the most");
+            return Err(too_large(size::full(error)));
         }
-        if store.change_keys(&changes(&before, &file, read)).map_err(failed)? {
+        size::check(&before, &file).map_err(too_large)?;
+        if store.change_keys(&changes(&before, &file, read.keys)).map_err(failed)? {
             return Ok(result);
         }
     }

@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use endstop::account::{BudgetStoreError, RedisBudgetStore, RunAccounts};
+use endstop::clock::system_wall_time;
 use endstop::core::units::WallTime;
 use endstop_gateway::{IssuedKey, KeyChange, KeyHash, KeySource};
 use jiff::Timestamp;
 
 use super::place::store_failed;
-use super::{KeyFile, KeyPlace, Line, StoredKey};
+use super::{KeyFile, KeyPlace, Line, StoredKey, UnreadKey};
 use crate::budgets::OpenBudgets;
 use crate::error::CliError;
 use crate::input::WatchedFile;
@@ -21,6 +22,8 @@ use crate::output;
 #[derive(Debug)]
 pub(crate) struct GatewayKeys {
     budgets: OpenBudgets,
+    /// The store of the keys, whose clock counts. Not in `seen`, which is locked while the store is asked.
+    store: Option<RedisBudgetStore>,
     seen: Mutex<SeenKeys>,
 }
 
@@ -47,10 +50,19 @@ enum WatchedPlace {
 /// Why keys cannot be read now.
 #[derive(Debug)]
 enum NoKeys {
-    /// They are damaged or gone.
+    /// They are damaged or gone, or their store refuses: a person has to act.
     Unreadable(CliError),
-    /// The store is away, or refuses.
-    Store(BudgetStoreError),
+    /// Their store is away, which passes, with the error.
+    Away(String),
+}
+
+impl NoKeys {
+    fn of_store(error: &BudgetStoreError) -> Self {
+        if matches!(error, BudgetStoreError::Away { .. }) {
+            return Self::Away(error.to_string());
+        }
+        Self::Unreadable(store_failed(error))
+    }
 }
 
 impl GatewayKeys {
@@ -59,6 +71,7 @@ impl GatewayKeys {
     /// # Errors
     /// Returns an error if they cannot be read, or a store has none.
     pub(crate) fn open(place: &KeyPlace, budgets: OpenBudgets) -> Result<Self, CliError> {
+        let mut of_clock = None;
         let place = match place {
             KeyPlace::File(path) => {
                 KeyFile::read(path)?;
@@ -72,14 +85,16 @@ impl GatewayKeys {
             }
             KeyPlace::Store(store) => {
                 let all = store.keys(None).map_err(|error| store_failed(&error))?;
-                if all.unwrap_or_default().keys.is_empty() {
+                if all.unwrap_or_default().is_empty() {
                     return Err(no_key(store));
                 }
+                of_clock = Some(store.clone());
                 WatchedPlace::Store { store: store.clone(), version: None }
             }
         };
         Ok(Self {
             budgets,
+            store: of_clock,
             seen: Mutex::new(SeenKeys { place, uncounted: None, warned: Vec::new() }),
         })
     }
@@ -96,10 +111,12 @@ impl GatewayKeys {
                 Line::Plain(key, runs, _) => {
                     keys.push(IssuedKey::new(place.to_string(), KeyHash::of(key), runs.clone()));
                 }
-                Line::Unread(key) => keys.extend(key.issued()),
+                Line::Unread(key) => keys.push(key.issued()),
                 Line::Other(_) => {}
             }
         }
+        // Last, so that the other keys keep their places.
+        keys.extend(file.unread().flat_map(UnreadKey::usual_runs));
         keys
     }
 
@@ -170,12 +187,12 @@ impl WatchedPlace {
                         Ok(None)
                     }
                     // A server that has lost its keys would admit calls of their runs without a key.
-                    Ok(Some(all)) if all.keys.is_empty() => Err(NoKeys::Unreadable(no_key(store))),
+                    Ok(Some(all)) if all.is_empty() => Err(NoKeys::Unreadable(no_key(store))),
                     Ok(Some(all)) => {
                         *version = Some(all.version);
-                        Ok(Some(KeyFile::of_store(&all.keys)))
+                        Ok(Some(KeyFile::of_store(&all)))
                     }
-                    Err(error) => Err(NoKeys::Store(error)),
+                    Err(error) => Err(NoKeys::of_store(&error)),
                 }
             }
         }
@@ -220,11 +237,22 @@ impl KeySource for GatewayKeys {
                 KeyChange::Unreadable
             }
             // The store itself reports its outages, once each.
-            Err(NoKeys::Store(error)) => {
+            Err(NoKeys::Away(why)) => {
                 seen.uncounted = None;
-                KeyChange::Away(error.to_string())
+                KeyChange::Away(why)
             }
         }
+    }
+
+    /// A file that has not changed costs no other thread.
+    fn is_same(&self) -> bool {
+        let Ok(seen) = self.seen.try_lock() else { return false };
+        let is_same = matches!(&seen.place, WatchedPlace::File(file) if file.is_same());
+        is_same && seen.uncounted.is_none()
+    }
+
+    fn now(&self) -> WallTime {
+        self.store.as_ref().map_or_else(system_wall_time, RedisBudgetStore::time)
     }
 }
 
@@ -245,3 +273,6 @@ fn is_open_to_others(path: &Path) -> bool {
 fn is_open_to_others(_: &Path) -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Tests of `keys`.
 
+use endstop::store::RunId;
+
 use super::*;
 
 #[test]
@@ -139,22 +141,46 @@ fn a_key_of_a_store_that_cannot_be_read_is_known_by_its_name_and_the_others_are_
         )
     };
     let pair = |name: &str, text: String| (name.to_owned(), text);
-    let file = KeyFile::of_store(&[
+    let keys = vec![
         pair("alice", line(1, "alice")),
         pair("bob", line(2, "bob")),
         // A text of another key would have what that may do.
         pair("carol", line(1, "alice")),
         pair("dave", "no JSON".to_owned()),
-    ]);
+    ];
+    // One that is no text.
+    let unread = vec!["erin".to_owned()];
+    let file = KeyFile::of_store(&StoreKeys { keys, unread, ..StoreKeys::default() });
     assert_eq!(file.stored().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["alice"]);
     let unread: Vec<&UnreadKey> = file.unread().collect();
     let whys: Vec<&str> = unread.iter().map(|key| key.why.as_str()).collect();
     assert_eq!(whys[..2], ["a later version wrote it", "it has another name"]);
     assert!(whys[2].starts_with("no JSON object"), "{whys:?}");
-    let issued = unread[0].issued().unwrap();
+    assert_eq!((unread[3].name.as_str(), whys[3]), ("erin", "it is no text"));
+    let issued = unread[0].issued();
     assert_eq!((issued.name.as_str(), issued.hash), ("bob", KeyHash::of(&Key::new("bob"))));
     assert_eq!(issued.runs.to_string(), "bob-*");
     assert_eq!(issued.unread.as_deref(), Some("a later version wrote it"));
-    // Without a hash, no client has sent it.
-    assert!(unread[2].issued().is_none());
+}
+
+#[test]
+fn the_runs_of_a_key_that_cannot_be_read_stay_those_of_a_key() {
+    let hash = KeyHash::of(&Key::new("alice")).to_hex();
+    let lists =
+        format!("{{\"version\":1,\"name\":\"alice\",\"sha256\":\"{hash}\",\"runs\":[\"ci-*\"]}}");
+    let later =
+        format!("{{\"version\":2,\"name\":\"alice\",\"sha256\":\"{hash}\",\"runs\":\"ci-*\"}}");
+    for text in [lists.as_str(), later.as_str(), "{\"version\":1,", "", "[]"] {
+        let keys = vec![("alice".to_owned(), text.to_owned())];
+        let file = KeyFile::of_store(&StoreKeys { keys, ..StoreKeys::default() });
+        let key = file.unread().next().unwrap();
+        let all: Vec<IssuedKey> = std::iter::once(key.issued()).chain(key.usual_runs()).collect();
+        assert!(all.iter().all(|key| key.name == "alice" && key.unread.is_some()));
+        for run in ["alice", "alice-1", "ci-1"] {
+            let run = RunId::parse(run).unwrap();
+            assert!(all.iter().any(|key| key.runs.has(&run)), "{text}: {run}");
+        }
+        let hashes: BTreeSet<String> = all.iter().map(|key| key.hash.to_hex()).collect();
+        assert_eq!(hashes.len(), all.len(), "what a client sends finds one");
+    }
 }

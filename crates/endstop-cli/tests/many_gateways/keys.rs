@@ -160,6 +160,49 @@ fn a_key_of_a_later_version_is_refused_by_its_name_and_left_as_it_is() {
 }
 
 #[test]
+fn a_store_that_refuses_is_not_said_to_be_away() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, machines) = (server.url(), machines("keys-refused"));
+    let alice = issue(&machines[2], &store, &["alice"]);
+    let gateways = serve(&machines, &store);
+    server.send(&["HSET {endstop:default}:meta format 2"]);
+    for gateway in &gateways {
+        let answer = call(gateway, &alice, "alice-1");
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("cannot read its keys"), "{answer}");
+    }
+    let errors = machines[0].errors();
+    assert!(errors.contains("no call is taken until the keys can be read"), "{errors}");
+    server.send(&["HSET {endstop:default}:meta format 1"]);
+    for gateway in &gateways {
+        until("the store can be used", || is_admitted(&call(gateway, &alice, "alice-1")));
+    }
+}
+
+#[test]
+fn a_damaged_key_opens_its_runs_to_no_caller_without_a_key() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, machines) = (server.url(), machines("keys-damaged"));
+    let _ = issue(&machines[2], &store, &["alice"]);
+    let bob = issue(&machines[2], &store, &["bob"]);
+    let gateways = serve(&machines, &store);
+    assert!(is_admitted(&call(&gateways[0], "sk-own", "free")));
+    for damaged in ["{", "{\"version\":1,\"name\":\"alice\",\"runs\":[\"ci-*\"]}", "\\xff\\xfe"] {
+        // In these quotes the client of the server reads escapes.
+        let quoted = damaged.replace('"', "\\\"");
+        let written = format!("HSET {{endstop:default}}:keys alice \"{quoted}\"");
+        server.send(&[&written, "HINCRBY {endstop:default}:meta keys 1"]);
+        for gateway in &gateways {
+            for run in ["alice", "alice-1", "ci-1"] {
+                let answer = call(gateway, "sk-own", run);
+                assert!(answer.starts_with("HTTP/1.1 401"), "{damaged} {run}: {answer}");
+            }
+            assert!(is_admitted(&call(gateway, &bob, "bob-1")), "{damaged}");
+        }
+    }
+}
+
+#[test]
 fn of_keys_that_many_machines_issue_at_once_none_is_lost_and_each_name_is_issued_once() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.url();

@@ -23,6 +23,7 @@ use http::{Response, StatusCode};
 use super::context::CallContext;
 use super::count;
 use super::drain::ClientPresence;
+use super::key;
 use super::negotiate::Negotiation;
 use super::parse::ParsedCall;
 use super::respond;
@@ -150,6 +151,8 @@ pub(super) async fn admit(
         Admission { context, parsed, takes_share, is_recorded: false, counted: None };
     let (mut waiting, mut account_wait) = (None, CallAccountWait::default());
     loop {
+        // Before each try: the body may have taken long, and a wait hours.
+        key::recheck(context, run, parsed).await?;
         let notified = run.notified();
         let blocked = match admission.try_admit(permit) {
             Ok(admitted) => return logged(admitted, context, run, parsed),

@@ -15,9 +15,9 @@ use super::respond::{CHARGED_HEADER, REASON_HEADER};
 use super::secrets::Secrets;
 use super::uncounted::NoCounting;
 use crate::client::{ClientId, Shares};
-use crate::config::{Config, Runs};
+use crate::config::{Config, IssuedKey, Runs};
 use crate::reachability::Reachability;
-use crate::route::{self, ApiFamily, Route};
+use crate::route::{self, ApiFamily, Route, RouteError};
 use crate::run::{NoRun, Prices, Registry, RunEntry, RunOrigin};
 use crate::server::PeerInfo;
 use crate::upstream::{HttpClient, UpstreamBody, UpstreamError, forwardable};
@@ -147,13 +147,30 @@ impl CallContext {
         let run = self.registry.take(&route.run, RunOrigin { model, provider, client }).await?;
         if let Some(issued) = &route.issued {
             // Its key may have other budgets than at its last call.
-            let of_key = issued.key.accounts.clone();
-            run.handle().set_accounts(of_key.or_else(|| self.config.environment.accounts.clone()));
-            run.handle().set_key(&issued.key.name);
+            self.use_key(&run, &issued.key);
         }
         run.handle().refresh_accounts();
         self.registry.kill_if_in_group(&run);
         Ok(run)
+    }
+
+    /// Lets the calls of a run draw on the budgets of a key from here on.
+    pub(super) fn use_key(&self, run: &RunEntry, key: &IssuedKey) {
+        let of_key = key.accounts.clone();
+        run.handle().set_accounts(of_key.or_else(|| self.config.environment.accounts.clone()));
+        run.handle().set_key(&key.name);
+    }
+
+    /// The key of a request as it is now. `None` if it has none.
+    ///
+    /// # Errors
+    /// Returns an error if a request with it is no longer taken.
+    pub(super) async fn key_now(
+        &self,
+        route: &Route,
+    ) -> Result<Option<Arc<IssuedKey>>, RouteError> {
+        let keys = self.config.runs.look_at_keys().await;
+        route::check_again(&self.config, &keys, route)
     }
 
     /// The upstream of a request: the host that it was intercepted for, or that of its API family.

@@ -121,6 +121,9 @@ async fn forward(
     run: &RunEntry,
 ) -> Result<Response<UpstreamBody>, Box<Response<Body>>> {
     let body = raw_body(context.config(), incoming, dialect).await?;
+    // The body may have taken long.
+    let key = context.key_now(route).await;
+    key.map_err(|why| Box::new(respond::no_route(dialect, &why)))?;
     if route.endpoint != Endpoint::Free {
         run.counters().unmetered();
     }

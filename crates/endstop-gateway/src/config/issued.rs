@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use endstop_core::units::WallTime;
@@ -130,9 +131,9 @@ impl IssuedKey {
         self.models.is_empty() || self.models.iter().any(|pattern| is_match(pattern, model))
     }
 
-    /// Whether it has expired.
-    pub(crate) fn has_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| system_wall_time() >= expires)
+    /// Whether it has expired at a time.
+    pub(crate) fn has_expired(&self, now: WallTime) -> bool {
+        self.expires.is_some_and(|expires| now >= expires)
     }
 }
 
@@ -154,8 +155,20 @@ pub enum KeyChange {
 ///
 /// See the example of [`IssuedKeys`].
 pub trait KeySource: fmt::Debug + Send + Sync {
-    /// Returns the change since the last call. The gateway calls it before each call of a client, so it has to be quick.
+    /// Returns the change since the last call. The gateway calls it before each call of a client and again after each wait of
+    /// one, so it has to be quick. It may wait for a server: the gateway calls it in a thread that may block, once at a time.
     fn look(&self) -> KeyChange;
+
+    /// Returns whether the keys are known to be those of the last look, without waiting for a server. Then there is no look.
+    fn is_same(&self) -> bool {
+        false
+    }
+
+    /// Returns the time by which keys expire: that of this machine, unless the keys are of a server with a separate clock.
+    /// It must not wait.
+    fn now(&self) -> WallTime {
+        system_wall_time()
+    }
 }
 
 /// The keys that a gateway has issued. Clones are the same keys.
@@ -186,7 +199,17 @@ pub struct IssuedKeys {
     table: Arc<RwLock<Arc<KeyTable>>>,
     /// Held from reading the source until its keys are in the table: otherwise older keys could replace newer ones.
     looking: Arc<Mutex<()>>,
+    looks: Looks,
     source: Option<Arc<dyn KeySource>>,
+}
+
+/// Reads of a source. All requests that came before one share its result.
+#[derive(Clone, Default)]
+struct Looks {
+    /// How many have begun.
+    begun: Arc<AtomicU64>,
+    /// The number of the last one that has ended, from 1. Locked while one is under way.
+    ended: Arc<tokio::sync::Mutex<u64>>,
 }
 
 impl IssuedKeys {
@@ -201,23 +224,52 @@ impl IssuedKeys {
     #[must_use]
     pub fn from_source(source: impl KeySource + 'static) -> Self {
         let keys = Self { source: Some(Arc::new(source)), ..Self::default() };
-        keys.now();
+        keys.read();
         keys
     }
 
-    /// The keys as they are now.
-    pub(crate) fn now(&self) -> Arc<KeyTable> {
+    /// The keys as they are now: those of a look that has begun after this call. The thread of the caller never waits for it.
+    ///
+    /// # Cancel safety
+    /// A look that has begun continues, and the next caller waits for its end: at most one thread looks.
+    pub(crate) async fn look(&self) -> Arc<KeyTable> {
+        let Some(source) = &self.source else { return self.known() };
+        // While a look is under way, the table may lack what it has found.
+        if self.looks.ended.try_lock().is_ok_and(|_turn| source.is_same()) {
+            return self.known();
+        }
+        let begun = self.looks.begun.load(Ordering::SeqCst);
+        let mut ended = Arc::clone(&self.looks.ended).lock_owned().await;
+        if *ended > begun {
+            return self.known();
+        }
+        let keys = self.clone();
+        let looking = tokio::task::spawn_blocking(move || {
+            let before = keys.looks.begun.fetch_add(1, Ordering::SeqCst);
+            let table = keys.read();
+            *ended = before.saturating_add(1);
+            table
+        });
+        // A source that has panicked has said nothing of any key.
+        looking.await.unwrap_or_else(|_| Arc::new(KeyTable::unreadable()))
+    }
+
+    /// The keys of the last look.
+    pub(crate) fn known(&self) -> Arc<KeyTable> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the source in this thread.
+    fn read(&self) -> Arc<KeyTable> {
         let _one = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let change = self.source.as_ref().map_or(KeyChange::Same, |source| source.look());
         let new = match change {
-            KeyChange::Same => {
-                return Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner));
-            }
+            KeyChange::Same => return self.known(),
             KeyChange::Keys(keys) => KeyTable::new(keys),
-            KeyChange::Unreadable => KeyTable { is_unreadable: true, ..KeyTable::default() },
+            KeyChange::Unreadable => KeyTable::unreadable(),
             KeyChange::Away(why) => KeyTable { away: Some(why), ..KeyTable::default() },
         };
-        let new = Arc::new(new);
+        let new = Arc::new(KeyTable { source: self.source.clone(), ..new });
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         new
     }
@@ -252,6 +304,8 @@ pub(crate) struct KeyTable {
     away: Option<String>,
     /// Whether a key that begins like an issued one has to be one.
     is_complete: bool,
+    /// The source, for its clock.
+    source: Option<Arc<dyn KeySource>>,
 }
 
 impl KeyTable {
@@ -260,10 +314,18 @@ impl KeyTable {
         Self {
             keys: keys.into_iter().map(Arc::new).collect(),
             places,
-            is_unreadable: false,
-            away: None,
             is_complete: true,
+            ..Self::default()
         }
+    }
+
+    fn unreadable() -> Self {
+        Self { is_unreadable: true, ..Self::default() }
+    }
+
+    /// The time by which keys expire.
+    pub(crate) fn time(&self) -> WallTime {
+        self.source.as_ref().map_or_else(system_wall_time, |source| source.now())
     }
 
     /// Whether a request has sent a key that looks issued and is unknown.
@@ -293,6 +355,11 @@ impl KeyTable {
         let key = Arc::clone(self.keys.get(place)?);
         let sent = Key::new(std::str::from_utf8(sent).ok()?);
         Some(IssuedTo { place, key, sent })
+    }
+
+    /// The key with this hash.
+    pub(crate) fn get(&self, hash: KeyHash) -> Option<&Arc<IssuedKey>> {
+        self.keys.get(*self.places.get(&hash)?)
     }
 
     /// Returns the runs among those of the keys to which a run belongs: if several have it, those that say most of its

@@ -38,7 +38,8 @@ fn post(
     target: &str,
     pairs: &[(&'static str, &str)],
 ) -> Result<Route, RouteError> {
-    route(config, &Method::POST, target, &headers(pairs), None)
+    let keys = config.runs.known_keys();
+    route(config, &keys, &Method::POST, target, &headers(pairs), None)
 }
 
 use ApiFamily::{Anthropic, Gemini, OpenAi};
@@ -305,7 +306,7 @@ fn intercepted(host: &str, method: &Method, target: &str, is_sim: bool) -> Route
     let mut config = one();
     config.upstreams.is_scripted = is_sim;
     let host = InterceptedHost::new(host, 443);
-    route(&config, method, target, &HeaderMap::new(), host).unwrap()
+    route(&config, &KeyTable::default(), method, target, &HeaderMap::new(), host).unwrap()
 }
 
 #[test]
@@ -400,4 +401,34 @@ fn a_key_of_a_later_version_is_refused_by_its_name_and_the_others_are_taken() {
     assert_eq!(error, RouteError::UnreadKey("later".to_owned()));
     assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(call("known").unwrap().run.as_str(), "known-1");
+    // Its runs are no more open than before.
+    let error = post(&config, "/r/later-1/v1/chat/completions", &[]).unwrap_err();
+    assert_eq!(error, RouteError::NeedsKey(RunId::parse("later-1").unwrap()));
+}
+
+#[test]
+fn a_key_whose_runs_are_not_known_has_all_that_no_other_key_has() {
+    let key = |name: &str, runs: &str| {
+        let hash = KeyHash::of(&Key::new(format!("{name}-secret")));
+        IssuedKey::new(name, hash, runs.parse().unwrap())
+    };
+    let mut damaged = key("damaged", "*");
+    damaged.unread = Some("no JSON".to_owned());
+    let keys = vec![damaged, key("team", "team-*"), key("one", "one"), key("all", "*")];
+    let runs = Runs::Many { unnamed: Unnamed::Shared, keys: IssuedKeys::new(keys) };
+    let config = config(runs);
+    let call = |run: &str, name: &str| {
+        let key = format!("Bearer {name}-secret");
+        let target = format!("/r/{run}/v1/chat/completions");
+        post(&config, &target, &[("authorization", key.as_str())])
+            .map(|route| route.run.to_string())
+    };
+    for (run, name) in [("team-1", "team"), ("one", "one"), ("other", "all")] {
+        assert_eq!(call(run, name), Ok(run.to_owned()));
+    }
+    for run in ["other", "team-1", "one"] {
+        let needs = RouteError::NeedsKey(RunId::parse(run).unwrap());
+        assert_eq!(call(run, "unknown"), Err(needs));
+    }
+    assert!(matches!(post(&config, "/v1/chat/completions", &[]), Err(RouteError::NeedsKey(_))));
 }

@@ -573,13 +573,13 @@ impl Registry {
 
     /// Forgets a run for the one with this id, among those of one client or of all.
     fn forget_one(&self, id: &RunId, of: Option<ClientId>) -> Result<(), NoRun> {
-        let keys = self.config.runs.keys();
+        let keys = self.config.runs.known_keys();
         let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
         self.runs().retain(|_, entry| !(entry.has_moved() && entry.is_idle()));
         let (forgotten, _evicting) = loop {
             let room = Room {
                 of,
-                keys: keys.as_deref(),
+                keys: &keys,
                 for_stopped: {
                     let stopped = self.stopped();
                     // One that comes back leaves its place.
@@ -611,7 +611,7 @@ struct Room<'c> {
     /// Only those of this client.
     of: Option<ClientId>,
     /// Those that are the only run of an issued key never.
-    keys: Option<&'c KeyTable>,
+    keys: &'c KeyTable,
     /// Stopped runs, as long as their stop can be recorded.
     for_stopped: bool,
 }
@@ -626,7 +626,7 @@ fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<
             return None;
         }
         let is_stored = run.is_stored();
-        if !is_stored && room.keys.is_some_and(|keys| keys.is_only_run(id)) {
+        if !is_stored && room.keys.is_only_run(id) {
             return None;
         }
         match run.eviction() {

@@ -1,10 +1,13 @@
 //! Keys of clients in Redis: changes of many machines at once, and a server that is away or has lost its last moments.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use endstop_core::units::WallTime;
 use endstop_runtime::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
+use endstop_runtime::clock::{WallClock, system_wall_time};
 
 use super::server::RedisServer;
 
@@ -96,6 +99,42 @@ fn each_change_has_a_later_version_and_another_namespace_has_other_keys() {
     assert!(store.keys(Some(known.version)).unwrap().is_some());
     let url = format!("{}/0?namespace=other", server.url());
     assert!(texts(&RedisBudgetStore::open(&url).unwrap()).is_empty());
+}
+
+#[test]
+fn a_key_that_is_no_text_is_told_by_its_name_and_shifts_no_other() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = open(&server);
+    assert!(store.keys(None).unwrap().unwrap().is_empty());
+    for name in ["a", "c", "e"] {
+        assert!(store.change_keys(&[change(name, None, &format!("of {name}"))]).unwrap());
+    }
+    let before = store.keys(None).unwrap().unwrap();
+    server.send(&[
+        "HSET {endstop:default}:keys b \"\\xff\\xfe\" \"d\\xff\" text",
+        "HINCRBY {endstop:default}:meta keys 1",
+    ]);
+    let all = store.keys(Some(before.version)).unwrap().unwrap();
+    assert_eq!(all.keys, before.keys);
+    assert_eq!(all.unread, ["b", "d\u{fffd}"]);
+    server.send(&["HDEL {endstop:default}:keys a c e", "HINCRBY {endstop:default}:meta keys 1"]);
+    let all = store.keys(None).unwrap().unwrap();
+    assert!(all.keys.is_empty() && !all.is_empty());
+}
+
+#[test]
+fn the_time_of_the_store_is_known_after_each_look_at_its_keys() {
+    let Some(server) = RedisServer::start() else { return };
+    const HOUR: u64 = 3_600_000;
+    let clock: WallClock = Arc::new(|| WallTime(system_wall_time().0 + HOUR));
+    let ahead = RedisBudgetStore::open_with_clock(&server.url(), clock).unwrap();
+    assert!(ahead.change_keys(&[change("alice", None, "{}")]).unwrap());
+    let store = open(&server);
+    let version = store.keys(None).unwrap().unwrap().version;
+    // Its time never runs backwards.
+    assert!(store.time().0 > system_wall_time().0 + HOUR / 2);
+    assert_eq!(store.keys(Some(version)).unwrap(), None);
+    assert!(store.time().0 > system_wall_time().0 + HOUR / 2);
 }
 
 #[test]

@@ -21,7 +21,9 @@ fn secrets(headers: &[(&'static str, &str)], query: &str) -> Secrets {
         .iter()
         .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
         .collect();
-    let route = route::route(&config, &Method::POST, "/v1/messages", &headers, None).unwrap();
+    let keys = config.runs.known_keys();
+    let route =
+        route::route(&config, &keys, &Method::POST, "/v1/messages", &headers, None).unwrap();
     Secrets::of(&config, &route, &headers, Some(query))
 }
 

@@ -6,10 +6,10 @@
 -- `keys` in KEYS[1] .. ':meta' is their version, which each change makes later. It is a time, so that a server that has lost its
 -- last moments does not reach the same version with other keys.
 
--- All keys, unless the caller has this version.
+-- The version, the time, and all keys, unless the caller has this version.
 local function keys(store)
   local version = tonumber(redis.call('HGET', store.base .. ':meta', 'keys') or 0)
-  local reply = { 'OK', version }
+  local reply = { 'OK', version, store.now }
   if version ~= store.request.after then
     for _, word in ipairs(redis.call('HGETALL', store.base .. ':keys')) do
       reply[#reply + 1] = word

@@ -5,6 +5,8 @@
 //! Decision: a gateway asks for the version of the keys before each call, and gets all keys if it has another one. A lookup of one
 //! key would be the same round trip, and a message to all gateways could arrive later than the next call.
 
+use endstop_core::units::WallTime;
+
 use super::super::store::BudgetStoreError;
 use super::RedisBudgetStore;
 use super::wire::Request;
@@ -18,6 +20,16 @@ pub struct StoreKeys {
     pub version: u64,
     /// Each key by its name, with its text, in the order of the names.
     pub keys: Vec<(String, String)>,
+    /// The names of those that are no text (UTF-8). Bytes of a name that are none are replaced.
+    pub unread: Vec<String>,
+}
+
+impl StoreKeys {
+    /// Returns whether there is no key, not even one that cannot be read.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.unread.is_empty()
+    }
 }
 
 /// A change of one key of a store.
@@ -42,23 +54,30 @@ impl RedisBudgetStore {
         let request = Request { after: known, ..Request::default() };
         let reply = self.shared.call("keys", request, true)?;
         let version = reply.number(0)?;
+        self.shared.set_time(reply.number(1)?);
         if known == Some(version) {
             return Ok(None);
         }
-        let mut keys = Vec::new();
-        let mut words = reply.texts(1).into_iter();
-        while let Some(name) = words.next() {
-            let Some(text) = words.next() else {
-                return Err(BudgetStoreError::Failed {
-                    doing: "read the keys",
-                    path: self.shared.server.clone().into(),
-                    why: "one has no text that can be read".to_owned(),
-                });
-            };
-            keys.push((name, text));
+        let mut all = StoreKeys { version, ..StoreKeys::default() };
+        for (name, text) in reply.pairs(2)? {
+            match (String::from_utf8(name), String::from_utf8(text)) {
+                (Ok(name), Ok(text)) => all.keys.push((name, text)),
+                (Ok(name), Err(_)) => all.unread.push(name),
+                (Err(name), _) => {
+                    all.unread.push(String::from_utf8_lossy(name.as_bytes()).into_owned());
+                }
+            }
         }
-        keys.sort();
-        Ok(Some(StoreKeys { version, keys }))
+        all.keys.sort();
+        all.unread.sort();
+        Ok(Some(all))
+    }
+
+    /// Returns the time of the store, as far as is known here without asking it: since it was last heard of, the clock of this
+    /// machine has measured it.
+    #[must_use]
+    pub fn time(&self) -> WallTime {
+        WallTime(self.shared.now())
     }
 
     /// Changes keys of clients: all of these, or none of them if one is not as it was read. Returns whether they are changed; if

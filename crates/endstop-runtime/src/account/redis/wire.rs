@@ -242,6 +242,25 @@ impl Reply {
         }
     }
 
+    /// The pairs from a place on, as bytes.
+    ///
+    /// # Errors
+    /// Returns an error if something is no half of a pair: what follows would be read as something that it is not.
+    pub(super) fn pairs(self, from: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, BudgetStoreError> {
+        let Self { rest, doing, server, .. } = self;
+        let mut pairs = Vec::new();
+        let mut rest = rest.into_iter().skip(from);
+        while let Some(first) = rest.next() {
+            let (Value::BulkString(first), Some(Value::BulkString(second))) = (first, rest.next())
+            else {
+                let why = "its answer is not made of pairs".to_owned();
+                return Err(BudgetStoreError::Failed { doing, path: server.into(), why });
+            };
+            pairs.push((first, second));
+        }
+        Ok(pairs)
+    }
+
     /// The texts from a place on.
     pub(crate) fn texts(self, from: usize) -> Vec<String> {
         self.rest.into_iter().skip(from).filter_map(text).collect()
