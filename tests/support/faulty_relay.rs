@@ -1,7 +1,7 @@
 //! A relay to a server of Redis on loopback. It loses answers, and delivers requests late.
 #![allow(dead_code, reason = "each test has its part of these")]
 
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

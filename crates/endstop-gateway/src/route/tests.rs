@@ -132,7 +132,8 @@ const PATHS: &[Row] = &[
 #[test]
 fn calls_of_bedrock_are_known_by_their_paths() {
     let endpoint = |method: Method, path: &str| {
-        let route = route(&one(), &method, path, &HeaderMap::new(), None).unwrap();
+        let route =
+            route(&one(), &KeyTable::default(), &method, path, &HeaderMap::new(), None).unwrap();
         (route.endpoint, route.rest)
     };
     for method in ["invoke", "invoke-with-response-stream", "converse", "converse-stream"] {
@@ -155,7 +156,9 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
             if target.ends_with("/anything") && target.contains("sub") {
                 continue;
             }
-            let found = route(&one(), &method, &target, &HeaderMap::new(), None).unwrap();
+            let found =
+                route(&one(), &KeyTable::default(), &method, &target, &HeaderMap::new(), None)
+                    .unwrap();
             let found = (found.family, found.endpoint, found.rest.as_str());
             assert_eq!(found, (family, endpoint, rest), "{method} {target}");
         }
@@ -165,7 +168,9 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
 #[test]
 fn models_are_those_of_the_provider_whose_client_asks() {
     let family = |pairs: &[(&'static str, &str)]| {
-        route(&one(), &Method::GET, "/v1/models", &headers(pairs), None).unwrap().family
+        route(&one(), &KeyTable::default(), &Method::GET, "/v1/models", &headers(pairs), None)
+            .unwrap()
+            .family
     };
     assert_eq!(family(&[]), ApiFamily::OpenAi);
     assert_eq!(family(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
