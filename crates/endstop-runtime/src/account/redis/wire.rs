@@ -246,7 +246,7 @@ impl Reply {
     ///
     /// # Errors
     /// Returns an error if something is no half of a pair: what follows would be read as something that it is not.
-    pub(super) fn pairs(self, from: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, BudgetStoreError> {
+    pub(super) fn pairs(self, from: usize) -> Result<Vec<BytePair>, BudgetStoreError> {
         let Self { rest, doing, server, .. } = self;
         let mut pairs = Vec::new();
         let mut rest = rest.into_iter().skip(from);
@@ -266,6 +266,9 @@ impl Reply {
         self.rest.into_iter().skip(from).filter_map(text).collect()
     }
 }
+
+/// Two texts of an answer that belong together, as bytes.
+type BytePair = (Vec<u8>, Vec<u8>);
 
 fn text(value: Value) -> Option<String> {
     match value {
