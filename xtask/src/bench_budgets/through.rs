@@ -134,8 +134,8 @@ impl Clients {
                 scope.spawn(move || self.timed(&self.gateway.address, &runs, each).map(|_| ()))
             });
             let work: Vec<_> = work.collect();
-            let ended = work.into_iter().map(|client| client.join());
-            ended.map(|end| end.unwrap_or_else(|_| Err("a client panicked".to_owned()))).collect()
+            let mut ended = work.into_iter().map(|client| client.join());
+            ended.try_for_each(|end| end.unwrap_or_else(|_| Err("a client panicked".to_owned())))
         });
         ended?;
         let millis = usize::try_from(begun.elapsed().as_millis());

@@ -45,7 +45,7 @@ fn at_each(
 ) -> usize {
     let is_without_fault = |number: &usize| {
         let relay = FaultyRelay::start(server.port(), at(*number, functions.to_vec(), fault));
-        act(&relay, &relay.url(&RunId::new().to_string()));
+        act(&relay, &relay.url(RunId::new().as_ref()));
         relay.faults() == 0
     };
     (0..).find(is_without_fault).unwrap()

@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use super::*;
 use crate::keys::{KeyAct, Line};
 
+/// Changes a key.
+type KeyEdit<'a> = &'a dyn Fn(&mut StoredKey);
+
 fn key(name: &str) -> StoredKey {
     StoredKey {
         name: name.to_owned(),
@@ -70,7 +73,7 @@ fn what_a_key_has_is_bounded_by_count_and_length() {
             TooLarge::Together(_) => panic!("of one key"),
         })
     };
-    let changes: [(&str, &dyn Fn(&mut StoredKey)); 5] = [
+    let changes: [(&str, KeyEdit<'_>); 5] = [
         ("who acts has", &|key| key.changed = act(&long, "")),
         ("the reason has", &|key| key.changed = act("ann", &long)),
         ("names 65 models", &|key| key.models = models(MAX_KEY_MODELS + 1, 1)),
