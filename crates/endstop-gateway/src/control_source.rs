@@ -61,9 +61,13 @@ pub trait ControlSource: Debug + Send + Sync {
 
     /// Corrects what a budget has spent, and records who did so and why.
     ///
+    /// A correction that is made is an answer, even if the budgets cannot be read afterwards: then the answer has none of them, and a
+    /// note says why.
+    ///
     /// # Errors
     /// Returns an error if there is no such budget, the amount cannot be read or taken back, or the store cannot be written.
-    /// Nothing is corrected then.
+    /// Nothing is corrected then, unless the kind is [`SourceErrorKind::Away`]: the answer of the store may be lost. A repetition with
+    /// the same [`CorrectionRequest::id`] is made once.
     fn correct(
         &self,
         name: &str,
@@ -221,6 +225,9 @@ pub struct CorrectionRequest {
     pub why: String,
     /// The person or program that corrects.
     pub by: Option<String>,
+    /// An id of at most 128 bytes. A request with the id of an earlier one corrects nothing more, so it can be repeated after a lost
+    /// answer. Without it, each request is a new one.
+    pub id: Option<String>,
 }
 
 /// Budgets after a correction.
@@ -228,9 +235,9 @@ pub struct CorrectionRequest {
 pub struct CorrectedBudgets {
     /// The version of this form.
     pub version: u32,
-    /// The corrected budget, and then those above it, the nearest first.
+    /// The corrected budget, and then those above it, the nearest first. None if they cannot be read after the correction.
     pub budgets: Vec<BudgetReport>,
-    /// Parts of the correction that had no effect, for people.
+    /// Parts of the correction that had no effect, and why budgets are missing, for people.
     pub notes: Vec<String>,
 }
 

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use endstop::core::policy::Policy;
 use endstop::core::units::{Millis, Money};
+use endstop::store::RunId;
 use endstop_gateway::control_source::{
     BudgetAmount, BudgetCorrection, BudgetList, BudgetReport, CorrectedAmounts, CorrectedBudgets,
     CorrectionRequest,
@@ -122,10 +123,13 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 
 fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (amount, why) = (args.amount.clone(), args.why.clone());
-    let request = CorrectionRequest { amount, why, by: Some(who()) };
+    let id = Some(RunId::new().to_string());
+    let request = CorrectionRequest { amount, why, by: Some(who()), id };
     let corrected = args.source.correct(&args.name, &request)?;
-    write!(out, "{}", to_text(&corrected.budgets))?;
-    out.flush()?;
+    if !corrected.budgets.is_empty() {
+        write!(out, "{}", to_text(&corrected.budgets))?;
+        out.flush()?;
+    }
     corrected.notes.iter().for_each(|note| output::note(note));
     Ok(ExitCode::SUCCESS)
 }

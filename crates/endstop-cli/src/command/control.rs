@@ -20,7 +20,7 @@ use crate::limits::MIN_RUN_PREFIX;
 use crate::live::LiveProcess;
 use crate::output;
 use crate::who::who;
-pub(super) use client::{Gateway, escaped};
+pub(super) use client::{AskError, Gateway, escaped};
 pub use kill::{KillArgs, kill};
 pub(super) use live_runs::gateway_at;
 use live_runs::{LiveRun, LiveRuns, Where};

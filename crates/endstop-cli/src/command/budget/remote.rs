@@ -2,7 +2,7 @@
 
 use endstop_gateway::control_source::{BudgetList, CorrectedBudgets, CorrectionRequest};
 
-use crate::command::control::{Gateway, escaped, gateway_at};
+use crate::command::control::{AskError, Gateway, escaped, gateway_at};
 use crate::error::CliError;
 use crate::output;
 
@@ -47,8 +47,19 @@ impl BudgetServer {
         request: &CorrectionRequest,
     ) -> Result<Option<CorrectedBudgets>, CliError> {
         let Some(gateway) = self.gateway()? else { return Ok(None) };
-        let path = format!("{}/adjust", path_of(name)?);
-        gateway.read(gateway.post(&path, &output::json(request))?).map(Some)
+        let (path, body) = (format!("{}/adjust", path_of(name)?), output::json(request));
+        let answer = gateway.post(&path, &body).or_else(|error| match error {
+            // The answer may be lost, and the correction made: with the same id it counts once.
+            AskError::NoAnswer(_) => gateway.post(&path, &body),
+            AskError::Refused { .. } => Err(error),
+        });
+        let answer = answer.map_err(|error| match error {
+            AskError::NoAnswer(_) => CliError::from(error).with_hint(format!(
+                "see in `endstop budget {name}` whether it is made before you repeat it"
+            )),
+            AskError::Refused { .. } => CliError::from(error),
+        });
+        gateway.read(answer?).map(Some)
     }
 
     fn gateway(&self) -> Result<Option<Gateway>, CliError> {

@@ -49,5 +49,5 @@ fn a_correction_without_a_name_is_one_of_the_control_api() {
     assert_eq!(by(r#"{"amount":"+1","why":"a test","by":" "}"#), SOMEONE);
     assert_eq!(by(r#"{"amount":"+1","why":"a test","by":"ann"}"#), "ann");
     assert!(signed(br#"{"amount":"+1"}"#).is_err(), "the reason is missing");
-    assert!(signed(br#"{"amount":"+1","why":"a test","id":"1"}"#).is_err());
+    assert!(signed(br#"{"amount":"+1","why":"a test","limit":"1"}"#).is_err());
 }
