@@ -240,7 +240,7 @@ fn a_correction_at_an_address_is_recorded_with_who_when_and_why() {
     assert!(note.contains("no limit counts tokens"), "{note}");
     // A program says who it is, or is the control API.
     for (by, who) in [(json!("ann"), "ann"), (Value::Null, "the control API")] {
-        let body = json!({ "amount": "+1 steps", "why": "a test", "by": by }).to_string();
+        let body = json!({ "amount": "+1 steps", "message": "a test", "by": by }).to_string();
         let path = "/endstop/v1/budgets/me/adjust";
         let (head, answer) = remote.answer("POST", path, "secret", &body);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{answer}");
@@ -291,7 +291,7 @@ fn questions_at_an_address_need_the_token() {
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
         assert!(error.contains("needs its token"), "{arguments:?}: {error}");
     }
-    let body = json!({ "amount": "+1", "why": "a test" }).to_string();
+    let body = json!({ "amount": "+1", "message": "a test" }).to_string();
     for (method, path, body) in [
         ("GET", "/endstop/v1/budgets", ""),
         ("GET", "/endstop/v1/budgets/me", ""),

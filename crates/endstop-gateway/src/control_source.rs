@@ -81,7 +81,7 @@ pub trait ControlSource: Debug + Send + Sync {
     fn spend(&self, query: &SpendQuery) -> Result<SpendReport, SourceError>;
 }
 
-/// Why a [`ControlSource`] does not answer.
+/// Why a [`ControlSource`] or a [`KeyDesk`](crate::KeyDesk) does not do what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct SourceError {
@@ -89,6 +89,8 @@ pub struct SourceError {
     pub kind: SourceErrorKind,
     /// The error, for people.
     pub message: String,
+    /// The place of it in a file, for a terminal on the same machine. The control API does not answer with it.
+    pub details: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
 }
@@ -97,7 +99,7 @@ impl SourceError {
     /// Creates an error without a hint.
     #[must_use]
     pub fn new(kind: SourceErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self { kind, message: message.into(), details: None, hint: None }
     }
 
     /// Returns the same error, with what to do about it.
@@ -116,7 +118,7 @@ pub enum SourceErrorKind {
     Unusable,
     /// The request can be used, and is not possible now: 409.
     Refused,
-    /// The files cannot be read or written: 500.
+    /// The files cannot be read or written, or are damaged: 500.
     Failed,
     /// A store on a server cannot be reached: 503.
     Away,
@@ -222,7 +224,7 @@ pub struct CorrectionRequest {
     /// The amount with its sign, added to the spend: `+1.50` (US dollars), `-2M tokens`, `+5 steps`.
     pub amount: String,
     /// The reason, for the record.
-    pub why: String,
+    pub message: String,
     /// The person or program that corrects.
     pub by: Option<String>,
     /// An id of at most 128 bytes. A request with the id of an earlier one corrects nothing more, so it can be repeated after a lost

@@ -16,13 +16,13 @@ use endstop_gateway::control_source::{
     CorrectionRequest,
 };
 
+#[cfg(unix)]
+use super::control::ServerArgs;
 use crate::budgets::{Budgets, StoreArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::policy_source::load_file;
 use crate::who::who;
-#[cfg(unix)]
-use remote::BudgetServer;
 use state::PlannedCorrection;
 
 const EXAMPLES: &str = "\
@@ -54,8 +54,16 @@ pub struct BudgetArgs {
     act: Option<BudgetAction>,
 }
 
+/// The long help of --server.
+#[cfg(unix)]
+const SERVER_HELP: &str = "Ask the control API at this address\n\n\
+    For the budgets of its gateway, instead of those of this machine.";
+
 /// Definitions of budgets outside the configuration file.
 #[derive(Debug, clap::Args)]
+#[cfg_attr(unix, command(mut_arg("server", |arg| {
+    arg.conflicts_with_all(["policy", "budget", "budget_store"]).long_help(SERVER_HELP)
+})))]
 struct Source {
     /// A policy file with budgets
     #[arg(long, value_name = "FILE")]
@@ -67,7 +75,7 @@ struct Source {
     store: StoreArgs,
     #[cfg(unix)]
     #[command(flatten)]
-    server: BudgetServer,
+    server: ServerArgs,
 }
 
 /// Changes of a budget.
@@ -122,9 +130,9 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 }
 
 fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let (amount, why) = (args.amount.clone(), args.why.clone());
+    let (amount, message) = (args.amount.clone(), args.why.clone());
     let id = Some(RunId::new().to_string());
-    let request = CorrectionRequest { amount, why, by: Some(who()), id };
+    let request = CorrectionRequest { amount, message, by: Some(who()), id };
     let corrected = args.source.correct(&args.name, &request)?;
     if !corrected.budgets.is_empty() {
         write!(out, "{}", to_text(&corrected.budgets))?;
@@ -138,7 +146,7 @@ impl Source {
     /// The state of the budget of a name, or of all.
     fn list(&self, name: Option<&str>) -> Result<BudgetList, CliError> {
         #[cfg(unix)]
-        if let Some(list) = self.server.list(name)? {
+        if let Some(list) = remote::list(&self.server, name)? {
             return Ok(list);
         }
         let budgets = self.read()?;
@@ -158,7 +166,7 @@ impl Source {
         request: &CorrectionRequest,
     ) -> Result<CorrectedBudgets, CliError> {
         #[cfg(unix)]
-        if let Some(corrected) = self.server.correct(name, request)? {
+        if let Some(corrected) = remote::correct(&self.server, name, request)? {
             return Ok(corrected);
         }
         let budgets = self.read()?;

@@ -29,6 +29,7 @@ mod finish;
 mod flaky_store;
 mod forms;
 mod golden;
+mod key_desk;
 mod limits;
 mod lists;
 mod metering;

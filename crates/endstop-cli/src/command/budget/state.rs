@@ -15,12 +15,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::budgets::{store_error, unknown};
-use crate::error::CliError;
 use crate::limits::MAX_LISTED_ADJUSTMENTS;
 use crate::output;
-
-/// Who corrects, if a request does not say.
-const SOMEONE: &str = "unknown";
+use crate::who::acting;
 
 /// The budget of a name, or all.
 ///
@@ -37,7 +34,7 @@ pub(in crate::command) fn named<'s>(
 }
 
 fn find<'s>(set: &'s AccountSet, name: &str) -> Result<&'s Account, SourceError> {
-    set.get(name).ok_or_else(|| as_source(SourceErrorKind::Unknown, unknown(name, set)))
+    set.get(name).ok_or_else(|| unknown(name, set).into_source(SourceErrorKind::Unknown))
 }
 
 /// Reads the state of budgets.
@@ -92,7 +89,7 @@ impl<'s> PlannedCorrection<'s> {
     ) -> Result<Self, SourceError> {
         let account = find(set, name)?;
         let (is_return, amounts) = signed(&request.amount)?;
-        if request.why.trim().is_empty() {
+        if request.message.trim().is_empty() {
             return Err(unusable("the reason is empty")
                 .with_hint("say why, for the record, such as `spent on another machine`"));
         }
@@ -101,8 +98,8 @@ impl<'s> PlannedCorrection<'s> {
             parents: set.parents(account),
             is_return,
             amounts,
-            why: &request.why,
-            who: request.by.as_deref().unwrap_or(SOMEONE),
+            why: &request.message,
+            who: acting(request.by.as_deref()),
             id: request.id.clone().unwrap_or_else(|| RunId::new().to_string()),
         })
     }
@@ -235,16 +232,11 @@ fn failed(error: &BudgetStoreError) -> SourceError {
         BudgetStoreError::Away { .. } => SourceErrorKind::Away,
         _ => SourceErrorKind::Failed,
     };
-    as_source(kind, store_error(error))
+    store_error(error).into_source(kind)
 }
 
 fn unusable(message: impl Into<String>) -> SourceError {
     SourceError::new(SourceErrorKind::Unusable, message)
-}
-
-/// An error of the command as one of this kind.
-pub(in crate::command) fn as_source(kind: SourceErrorKind, error: CliError) -> SourceError {
-    SourceError { kind, message: error.message, hint: error.hint }
 }
 
 fn report(

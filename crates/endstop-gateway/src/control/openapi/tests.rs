@@ -7,7 +7,11 @@ use super::*;
 /// The path in the document for the path of a request.
 fn template(path: &str) -> String {
     let path = path.split('?').next().unwrap();
-    for (all, one) in [("/endstop/v1/runs/", "{run}"), ("/endstop/v1/budgets/", "{name}")] {
+    for (all, one) in [
+        ("/endstop/v1/runs/", "{run}"),
+        ("/endstop/v1/budgets/", "{name}"),
+        ("/endstop/v1/keys/", "{name}"),
+    ] {
         if let Some(rest) = path.strip_prefix(all) {
             let act = rest.split_once('/').map(|(_, act)| format!("/{act}")).unwrap_or_default();
             return format!("{all}{one}{act}");
@@ -51,6 +55,7 @@ fn every_request_answer_and_field_of_the_golden_files_is_in_the_document() {
         "control-api-ends.txt",
         "control-api-total.txt",
         "control-api-budgets.txt",
+        "control-api-keys.txt",
     ] {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
         let mut lines = text.lines();

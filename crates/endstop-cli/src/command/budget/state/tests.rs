@@ -73,7 +73,7 @@ fn budgets() -> AccountSet {
 fn request(amount: &str, id: Option<&str>) -> CorrectionRequest {
     CorrectionRequest {
         amount: amount.to_owned(),
-        why: "a test".to_owned(),
+        message: "a test".to_owned(),
         by: None,
         id: id.map(str::to_owned),
     }
