@@ -67,7 +67,7 @@ pub trait ControlSource: Debug + Send + Sync {
     /// # Errors
     /// Returns an error if there is no such budget, the amount cannot be read or taken back, or the store cannot be written.
     /// Nothing is corrected then, unless the kind is [`SourceErrorKind::Away`]: the answer of the store may be lost. A repetition with
-    /// the same [`CorrectionRequest::id`] is made once.
+    /// the same [`CorrectionRequest::id`] counts once.
     fn correct(
         &self,
         name: &str,
@@ -227,8 +227,7 @@ pub struct CorrectionRequest {
     pub message: String,
     /// The person or program that corrects.
     pub by: Option<String>,
-    /// An id of at most 128 bytes. A request with the id of an earlier one corrects nothing more, so it can be repeated after a lost
-    /// answer. Without it, each request is a new one.
+    /// An id of at most 128 bytes. A repetition with the same id corrects nothing more; without an id, each request counts.
     pub id: Option<String>,
 }
 

@@ -24,9 +24,9 @@ use crate::who::acting;
 /// The budgets that a key may name.
 #[derive(Debug)]
 enum KnownBudgets {
-    /// Those of the configuration file and of a policy.
+    /// The budgets of the configuration file and of a policy.
     Defined(Policy),
-    /// Those of a gateway, as they are now.
+    /// The budgets of a gateway, as they are now.
     Open(OpenBudgets),
 }
 

@@ -45,7 +45,7 @@ async fn a_few_questions_are_asked_at_the_same_time_and_the_others_wait() {
         ends.push(end);
         let (turns, question) = (turns.clone(), waiting(&begun, number, ended));
         answers.push(tokio::spawn(async move { turns.ask(question).await.status() }));
-        // Turns are taken in this order.
+        // Each waits for its turn before the next one asks.
         tokio::task::yield_now().await;
     }
     let begun_now = |count: usize| {

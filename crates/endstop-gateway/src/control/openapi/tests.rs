@@ -118,6 +118,13 @@ fn open_paths_have_the_errors_that_they_can_be_answered_with() {
 }
 
 #[test]
+fn the_list_of_budgets_says_which_ones_are_not_in_it() {
+    let document = control_openapi();
+    let summary = document["paths"]["/endstop/v1/budgets"]["get"]["summary"].as_str().unwrap();
+    assert!(summary.contains("`key-NAME`"), "{summary}");
+}
+
+#[test]
 fn a_path_has_its_parameters() {
     let document = control_openapi();
     let names = |path: &str, method: &str| -> Vec<String> {
