@@ -194,7 +194,7 @@ impl KeyDesk for LocalKeys {
             refuse_revoked(key)?;
             if status(key, now) == "expired" {
                 return Err(conflict(format!("the key `{name}` has expired"))
-                    .with_hint("issue one with another name: endstop key new NAME --expires 90d"));
+                    .with_hint("issue one with another name: endstop key new NAME"));
             }
             key.hash = KeyHash::of(&Key::new(new.as_str()));
             key.created = now;
