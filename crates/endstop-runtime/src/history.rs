@@ -18,20 +18,14 @@
 //!
 //! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
 //! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name
-//! its calls, so a row that it lacks is found by its number: it is beyond the number of calls in the log. That number is not known
-//! after older calls of the run were pruned, and for a run that continues from a saved state, such as that of an agent loop: the
-//! call has two rows then.
+//! its calls, so a row has the number of its call among the charged ones of the run, in the order of their events. A row that the log
+//! lacks has a higher number than the last call in the log. Two cases are left in which a call has two rows:
 //!
-//! Two more cases are not exact:
+//! - The run continues from a saved state, such as that of an agent loop: the number of its earlier calls is not known.
+//! - Gateways on other machines share the log of the run ([`SharedRunLog`](crate::trace::SharedRunLog)), and one of them continues it.
+//!   It has the row at the worst case in its own history, and the other row stays in that of the gateway that died.
 //!
-//! - Gateways that share the log of a run ([`SharedRunLog`](crate::trace::SharedRunLog)) each have their own history, with the calls
-//!   that they served, and the log has the calls of all. So a row beyond the log is not found. The call then has two rows: the one of its
-//!   settlement, and one at the worst case, which can be in the history of the gateway that continues the run.
-//! - Calls that are settled at the same time can have their rows in another order than their events in the log. If the process dies
-//!   when the log has only one of them, the row of that one can be replaced instead of the other. The number of rows is right, and
-//!   one of them has the amounts of the other call. The row at the worst case has the model, key and budgets of the replaced one.
-//!
-//! Limits and budgets do not read the history: what they count is exact in all these cases.
+//! Limits and budgets do not read the history: what they count is exact in both cases.
 
 mod entry;
 mod reader;
