@@ -367,7 +367,7 @@ impl BudgetSources {
         let (named, limits): (Vec<&String>, Vec<&String>) =
             self.flags.iter().partition(|text| is_name(text));
         if !limits.is_empty() {
-            limits.iter().try_for_each(|text| check_limit(text))?;
+            limits.iter().try_for_each(|text| check_limit("--budget", text))?;
             let limits: Vec<&str> = limits.iter().map(|text| text.as_str()).collect();
             // It would limit the calls of those models alone.
             if accounts.iter().any(|it| it.name == DEFAULT_ACCOUNT && it.is_by_model()) {
@@ -408,11 +408,11 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.contains(' ') && !text.starts_with('$')
 }
 
-/// Checks a limit that is a value of `--budget`.
+/// Checks a limit that is a value of `--budget`, or of the field that an error then names.
 ///
 /// # Errors
 /// Returns an error if it cannot be read.
-pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
+pub(crate) fn check_limit(named: &str, text: &str) -> Result<(), CliError> {
     let error = match text.parse::<AccountLimit>() {
         Ok(_) => return Ok(()),
         Err(error) => error,
@@ -422,11 +422,11 @@ pub(crate) fn check_limit(text: &str) -> Result<(), CliError> {
     match &error {
         // A shell has taken `$2` out of `"$20 per day"`.
         LimitError::Amount(amount) if is_cut(amount) => {
-            Err(CliError::new(format!("--budget: `{amount}` is not an amount")).with_hint(
+            Err(CliError::new(format!("{named}: `{amount}` is not an amount")).with_hint(
                 "write '$5 per day' in single quotes: in double quotes the shell replaces `$5`",
             ))
         }
-        error => Err(CliError::with_advice(&format!("--budget: {error}"))),
+        error => Err(CliError::with_advice(&format!("{named}: {error}"))),
     }
 }
 

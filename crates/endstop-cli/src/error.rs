@@ -157,6 +157,12 @@ impl CliError {
         self
     }
 
+    /// The same error for a caller that answers by its kind, such as the control API.
+    #[must_use]
+    pub fn into_source(self, kind: SourceErrorKind) -> SourceError {
+        SourceError { kind, message: self.message, details: self.details, hint: self.hint }
+    }
+
     /// Code of the process.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
@@ -223,6 +229,7 @@ impl From<SourceError> for CliError {
             SourceErrorKind::Failed | SourceErrorKind::Away => ExitMeaning::AnswerIsNo,
             _ => ExitMeaning::Usage,
         };
-        Self { hint: error.hint, ..Self::new(error.message) }.with_exit(code)
+        Self { details: error.details, hint: error.hint, ..Self::new(error.message) }
+            .with_exit(code)
     }
 }

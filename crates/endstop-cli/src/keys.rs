@@ -13,11 +13,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use endstop::account::{Account, AccountSet, StoreKeys};
-use endstop_gateway::{IssuedKey, Key, KeyDeskError, KeyHash, KeyProblem, KeyRuns, new_key};
+use endstop::store::RunId;
+use endstop_gateway::{IssuedKey, Key, KeyHash, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budgets::{Budgets, state_directory};
+use crate::budgets::{state_directory, unknown};
 use crate::error::CliError;
 use crate::input::read_text;
 use crate::limits::MAX_KEYS_BYTES;
@@ -96,11 +97,6 @@ pub(crate) fn default_path() -> Result<PathBuf, CliError> {
     })
 }
 
-/// An error of the command as one of keys.
-pub(crate) fn desk_error(kind: KeyProblem, error: CliError) -> KeyDeskError {
-    KeyDeskError { kind, error: error.message, details: error.details, hint: error.hint }
-}
-
 impl StoredKey {
     /// The name of the budget for its own limits.
     pub(crate) fn own_budget(&self) -> String {
@@ -126,13 +122,13 @@ impl StoredKey {
     ///
     /// # Errors
     /// Returns an error if one is not, or its own limits cannot be used.
-    pub(crate) fn check_budgets(&self, budgets: &Budgets) -> Result<(), CliError> {
+    pub(crate) fn check_budgets(&self, budgets: &AccountSet) -> Result<(), CliError> {
         for name in &self.budgets {
-            if budgets.set.get(name).is_none() {
-                return Err(crate::budgets::unknown(name, &budgets.set));
+            if budgets.get(name).is_none() {
+                return Err(unknown(name, budgets));
             }
         }
-        let all = budgets.set.iter().cloned().chain(self.own_account()?);
+        let all = budgets.iter().cloned().chain(self.own_account()?);
         AccountSet::new(all).map(drop).map_err(|error| CliError::new(error.to_string()))
     }
 

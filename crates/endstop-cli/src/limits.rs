@@ -35,6 +35,13 @@ pub(crate) const MAX_KEY_ACTOR_BYTES: usize = 256;
 /// The longest reason of a change of a key, in bytes: it is a line for a person.
 pub(crate) const MAX_KEY_REASON_BYTES: usize = 1 << 10;
 
+/// How long a change of a key waits for another one of the same file. A change takes milliseconds, so one that holds the file for
+/// longer hangs.
+pub(crate) const MAX_KEY_LOCK_TIME: Duration = Duration::from_secs(10);
+
+/// How often it looks whether the file is free.
+pub(crate) const KEY_LOCK_RECHECK: Duration = Duration::from_millis(20);
+
 /// How often a change of a key in a store is tried. Each failure is a change of the same key by another process, so a few suffice.
 pub(crate) const MAX_KEY_TRIES: usize = 100;
 

@@ -2,6 +2,14 @@
 //!
 //! A separate file because commands, keys and budgets record it.
 
+/// Who acts, if a request does not say.
+const SOMEONE: &str = "unknown";
+
+/// Who acts: the name that a request has, unless it is blank.
+pub(crate) fn acting(by: Option<&str>) -> &str {
+    by.filter(|by| !by.trim().is_empty()).unwrap_or(SOMEONE)
+}
+
 /// Who acts: the user's name, this machine and this process.
 #[cfg(unix)]
 pub(crate) fn who() -> String {
@@ -18,3 +26,6 @@ pub(crate) fn who() -> String {
     let name = std::env::var("USERNAME").unwrap_or_else(|_| "unknown".to_owned());
     format!("{name} (endstop, process {})", std::process::id())
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -240,7 +240,7 @@ fn a_correction_at_an_address_is_recorded_with_who_when_and_why() {
     assert!(note.contains("no limit counts tokens"), "{note}");
     // A program says who it is, or is the control API.
     for (by, who) in [(json!("ann"), "ann"), (Value::Null, "the control API")] {
-        let body = json!({ "amount": "+1 steps", "why": "a test", "by": by }).to_string();
+        let body = json!({ "amount": "+1 steps", "message": "a test", "by": by }).to_string();
         let path = "/endstop/v1/budgets/me/adjust";
         let (head, answer) = remote.answer("POST", path, "secret", &body);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{answer}");
@@ -249,6 +249,72 @@ fn a_correction_at_an_address_is_recorded_with_who_when_and_why() {
         assert_eq!(names, ["me", "org"]);
     }
     assert_eq!(budget("me")["limits"][1]["spent"], 2);
+}
+
+#[test]
+fn a_correction_that_is_repeated_with_its_id_counts_once() {
+    let remote = Remote::new("repeated", BUDGETS);
+    let spent_after = |amount: &str, id: &str| {
+        let body = json!({ "amount": amount, "message": "a test", "id": id }).to_string();
+        let path = "/endstop/v1/budgets/me/adjust";
+        let (head, answer) = remote.answer("POST", path, "secret", &body);
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{answer}");
+        answer["budgets"][0]["limits"][0]["spent"].clone()
+    };
+    assert_eq!([spent_after("+3", "first"), spent_after("+3", "first")], ["3", "3"]);
+    assert_eq!([spent_after("-3", "second"), spent_after("-3", "second")], ["0", "0"]);
+}
+
+/// The body of a request.
+fn body_of(stream: &TcpStream) -> Value {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0usize;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[test]
+fn a_correction_whose_answer_is_lost_is_sent_again_with_the_same_id() {
+    let home = std::env::temp_dir().join(format!("endstop-b-lost-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&home).unwrap();
+    std::fs::write(home.join("config.toml"), "").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        // The first answer is lost.
+        let (lost, _) = listener.accept().unwrap();
+        let first = body_of(&lost);
+        drop(lost);
+        let (mut stream, _) = listener.accept().unwrap();
+        let second = body_of(&stream);
+        let answer = json!({ "version": 1, "budgets": [], "notes": ["it is made"] }).to_string();
+        let length = answer.len();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
+        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").unwrap();
+        (first, second)
+    });
+    let adjust = ["budget", "adjust", "me", "+1", "--why", "a test", "--token-env", "TEST_TOKEN"];
+    let output = command(&home, &adjust).args(["--server", &server]).output().unwrap();
+    let (first, second) = answering.join().unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    let _ = std::fs::remove_dir_all(&home);
+    assert!(output.status.success() && error.contains("it is made"), "{out}\n{error}");
+    assert_eq!(first, second);
+    assert!(!first["id"].as_str().unwrap().is_empty(), "{first}");
+    assert_eq!((&first["amount"], &first["message"]), (&json!("+1"), &json!("a test")));
 }
 
 #[test]
@@ -291,7 +357,7 @@ fn questions_at_an_address_need_the_token() {
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
         assert!(error.contains("needs its token"), "{arguments:?}: {error}");
     }
-    let body = json!({ "amount": "+1", "why": "a test" }).to_string();
+    let body = json!({ "amount": "+1", "message": "a test" }).to_string();
     for (method, path, body) in [
         ("GET", "/endstop/v1/budgets", ""),
         ("GET", "/endstop/v1/budgets/me", ""),

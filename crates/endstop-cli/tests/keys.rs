@@ -69,14 +69,18 @@ impl User {
     }
 
     /// The address of a gateway that takes keys.
-    fn listens(&mut self, mut serve: Command) -> String {
+    fn listens(&mut self, serve: Command) -> String {
+        self.started(serve)["address"].as_str().unwrap().trim_start_matches("http://").to_owned()
+    }
+
+    /// The first line of a gateway that takes keys.
+    fn started(&mut self, mut serve: Command) -> Value {
         serve.args(["--listen", "127.0.0.1:0", "--json", "--steps", "100", "--keys"]);
         let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.gateways.push(serve);
-        let listening: Value = serde_json::from_str(&line).unwrap();
-        listening["address"].as_str().unwrap().trim_start_matches("http://").to_owned()
+        serde_json::from_str(&line).unwrap()
     }
 
     fn keys_file(&self) -> PathBuf {
@@ -116,6 +120,93 @@ fn call(gateway: &str, key: &str, run: &str, model: &str) -> (u16, String) {
     stream.read_to_string(&mut response).unwrap();
     let status = response.split(' ').nth(1).unwrap().parse().unwrap();
     (status, response)
+}
+
+/// An answer of the control API with the token `secret`: its status and its body.
+fn control(address: &str, path: &str, body: &str) -> (u16, Value) {
+    let host = address.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer secret\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[test]
+fn keys_over_an_address_know_the_budgets_of_the_flags_and_errors_name_fields() {
+    let mut user = User::new("address");
+    user.key(&["alice"]);
+    let mut serve = user.command(&["serve", "--upstream", "sim", "--budget", "2 steps"]);
+    serve.args(["--control", "127.0.0.1:0", "--control-token-env", "TOKEN"]);
+    serve.env("TOKEN", "secret");
+    let listening = user.started(serve);
+    let word = |key: &str| listening[key].as_str().unwrap().to_owned();
+    let (address, at) = (word("address"), word("control_address"));
+    let path = "/endstop/v1/keys";
+    // The budget `me` is that of the flag.
+    let (status, answer) = control(&at, path, r#"{"name": "bob", "budgets": ["me"]}"#);
+    assert_eq!((status, &answer["issued"]["budgets"]), (200, &json!(["me"])), "{answer}");
+    assert_eq!(answer["issued"]["changed"]["by"], "the control API");
+    let bob = answer["key"].as_str().unwrap();
+    let gateway = address.trim_start_matches("http://");
+    assert_eq!(call(gateway, bob, "bob-1", MODEL).0, 200);
+    let (status, answer) = control(&at, path, r#"{"name": "x", "budgets": ["team-b"]}"#);
+    assert_eq!((status, &answer["error"]), (400, &json!("no budget `team-b`")), "{answer}");
+    for (body, error) in [
+        (r#"{"usd": "much"}"#, "`usd`: write an amount of dollars such as `2.00`"),
+        (r#"{"expires": "0s"}"#, "`expires`: "),
+        (r#"{"budgets": ["none", "team-a"]}"#, "`budgets`: `none` stands alone"),
+        (r#"{"budgets": ["5 dollars"]}"#, "`budgets`: "),
+        ("{}", "nothing to change"),
+    ] {
+        let (status, answer) = control(&at, "/endstop/v1/keys/bob/set", body);
+        let said = answer["error"].as_str().unwrap();
+        assert!(status == 400 && said.starts_with(error), "{body}: {status} {answer}");
+        assert!(!answer.to_string().contains("--"), "{body}: {answer}");
+    }
+    let (status, answer) = control(&at, "/endstop/v1/keys/bob/revoke", r#"{"by": " "}"#);
+    assert_eq!((status, &answer["status"]), (200, &json!("revoked")), "{answer}");
+    assert_eq!(answer["changed"]["by"], "the control API", "a blank name is none");
+    assert_eq!(call(gateway, bob, "bob-2", MODEL).0, 401);
+    // A damaged file is no store that is away.
+    std::fs::write(user.keys_file(), "{\"version\":1}\n").unwrap();
+    let (status, answer) = control(&at, "/endstop/v1/keys/alice/revoke", "");
+    assert_eq!(status, 500, "{answer}");
+}
+
+#[test]
+fn options_for_a_gateway_at_an_address_need_it_and_those_for_this_machine_contradict_it() {
+    let user = User::new("options");
+    user.key(&["alice"]);
+    let before = std::fs::read_to_string(user.keys_file()).unwrap();
+    for arguments in [
+        &["key", "revoke", "alice", "--token-env", "TOKEN"][..],
+        &["key", "list", "--token-env", "TOKEN"],
+        &["budget", "--token-env", "TOKEN"],
+        &["spend", "--token-env", "TOKEN"],
+        &["ps", "--token-env", "TOKEN"],
+    ] {
+        let (code, _, error) = user.run(arguments);
+        assert!(code == Some(2) && error.contains("--server"), "{arguments:?}: {error}");
+    }
+    let server = ["--server", "http://127.0.0.1:1", "--token-env", "TOKEN"];
+    for arguments in [
+        &["key", "new", "bob", "--policy", "policy.toml"][..],
+        &["key", "set", "alice", "--usd", "1", "--policy", "policy.toml"],
+        &["key", "list", "--keys", "keys.txt"],
+    ] {
+        let (code, _, error) = user.run(&[arguments, &server].concat());
+        let is_refused = code == Some(2) && error.contains("cannot be used with");
+        assert!(is_refused, "{arguments:?}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(user.keys_file()).unwrap(), before);
 }
 
 #[test]

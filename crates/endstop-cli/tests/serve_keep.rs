@@ -333,17 +333,17 @@ fn a_raised_total_lets_refused_runs_go_on() {
     for is_stored in [true, false] {
         let (sim, traces) = (Listening::sim(), directory("raised-traces"));
         let flags = ["--steps", "400", "--total-usd", "0.0002"];
+        let keep = directory("raised");
         let mut command = if is_stored {
-            serve(&sim, &directory("raised"), &flags)
+            serve(&sim, &keep, &flags)
         } else {
             serve_in_memory(&sim, &[&flags[..], &["--trace", traces.to_str().unwrap()]].concat())
         };
         goes_on_with_a_raised_total(&sim, &Listening::start(&mut command));
-        if !is_stored {
-            let trace = std::fs::read_to_string(traces.join("a.jsonl")).unwrap();
-            let reopened = r#""event":"reopened","by":"ann","why":"more agents""#;
-            assert!(trace.contains(reopened), "{trace}");
-        }
+        let lines = if is_stored { keep } else { traces };
+        let trace = std::fs::read_to_string(lines.join("a.jsonl")).unwrap();
+        let reopened = r#""event":"reopened","by":"ann","why":"more agents""#;
+        assert!(trace.contains(reopened), "{is_stored}: {trace}");
     }
 }
 

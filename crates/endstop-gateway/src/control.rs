@@ -5,6 +5,7 @@
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
 mod answer;
+mod ask;
 mod keys;
 mod listen;
 mod openapi;
@@ -54,7 +55,7 @@ use outside::{OutsideAnswers, OutsideQuestion};
 pub(crate) use servers::ControlServers;
 pub use servers::RunControl;
 
-/// Who acts, if a command does not say.
+/// Who acts, if a request does not say.
 const SOMEONE: &str = "the control API";
 /// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control API";
@@ -70,6 +71,16 @@ const RUNS_PATH: &str = "/endstop/v1/runs";
 
 /// The path of the total of all runs.
 const TOTAL_PATH: &str = "/endstop/v1/total";
+
+/// The name of the one who acts, if a request has one. A blank one is none.
+fn named(by: Option<&str>) -> Option<&str> {
+    by.filter(|by| !by.trim().is_empty())
+}
+
+/// Who acts: the name that a request has, or the control API. Every record of an act has it.
+fn acting(by: Option<&str>) -> &str {
+    named(by).unwrap_or(SOMEONE)
+}
 
 /// The body of a command to the total of all runs.
 #[derive(Deserialize, JsonSchema)]
@@ -133,13 +144,13 @@ struct Command {
 impl Command {
     /// Who acts.
     fn by(&self) -> &str {
-        self.by.as_deref().unwrap_or(SOMEONE)
+        acting(self.by.as_deref())
     }
 
     /// The reason of a stop, with who acts if the request says so.
     fn reason(&self, act: &str) -> String {
         let message = self.message.as_deref().filter(|message| !message.is_empty());
-        match (message, &self.by) {
+        match (message, named(self.by.as_deref())) {
             (message, None) => message.unwrap_or(NO_MESSAGE).to_owned(),
             (None, Some(by)) => format!("{act} by {by}"),
             (Some(message), Some(by)) => format!("{message} ({act} by {by})"),
@@ -268,7 +279,8 @@ async fn answer(service: &ControlService, request: Request<Incoming>) -> Respons
         return kill(service, &head.method, incoming).await;
     }
     if let Some(rest) = of_keys {
-        return keys::answer(registry.key_desk(), &head.method, rest, incoming).await;
+        let turns = service.outside.turns();
+        return keys::answer(turns, registry.key_desk(), &head.method, rest, incoming).await;
     }
     if is_total {
         return total(registry, &head.method, incoming).await;
@@ -367,7 +379,7 @@ async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Resp
             Ok(command) => command,
             Err(error) => return bad(error.to_string()),
         };
-        let by = command.by.as_deref().unwrap_or(SOMEONE);
+        let by = acting(command.by.as_deref());
         let why = command.message.as_deref().unwrap_or_default();
         match command.limit.dollars() {
             Ok(limit) => _ = registry.set_total(limit, by, why),
@@ -411,10 +423,7 @@ async fn wait(service: &ControlService, run: &RunEntry, query: Option<&str>) -> 
 
 /// A command's body, which may be empty.
 fn parsed(body: &[u8]) -> serde_json::Result<Command> {
-    if body.is_empty() {
-        return Ok(Command::default());
-    }
-    serde_json::from_slice(body)
+    ask::body_of(body)
 }
 
 fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {

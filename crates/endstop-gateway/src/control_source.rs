@@ -61,9 +61,13 @@ pub trait ControlSource: Debug + Send + Sync {
 
     /// Corrects what a budget has spent, and records who did so and why.
     ///
+    /// A correction that is made is an answer, even if the budgets cannot be read afterwards: then the answer has none of them, and a
+    /// note says why.
+    ///
     /// # Errors
     /// Returns an error if there is no such budget, the amount cannot be read or taken back, or the store cannot be written.
-    /// Nothing is corrected then.
+    /// Nothing is corrected then, unless the kind is [`SourceErrorKind::Away`]: the answer of the store may be lost. A repetition with
+    /// the same [`CorrectionRequest::id`] counts once.
     fn correct(
         &self,
         name: &str,
@@ -77,7 +81,7 @@ pub trait ControlSource: Debug + Send + Sync {
     fn spend(&self, query: &SpendQuery) -> Result<SpendReport, SourceError>;
 }
 
-/// Why a [`ControlSource`] does not answer.
+/// Why a [`ControlSource`] or a [`KeyDesk`](crate::KeyDesk) does not do what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct SourceError {
@@ -85,6 +89,8 @@ pub struct SourceError {
     pub kind: SourceErrorKind,
     /// The error, for people.
     pub message: String,
+    /// The place of it in a file, for a terminal on the same machine. The control API does not answer with it.
+    pub details: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
 }
@@ -93,7 +99,7 @@ impl SourceError {
     /// Creates an error without a hint.
     #[must_use]
     pub fn new(kind: SourceErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self { kind, message: message.into(), details: None, hint: None }
     }
 
     /// Returns the same error, with what to do about it.
@@ -112,7 +118,7 @@ pub enum SourceErrorKind {
     Unusable,
     /// The request can be used, and is not possible now: 409.
     Refused,
-    /// The files cannot be read or written: 500.
+    /// The files cannot be read or written, or are damaged: 500.
     Failed,
     /// A store on a server cannot be reached: 503.
     Away,
@@ -218,9 +224,11 @@ pub struct CorrectionRequest {
     /// The amount with its sign, added to the spend: `+1.50` (US dollars), `-2M tokens`, `+5 steps`.
     pub amount: String,
     /// The reason, for the record.
-    pub why: String,
+    pub message: String,
     /// The person or program that corrects.
     pub by: Option<String>,
+    /// An id of at most 128 bytes. A repetition with the same id corrects nothing more; without an id, each request counts.
+    pub id: Option<String>,
 }
 
 /// Budgets after a correction.
@@ -228,9 +236,9 @@ pub struct CorrectionRequest {
 pub struct CorrectedBudgets {
     /// The version of this form.
     pub version: u32,
-    /// The corrected budget, and then those above it, the nearest first.
+    /// The corrected budget, and then those above it, the nearest first. None if they cannot be read after the correction.
     pub budgets: Vec<BudgetReport>,
-    /// Parts of the correction that had no effect, for people.
+    /// Parts of the correction that had no effect, and why budgets are missing, for people.
     pub notes: Vec<String>,
 }
 

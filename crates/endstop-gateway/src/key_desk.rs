@@ -10,72 +10,73 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// Issues, lists and changes the keys of a gateway. Each operation may wait for a file or a server.
+use crate::control_source::SourceError;
+
+/// Issues, lists and changes the keys of a gateway. Each operation may wait for a file or a server. No text of an error is a key.
 ///
 /// ```
-/// use endstop_gateway::{
-///     KeyDesk, KeyDeskError, KeyList, KeyReason, KeyRecord, KeySettings, NewKey, ShownKey,
-/// };
+/// use endstop_gateway::control_source::{SourceError, SourceErrorKind};
+/// use endstop_gateway::{KeyDesk, KeyList, KeyReason, KeyRecord, KeySettings, NewKey, ShownKey};
 ///
 /// /// No keys.
 /// #[derive(Debug)]
 /// struct Closed;
 ///
-/// fn closed() -> KeyDeskError {
-///     KeyDeskError::new(endstop_gateway::KeyProblem::Conflict, "this desk is closed")
+/// fn closed() -> SourceError {
+///     SourceError::new(SourceErrorKind::Refused, "this desk is closed")
 /// }
 ///
 /// impl KeyDesk for Closed {
-///     fn list(&self) -> Result<KeyList, KeyDeskError> {
+///     fn list(&self) -> Result<KeyList, SourceError> {
 ///         Ok(KeyList::default())
 ///     }
-///     fn issue(&self, _: &NewKey) -> Result<ShownKey, KeyDeskError> {
+///     fn issue(&self, _: &NewKey) -> Result<ShownKey, SourceError> {
 ///         Err(closed())
 ///     }
-///     fn set(&self, _: &str, _: &KeySettings) -> Result<KeyRecord, KeyDeskError> {
+///     fn set(&self, _: &str, _: &KeySettings) -> Result<KeyRecord, SourceError> {
 ///         Err(closed())
 ///     }
-///     fn revoke(&self, _: &str, _: &KeyReason) -> Result<KeyRecord, KeyDeskError> {
+///     fn revoke(&self, _: &str, _: &KeyReason) -> Result<KeyRecord, SourceError> {
 ///         Err(closed())
 ///     }
-///     fn rotate(&self, _: &str, _: &KeyReason) -> Result<ShownKey, KeyDeskError> {
+///     fn rotate(&self, _: &str, _: &KeyReason) -> Result<ShownKey, SourceError> {
 ///         Err(closed())
 ///     }
 /// }
 /// assert!(Closed.list()?.keys.is_empty());
-/// # Ok::<(), KeyDeskError>(())
+/// # Ok::<(), SourceError>(())
 /// ```
 pub trait KeyDesk: fmt::Debug + Send + Sync {
     /// Returns the issued keys.
     ///
     /// # Errors
     /// Returns an error if they cannot be read.
-    fn list(&self) -> Result<KeyList, KeyDeskError>;
+    fn list(&self) -> Result<KeyList, SourceError>;
 
     /// Issues a key.
     ///
     /// # Errors
     /// Returns an error if the name is taken or cannot be one, something in it cannot be used, or it cannot be written.
-    fn issue(&self, new: &NewKey) -> Result<ShownKey, KeyDeskError>;
+    fn issue(&self, new: &NewKey) -> Result<ShownKey, SourceError>;
 
     /// Changes the budgets, limits, models or expiry of a key.
     ///
     /// # Errors
     /// Returns an error if there is no such key or it is revoked, nothing is to change, something cannot be used, or the change
     /// cannot be written.
-    fn set(&self, name: &str, settings: &KeySettings) -> Result<KeyRecord, KeyDeskError>;
+    fn set(&self, name: &str, settings: &KeySettings) -> Result<KeyRecord, SourceError>;
 
     /// Refuses a key from the next call on.
     ///
     /// # Errors
     /// Returns an error if there is no such key, it is revoked already, or the change cannot be written.
-    fn revoke(&self, name: &str, reason: &KeyReason) -> Result<KeyRecord, KeyDeskError>;
+    fn revoke(&self, name: &str, reason: &KeyReason) -> Result<KeyRecord, SourceError>;
 
     /// Replaces a key by a new one of the same name, runs and limits.
     ///
     /// # Errors
     /// Returns an error if there is no such key, it is revoked or has expired, or the change cannot be written.
-    fn rotate(&self, name: &str, reason: &KeyReason) -> Result<ShownKey, KeyDeskError>;
+    fn rotate(&self, name: &str, reason: &KeyReason) -> Result<ShownKey, SourceError>;
 }
 
 /// A key to issue.
@@ -198,49 +199,6 @@ pub struct ShownKey {
 impl fmt::Debug for ShownKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShownKey").field("issued", &self.issued).finish_non_exhaustive()
-    }
-}
-
-/// The kind of a [`KeyDeskError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyProblem {
-    /// The request cannot be used as it is.
-    Invalid,
-    /// There is no such key.
-    Unknown,
-    /// The key is in a state in which this is not possible, or the name is taken.
-    Conflict,
-    /// The keys cannot be read or written now.
-    Unavailable,
-}
-
-/// Why keys are not listed or changed. No text in it is a key.
-///
-/// See the example of [`KeyDesk`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{error}")]
-pub struct KeyDeskError {
-    /// Its kind.
-    pub kind: KeyProblem,
-    /// The problem, for people.
-    pub error: String,
-    /// The place of it in a file, for a terminal on the same machine.
-    pub details: Option<String>,
-    /// What to do about it.
-    pub hint: Option<String>,
-}
-
-impl KeyDeskError {
-    /// Creates an error of a kind.
-    pub fn new(kind: KeyProblem, error: impl Into<String>) -> Self {
-        Self { kind, error: error.into(), details: None, hint: None }
-    }
-
-    /// The same error, with what to do about it.
-    #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
     }
 }
 

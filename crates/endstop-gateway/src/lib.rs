@@ -79,8 +79,8 @@ pub use control::{ControlError, RunControl, control_openapi};
 pub use control_source::ControlSource;
 pub use gateway::{Gateway, StartError};
 pub use key_desk::{
-    KeyChangeRecord, KeyDesk, KeyDeskError, KeyList, KeyProblem, KeyReason, KeyRecord, KeySettings,
-    NewKey, RunsOfKey, ShownKey,
+    KeyChangeRecord, KeyDesk, KeyList, KeyReason, KeyRecord, KeySettings, NewKey, RunsOfKey,
+    ShownKey,
 };
 pub use reachability::{UnreachableUpstream, UpstreamObserver};
 pub use refused_call::{RefusalObserver, RefusedCall};

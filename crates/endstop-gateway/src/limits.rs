@@ -71,8 +71,8 @@ pub(crate) const MAX_LOGGED_MODEL: usize = 128;
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
 /// Bytes of the query of a question to the control API: three short values.
 pub(crate) const MAX_QUERY: usize = 1 << 10;
-/// Questions about budgets and spend that are answered at the same time. Each takes a thread, and one about years of spend takes
-/// a processor for a while.
+/// Questions about budgets, spend and keys that are answered at the same time. Each takes a thread, and one about years of spend
+/// takes a processor for a while.
 pub(crate) const OUTSIDE_QUESTIONS: usize = 4;
 
 // Calls.

@@ -18,9 +18,14 @@
 //!
 //! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
 //! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name
-//! its calls, so a row that it lacks is found by its number: it is beyond the number of calls in the log. That number is not known
-//! after older calls of the run were pruned, and for a run that continues from a saved state, such as that of an agent loop: the
-//! call has two rows then.
+//! its calls, so a row has the number of its call among the charged ones of the run, in the order of their events. A row that the log
+//! lacks has a higher number than the last call in the log. Two cases are left in which a call has two rows:
+//!
+//! - The run continues from a saved state, such as that of an agent loop: the number of its earlier calls is not known.
+//! - Gateways on other machines share the log of the run ([`SharedRunLog`](crate::trace::SharedRunLog)), and one of them continues it.
+//!   It has the row at the worst case in its own history, and the other row stays in that of the gateway that died.
+//!
+//! Limits and budgets do not read the history: what they count is exact in both cases.
 
 mod entry;
 mod reader;

@@ -251,6 +251,9 @@ pub struct SettledCall<'a> {
     pub budgets: &'a [String],
     /// The name of the client's key ([`RunHandle::set_key`](crate::RunHandle::set_key)).
     pub key: Option<&'a str>,
+    /// Its number among the charged calls of the outermost run, from 1, in the order of their events, as a log of the run has them.
+    /// `None` if it is free, or the calls before it are not known.
+    pub number: Option<u64>,
 }
 
 /// The part of a run that spends.
@@ -346,7 +349,7 @@ pub trait Observer: Send + Sync {
 
     /// An outermost run continues from a log in which a dead process left calls in flight. The log has `charged` settled calls
     /// of the run and its descendants, without those that used no tokens and cost nothing, and its last event was at `until`.
-    /// Calls that this observer knows beyond them were settled, and are not in the log: they count as in flight. Called before
+    /// Calls with a higher [number](SettledCall::number) were settled, and are not in the log: they count as in flight. Called before
     /// those are reported as settled.
     fn continues_from(&self, info: &RunInfo, charged: u64, until: WallTime) {
         let _ = (info, charged, until);

@@ -10,18 +10,19 @@ use std::process::ExitCode;
 
 use endstop::core::policy::Policy;
 use endstop::core::units::{Millis, Money};
+use endstop::store::RunId;
 use endstop_gateway::control_source::{
     BudgetAmount, BudgetCorrection, BudgetList, BudgetReport, CorrectedAmounts, CorrectedBudgets,
     CorrectionRequest,
 };
 
+#[cfg(unix)]
+use super::control::ServerArgs;
 use crate::budgets::{Budgets, StoreArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::policy_source::load_file;
 use crate::who::who;
-#[cfg(unix)]
-use remote::BudgetServer;
 use state::PlannedCorrection;
 
 const EXAMPLES: &str = "\
@@ -53,8 +54,16 @@ pub struct BudgetArgs {
     act: Option<BudgetAction>,
 }
 
+/// The long help of --server.
+#[cfg(unix)]
+const SERVER_HELP: &str = "Ask the control API at this address\n\n\
+    For the budgets of its gateway, instead of those of this machine.";
+
 /// Definitions of budgets outside the configuration file.
 #[derive(Debug, clap::Args)]
+#[cfg_attr(unix, command(mut_arg("server", |arg| {
+    arg.conflicts_with_all(["policy", "budget", "budget_store"]).long_help(SERVER_HELP)
+})))]
 struct Source {
     /// A policy file with budgets
     #[arg(long, value_name = "FILE")]
@@ -66,7 +75,7 @@ struct Source {
     store: StoreArgs,
     #[cfg(unix)]
     #[command(flatten)]
-    server: BudgetServer,
+    server: ServerArgs,
 }
 
 /// Changes of a budget.
@@ -121,11 +130,14 @@ pub fn run(args: &BudgetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
 }
 
 fn adjust(args: &AdjustArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let (amount, why) = (args.amount.clone(), args.why.clone());
-    let request = CorrectionRequest { amount, why, by: Some(who()) };
+    let (amount, message) = (args.amount.clone(), args.why.clone());
+    let id = Some(RunId::new().to_string());
+    let request = CorrectionRequest { amount, message, by: Some(who()), id };
     let corrected = args.source.correct(&args.name, &request)?;
-    write!(out, "{}", to_text(&corrected.budgets))?;
-    out.flush()?;
+    if !corrected.budgets.is_empty() {
+        write!(out, "{}", to_text(&corrected.budgets))?;
+        out.flush()?;
+    }
     corrected.notes.iter().for_each(|note| output::note(note));
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +146,7 @@ impl Source {
     /// The state of the budget of a name, or of all.
     fn list(&self, name: Option<&str>) -> Result<BudgetList, CliError> {
         #[cfg(unix)]
-        if let Some(list) = self.server.list(name)? {
+        if let Some(list) = remote::list(&self.server, name)? {
             return Ok(list);
         }
         let budgets = self.read()?;
@@ -154,7 +166,7 @@ impl Source {
         request: &CorrectionRequest,
     ) -> Result<CorrectedBudgets, CliError> {
         #[cfg(unix)]
-        if let Some(corrected) = self.server.correct(name, request)? {
+        if let Some(corrected) = remote::correct(&self.server, name, request)? {
             return Ok(corrected);
         }
         let budgets = self.read()?;

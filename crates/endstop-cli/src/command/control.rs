@@ -20,11 +20,10 @@ use crate::limits::MIN_RUN_PREFIX;
 use crate::live::LiveProcess;
 use crate::output;
 use crate::who::who;
-pub(super) use client::{Gateway, escaped};
+pub(super) use client::{AskError, Gateway, escaped};
 pub use kill::{KillArgs, kill};
-pub(super) use live_runs::gateway_at;
 use live_runs::{LiveRun, LiveRuns, Where};
-pub(super) use remote::RemoteGateway;
+pub(super) use remote::ServerArgs;
 
 const PS_HELP: &str = "\
 Examples:
@@ -272,7 +271,7 @@ fn waits_for(detail: &Value) -> Option<String> {
 /// Returns an error if there is no such run.
 pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let live_runs = args.at.live_runs()?;
-    if args.at.server.is_none()
+    if !args.at.is_remote()
         && let Some(mut past) = past_run(&live_runs, &args.run)?
     {
         if let (Some(silent), Some(fields)) = (live_runs.silent(), past.as_object_mut()) {
@@ -282,7 +281,7 @@ pub fn show(args: &ShowArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         writeln!(out, "{past:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.at.server.is_none() && !live_runs.knows(&args.run) {
+    if !args.at.is_remote() && !live_runs.knows(&args.run) {
         return Err(unknown_everywhere(&live_runs, &args.run)?);
     }
     let (gateway, run) = live_runs.find(&args.run)?;

@@ -10,13 +10,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use endstop::core::units::Money;
-use endstop_gateway::{
-    KeyDesk, KeyDeskError, KeyReason, KeyRecord, KeySettings, NewKey, RunsOfKey, ShownKey,
-};
+use endstop_gateway::control_source::SourceError;
+use endstop_gateway::{KeyDesk, KeyReason, KeyRecord, KeySettings, NewKey, RunsOfKey, ShownKey};
 use serde_json::json;
 
 #[cfg(unix)]
-use super::control::RemoteGateway;
+use super::control::ServerArgs;
 use super::limits::{span, usd};
 use crate::budgets::StoreArgs;
 use crate::error::{CliError, ExitMeaning};
@@ -32,6 +31,14 @@ const NONE: &str = "none";
 const ALL: &str = "all";
 /// The value of `--expires` for a key that does not expire.
 const NEVER: &str = "never";
+
+/// How a desk begins an error about a field, and the option that has its value.
+const FIELDS: [(&str, &str); 4] = [
+    ("`budgets`", "--budget"),
+    ("`usd`", "--usd"),
+    ("`models`", "--models"),
+    ("`expires`", "--expires"),
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,8 +84,16 @@ enum Act {
     Rotate(NamedArgs),
 }
 
+/// The long help of --server.
+#[cfg(unix)]
+const SERVER_HELP: &str = "Ask the control API at this address\n\n\
+    The gateway there uses its keys, and the budgets that it knows.";
+
 /// Where the keys are.
 #[derive(Debug, clap::Args)]
+#[cfg_attr(unix, command(mut_arg("server", |arg| {
+    arg.conflicts_with_all(["keys", "budget_store"]).long_help(SERVER_HELP)
+})))]
 struct Place {
     /// File of keys
     ///
@@ -90,16 +105,9 @@ struct Place {
     /// All gateways with the same address and `--keys` take them. ENDSTOP_BUDGET_STORE is a default for this too.
     #[arg(long, value_name = "URL")]
     budget_store: Option<String>,
-    /// Ask the control API at this address
-    ///
-    /// The gateway there uses its keys, and the budgets that it knows.
     #[cfg(unix)]
-    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["keys", "budget_store"])]
-    server: Option<String>,
-    /// With --server: variable with its token
-    #[cfg(unix)]
-    #[arg(long, value_name = "VAR")]
-    token_env: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -167,6 +175,7 @@ struct SetArgs {
 struct Defined {
     /// A policy file with budgets, as that of `serve`
     #[arg(long, value_name = "FILE")]
+    #[cfg_attr(unix, arg(conflicts_with = "server"))]
     policy: Option<PathBuf>,
 }
 
@@ -182,7 +191,7 @@ fn usd_or_none(text: &str) -> Result<NewValue<Money>, String> {
 }
 
 fn span_or_never(text: &str) -> Result<NewValue<Duration>, String> {
-    if text == "never" { Ok(NewValue::Nothing) } else { span(text).map(NewValue::Set) }
+    if text == NEVER { Ok(NewValue::Nothing) } else { span(text).map(NewValue::Set) }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -222,8 +231,7 @@ impl Place {
     /// The place of the keys, or the gateway that has them. `policy` is a file with budgets that the gateways know.
     fn desk(&self, policy: Option<&Path>) -> Result<Box<dyn KeyDesk>, CliError> {
         #[cfg(unix)]
-        if let Some(server) = &self.server {
-            let gateway = RemoteGateway::open(server.clone(), self.token_env.clone())?;
+        if let Some(gateway) = self.server.gateway()? {
             return Ok(Box::new(remote::RemoteKeys(gateway)));
         }
         let policy = policy.map(load_file).transpose()?.unwrap_or_default();
@@ -280,6 +288,11 @@ fn issue(args: &NewArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 fn change(args: &SetArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let has_lists = !args.budget.is_empty() || !args.models.is_empty();
+    if !has_lists && args.usd.is_none() && args.expires.is_none() {
+        return Err(CliError::new("nothing to change")
+            .with_hint("pass --budget, --usd, --models or --expires"));
+    }
     let settings = KeySettings {
         budgets: args.budget.clone(),
         usd: args.usd.map(|usd| match usd {
@@ -324,9 +337,14 @@ fn in_millis(span: Duration) -> String {
     format!("{}ms", span.as_millis())
 }
 
-fn shown(error: KeyDeskError) -> CliError {
-    let KeyDeskError { error, details, hint, .. } = error;
-    CliError { details, hint, ..CliError::new(error) }
+/// The error of a desk, which names fields where the command line has options.
+fn shown(error: SourceError) -> CliError {
+    let of_option = FIELDS.iter().find_map(|(field, option)| {
+        let rest = error.message.strip_prefix(field)?.strip_prefix(": ")?;
+        Some(format!("{option}: {rest}"))
+    });
+    let message = of_option.unwrap_or(error.message);
+    CliError { details: error.details, hint: error.hint, ..CliError::new(message) }
 }
 
 fn print(args: &ListArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
@@ -369,3 +387,6 @@ fn in_words(key: &KeyRecord) -> String {
         budgets => format!("{runs}, budget {}", budgets.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

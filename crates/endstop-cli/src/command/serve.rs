@@ -75,7 +75,7 @@ serve it.
   POST /endstop/v1/keys/NAME/revoke  refuse one; `set` and `rotate` change it
   GET  /endstop/v1/budgets           budgets over time; one: /budgets/NAME
   POST /endstop/v1/budgets/NAME/adjust
-                                     correct its spend (JSON: amount, why, by)
+                                     correct its spend (JSON: amount, message)
   GET  /endstop/v1/spend             spend by day, or ?by=model&since=7d
 
 With --keep, a run that is named again after this process has ended, even by
@@ -189,8 +189,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let place = place.transpose()?;
     budgets.warn_of_persistence(matches!(place, Some(KeyPlace::Store(_))));
     let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
-    let keys = issued_keys(place.as_ref(), drawn)?;
-    let desk = place.map(|place| LocalKeys::new(place, chosen.policy.clone()));
+    let keys = issued_keys(place.as_ref(), drawn.clone())?;
+    let desk = place.map(|place| LocalKeys::of_gateway(place, drawn));
     prepare_directories(args).await?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),

@@ -20,13 +20,13 @@ use endstop_transcript::Transcript;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
+#[cfg(unix)]
+use super::control::ServerArgs;
 use super::replay::input::{nothing_read, prices, recordings, warn_folded};
 use crate::budgets::has_local_store;
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_NAMED_MODELS;
 use crate::output;
-#[cfg(unix)]
-use remote::SpendServer;
 use selection::{By, Selection, Since, since, zone};
 use tally::{Amounts, Reader, RunCalls, SpendSummary};
 
@@ -49,9 +49,17 @@ that a resumed session copied from an earlier one counts once.
 --by budget and --by key need the history, --by tool needs transcripts. Days
 begin at midnight UTC, or in the time zone of --timezone.";
 
+/// The long help of --server.
+#[cfg(unix)]
+const SERVER_HELP: &str = "Ask the control API at this address\n\n\
+    For the history of the user of its gateway, instead of yours.";
+
 /// Arguments of `endstop spend`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
+#[cfg_attr(unix, command(mut_arg("server", |arg| {
+    arg.conflicts_with_all(["paths", "transcripts", "prices"]).long_help(SERVER_HELP)
+})))]
 pub struct SpendArgs {
     /// Transcripts, directories, or `-` for stdin
     ///
@@ -91,7 +99,7 @@ pub struct SpendArgs {
     prices: Option<PathBuf>,
     #[cfg(unix)]
     #[command(flatten)]
-    server: SpendServer,
+    server: ServerArgs,
 }
 
 /// Runs the command.
@@ -223,7 +231,7 @@ impl SpendArgs {
     fn recorded(&self) -> Result<SpendReport, CliError> {
         let selection = self.selection();
         #[cfg(unix)]
-        if let Some(report) = self.server.report(&selection)? {
+        if let Some(report) = remote::report(&self.server, &selection)? {
             return Ok(report);
         }
         recorded::report(&selection).map_err(|error| match error.kind {

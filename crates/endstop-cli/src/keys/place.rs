@@ -1,18 +1,19 @@
 //! Where keys are: in a file of this machine, or in a store that gateways on many machines share.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
 use endstop::store::{create_private_directory, private_file, replace_file};
-use endstop_gateway::{KeyDeskError, KeyProblem};
+use endstop_gateway::control_source::{SourceError, SourceErrorKind};
 
 use super::size::{self, TooLarge};
-use super::{KeyAct, KeyFile, default_path, desk_error};
+use super::{KeyAct, KeyFile, default_path};
 use crate::error::CliError;
-use crate::limits::{MAX_KEY_TRIES, MAX_STORE_KEYS};
+use crate::limits::{KEY_LOCK_RECHECK, MAX_KEY_LOCK_TIME, MAX_KEY_TRIES, MAX_STORE_KEYS};
 
 /// Where keys are.
 #[derive(Clone, Debug)]
@@ -43,12 +44,12 @@ impl KeyPlace {
     ///
     /// # Errors
     /// Returns an error if they cannot be read.
-    pub(crate) fn read(&self) -> Result<KeyFile, CliError> {
+    pub(crate) fn read(&self) -> Result<KeyFile, SourceError> {
         match self {
             Self::File(path) if !path.exists() => Ok(KeyFile::default()),
-            Self::File(path) => KeyFile::read(path),
+            Self::File(path) => KeyFile::read(path).map_err(failed),
             Self::Store(store) => {
-                let keys = store.keys(None).map_err(|error| store_failed(&error))?;
+                let keys = store.keys(None).map_err(|error| refused_by_store(&error))?;
                 Ok(KeyFile::of_store(&keys.unwrap_or_default()))
             }
         }
@@ -62,8 +63,8 @@ impl KeyPlace {
     pub(crate) fn change<T>(
         &self,
         act: &KeyAct,
-        mut change: impl FnMut(&mut KeyFile) -> Result<T, KeyDeskError>,
-    ) -> Result<T, KeyDeskError> {
+        mut change: impl FnMut(&mut KeyFile) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
         match self {
             Self::File(path) => change_file(path, act, change),
             Self::Store(store) => change_store(store, act, &mut change),
@@ -76,14 +77,50 @@ pub(super) fn store_failed(error: &BudgetStoreError) -> CliError {
     CliError::new(error.to_string())
 }
 
-fn unavailable(error: CliError) -> KeyDeskError {
-    desk_error(KeyProblem::Unavailable, error)
+/// The same as an answer: only a store that is away can be tried again as it is.
+fn refused_by_store(error: &BudgetStoreError) -> SourceError {
+    let kind = match error {
+        BudgetStoreError::Away { .. } => SourceErrorKind::Away,
+        _ => SourceErrorKind::Failed,
+    };
+    store_failed(error).into_source(kind)
 }
 
-fn too_large(error: TooLarge) -> KeyDeskError {
+/// A file that is damaged, or cannot be read or written.
+fn failed(error: CliError) -> SourceError {
+    error.into_source(SourceErrorKind::Failed)
+}
+
+/// A change that is not possible now.
+fn refused(error: CliError) -> SourceError {
+    error.into_source(SourceErrorKind::Refused)
+}
+
+/// Locks a file, and waits while another process has it, but not for one that hangs.
+///
+/// # Errors
+/// Returns an error if the file cannot be locked, or is locked for longer than `limit`.
+fn lock(file: &File, limit: Duration) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(error);
+            }
+            Err(_) if begun.elapsed() >= limit => {
+                let held = format!("another process has locked them for {} s", limit.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, held));
+            }
+            Err(_) => std::thread::sleep(KEY_LOCK_RECHECK),
+        }
+    }
+}
+
+fn too_large(error: TooLarge) -> SourceError {
     match error {
-        TooLarge::Key(error) => desk_error(KeyProblem::Invalid, error),
-        TooLarge::Together(error) => desk_error(KeyProblem::Conflict, error),
+        TooLarge::Key(error) => error.into_source(SourceErrorKind::Unusable),
+        TooLarge::Together(error) => refused(error),
     }
 }
 
@@ -91,14 +128,14 @@ fn too_large(error: TooLarge) -> KeyDeskError {
 fn change_file<T>(
     path: &Path,
     act: &KeyAct,
-    change: impl FnOnce(&mut KeyFile) -> Result<T, KeyDeskError>,
-) -> Result<T, KeyDeskError> {
-    let failed = |error: io::Error| {
+    change: impl FnOnce(&mut KeyFile) -> Result<T, SourceError>,
+) -> Result<T, SourceError> {
+    let not_written = |error: io::Error| {
         let shown = path.display();
-        unavailable(CliError::new(format!("cannot write the keys `{shown}`: {error}")))
+        failed(CliError::new(format!("cannot write the keys `{shown}`: {error}")))
     };
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        create_private_directory(directory).map_err(failed)?;
+        create_private_directory(directory).map_err(not_written)?;
     }
     let beside = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -106,18 +143,18 @@ fn change_file<T>(
         PathBuf::from(name)
     };
     // Two commands at once would each write back what they have read.
-    let lock: File =
-        private_file().create(true).append(true).open(beside(".lock")).map_err(failed)?;
-    lock.lock().map_err(failed)?;
+    let locked: File =
+        private_file().create(true).append(true).open(beside(".lock")).map_err(not_written)?;
+    lock(&locked, MAX_KEY_LOCK_TIME).map_err(not_written)?;
     let mut file = match path.exists() {
-        true => KeyFile::read(path).map_err(unavailable)?,
+        true => KeyFile::read(path).map_err(failed)?,
         false => KeyFile::default(),
     };
     let before = file.clone();
     let result = change(&mut file)?;
     file.note(&before, act);
     size::check(&before, &file).map_err(too_large)?;
-    replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(failed)?;
+    replace_file(path, &beside(".draft"), file.to_text().as_bytes()).map_err(not_written)?;
     Ok(result)
 }
 
@@ -125,9 +162,9 @@ fn change_file<T>(
 fn change_store<T>(
     store: &RedisBudgetStore,
     act: &KeyAct,
-    change: &mut impl FnMut(&mut KeyFile) -> Result<T, KeyDeskError>,
-) -> Result<T, KeyDeskError> {
-    let failed = |error: BudgetStoreError| unavailable(store_failed(&error));
+    change: &mut impl FnMut(&mut KeyFile) -> Result<T, SourceError>,
+) -> Result<T, SourceError> {
+    let failed = |error: BudgetStoreError| refused_by_store(&error);
     for _ in 0..MAX_KEY_TRIES {
         let read = store.keys(None).map_err(failed)?.unwrap_or_default();
         let before = KeyFile::of_store(&read);
@@ -144,7 +181,7 @@ fn change_store<T>(
         }
     }
     let error = "others change this key all the time: nothing was changed";
-    Err(unavailable(CliError::new(error)))
+    Err(refused(CliError::new(error).with_hint("try again")))
 }
 
 /// The changes that lead to `after`. `read` is the text of each key before, as the store has it.
@@ -160,3 +197,6 @@ fn changes(before: &KeyFile, after: &KeyFile, read: Vec<(String, String)>) -> Ve
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

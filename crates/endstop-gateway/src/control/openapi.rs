@@ -25,9 +25,9 @@ const PROBLEMS: [(u16, &str); 8] = [
     (405, "The path has other methods."),
     (
         409,
-        "The run or key is in a state in which this is not possible, another gateway serves the run, or a budget has spent less than is taken back.",
+        "The run or key is in a state in which this is not possible, another gateway serves the run, a budget has spent less than is taken back, or a store is full of keys.",
     ),
-    (500, "Stored runs, budgets or the history cannot be read."),
+    (500, "Stored runs, budgets, keys or the history cannot be read or written."),
     (503, "The store that gateways share is away."),
 ];
 
@@ -121,8 +121,16 @@ const OPERATIONS: [Operation; 18] = [
         of::<TotalState>,
         "Replace the limit of the total of all runs. Reads `limit`, `by` and `message`",
     ),
-    get("/endstop/v1/budgets", of::<BudgetList>, "Every budget over time"),
-    get("/endstop/v1/budgets/{name}", of::<BudgetList>, "One budget over time"),
+    get(
+        "/endstop/v1/budgets",
+        of::<BudgetList>,
+        "Every budget over time. The own limits of keys (`key-NAME`) are not among them",
+    ),
+    get(
+        "/endstop/v1/budgets/{name}",
+        of::<BudgetList>,
+        "One budget over time, but not the own limits of a key",
+    ),
     post(
         "/endstop/v1/budgets/{name}/adjust",
         of::<CorrectionRequest>,

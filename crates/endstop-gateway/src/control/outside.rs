@@ -7,16 +7,14 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Serialize;
 use thiserror::Error;
-use tokio::sync::Semaphore;
 
 use super::answer::{Problem, json_of, problem};
-use super::{SOMEONE, not_allowed, reply};
+use super::ask::OutsideTurns;
+use super::{acting, not_allowed, reply};
 use crate::body::Body;
 use crate::config::Control;
-use crate::control_source::{
-    ControlSource, CorrectionRequest, SourceError, SourceErrorKind, SpendQuery,
-};
-use crate::limits::{MAX_COMMAND, MAX_QUERY, OUTSIDE_QUESTIONS};
+use crate::control_source::{ControlSource, CorrectionRequest, SourceError, SpendQuery};
+use crate::limits::{MAX_COMMAND, MAX_QUERY};
 use crate::route::unescaped;
 use crate::server::read_body;
 
@@ -77,13 +75,17 @@ enum QueryError {
 #[derive(Clone, Debug)]
 pub(super) struct OutsideAnswers {
     source: Option<Arc<dyn ControlSource>>,
-    turns: Arc<Semaphore>,
+    turns: OutsideTurns,
 }
 
 impl OutsideAnswers {
     pub(super) fn of(config: &Control) -> Self {
-        let turns = Arc::new(Semaphore::new(OUTSIDE_QUESTIONS));
-        Self { source: config.source.clone(), turns }
+        Self { source: config.source.clone(), turns: OutsideTurns::new() }
+    }
+
+    /// The turns, which questions about keys share.
+    pub(super) const fn turns(&self) -> &OutsideTurns {
+        &self.turns
     }
 
     /// Answers a request whose token was checked.
@@ -121,7 +123,7 @@ impl OutsideAnswers {
         }
     }
 
-    /// Asks in another thread, because the answer may wait for a file or a server.
+    /// Asks the program, if it has answers.
     async fn ask<T: Serialize + Send + 'static>(
         &self,
         question: impl FnOnce(&dyn ControlSource) -> Result<T, SourceError> + Send + 'static,
@@ -131,37 +133,15 @@ impl OutsideAnswers {
             let hint = Some("ask the control API of `endstop serve`".to_owned());
             return reply(StatusCode::NOT_FOUND, &json_of(&Problem { error, hint }));
         };
-        let failed = || reply(StatusCode::INTERNAL_SERVER_ERROR, &problem("the question failed"));
-        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else { return failed() };
-        let asked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            question(&*source)
-        });
-        match asked.await {
-            Ok(Ok(answer)) => reply(StatusCode::OK, &json_of(&answer)),
-            Ok(Err(error)) => refused(error),
-            Err(_) => failed(),
-        }
+        self.turns.ask(move || question(&*source)).await
     }
-}
-
-/// The error of a source as a response.
-fn refused(error: SourceError) -> Response<Body> {
-    let status = match error.kind {
-        SourceErrorKind::Unknown => StatusCode::NOT_FOUND,
-        SourceErrorKind::Unusable => StatusCode::BAD_REQUEST,
-        SourceErrorKind::Refused => StatusCode::CONFLICT,
-        SourceErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
-        SourceErrorKind::Away => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    reply(status, &json_of(&Problem { error: error.message, hint: error.hint }))
 }
 
 /// A correction, which names who makes it.
 fn signed(body: &[u8]) -> serde_json::Result<CorrectionRequest> {
     let request: CorrectionRequest = serde_json::from_slice(body)?;
-    let by = request.by.filter(|by| !by.trim().is_empty());
-    Ok(CorrectionRequest { by: Some(by.unwrap_or_else(|| SOMEONE.to_owned())), ..request })
+    let by = acting(request.by.as_deref()).to_owned();
+    Ok(CorrectionRequest { by: Some(by), ..request })
 }
 
 /// Reads the query of a question about spend. Escapes are those of a URL, and a plus sign is itself, as in `+02:00`.

@@ -24,6 +24,19 @@ fn an_amount_is_a_number_or_a_text_and_exact_in_both() {
 }
 
 #[test]
+fn a_blank_name_is_that_of_nobody_and_the_control_api_acts() {
+    for (body, by, reason) in [
+        (r#"{"by": "ann", "message": "lunch"}"#, "ann", "lunch (killed by ann)"),
+        (r#"{"by": "", "message": "lunch"}"#, SOMEONE, "lunch"),
+        (r#"{"by": " "}"#, SOMEONE, NO_MESSAGE),
+        ("{}", SOMEONE, NO_MESSAGE),
+    ] {
+        let command = parsed(body.as_bytes()).unwrap();
+        assert_eq!((command.by(), command.reason("killed").as_str()), (by, reason), "{body}");
+    }
+}
+
+#[test]
 fn limits_are_raised_by_numbers_and_by_texts() {
     let raises = |body: &str| parsed(body.as_bytes()).unwrap().raises();
     let numbers = raises(r#"{"usd": 1, "tokens": 500, "steps": 2}"#).unwrap();

@@ -504,9 +504,9 @@ impl Registry {
             signal.is_some_and(|signal| signal.source.as_deref() == Some(BUDGET_SOURCE))
         });
         for entry in refused {
-            if !entry.is_stored() {
-                entry.reopen(by, why);
-            } else if entry.is_log_written() && self.remove_idle(&entry) {
+            // Its log and the history then have who raised the total, and why.
+            entry.reopen(by, why);
+            if entry.is_stored() && entry.is_log_written() && self.remove_idle(&entry) {
                 entry.close_log();
             }
         }

@@ -30,6 +30,7 @@ mod flaky_store;
 mod forms;
 mod golden;
 mod issued_keys;
+mod key_desk;
 mod limits;
 mod lists;
 mod metering;

@@ -93,7 +93,7 @@ impl ControlSource for Fixed {
             spent: amounts(usd),
             returned: amounts("0"),
             who: request.by.clone().unwrap(),
-            why: request.why.clone(),
+            why: request.message.clone(),
         });
         let notes = vec!["a note".to_owned()];
         Ok(CorrectedBudgets::new(vec![self.report()], notes))
@@ -149,7 +149,7 @@ async fn control_api_of_budgets() {
     for path in [BUDGETS, SPEND] {
         log.ask_as("", "GET", path, "").await;
     }
-    log.ask_as("", "POST", &adjust, "{\"amount\":\"+1\",\"why\":\"a test\"}").await;
+    log.ask_as("", "POST", &adjust, "{\"amount\":\"+1\",\"message\":\"a test\"}").await;
     log.ask("GET", BUDGETS, "").await;
     for name in ["me", "you", "away", "broken"] {
         log.ask("GET", &format!("{BUDGETS}/{name}"), "").await;
@@ -158,8 +158,9 @@ async fn control_api_of_budgets() {
     log.ask("GET", &adjust, "").await;
     log.ask("POST", &adjust, "").await;
     log.ask("POST", &adjust, "{\"amount\":\"+1\"}").await;
-    log.ask("POST", &adjust, "{\"amount\":\"+1.50\",\"why\":\"elsewhere\",\"by\":\"ann\"}").await;
-    log.ask("POST", &adjust, "{\"amount\":\"-9\",\"why\":\"refund\"}").await;
+    log.ask("POST", &adjust, "{\"amount\":\"+1.50\",\"message\":\"elsewhere\",\"by\":\"ann\"}")
+        .await;
+    log.ask("POST", &adjust, "{\"amount\":\"-9\",\"message\":\"refund\"}").await;
     log.ask("GET", SPEND, "").await;
     for query in ["by=model&since=7d", "by=hour", "until=7d"] {
         log.ask("GET", &format!("{SPEND}?{query}"), "").await;
@@ -171,7 +172,7 @@ async fn control_api_of_budgets() {
 #[tokio::test]
 async fn a_gateway_of_a_program_without_answers_says_so() {
     let (gateway, _upstream) = gateway_with(None).await;
-    let body = "{\"amount\":\"+1\",\"why\":\"a test\"}";
+    let body = "{\"amount\":\"+1\",\"message\":\"a test\"}";
     for (method, path, body) in [
         ("GET", BUDGETS, ""),
         ("GET", "/endstop/v1/budgets/me", ""),
@@ -188,7 +189,7 @@ async fn a_gateway_of_a_program_without_answers_says_so() {
 async fn a_correction_without_a_name_is_made_by_the_control_api() {
     let source = Arc::new(Fixed::default());
     let (gateway, _upstream) = gateway_with(Some(Arc::<Fixed>::clone(&source))).await;
-    let body = "{\"amount\":\"+1\",\"why\":\"a test\"}";
+    let body = "{\"amount\":\"+1\",\"message\":\"a test\"}";
     let got = ask(&gateway, "POST", &format!("{BUDGETS}/me/adjust"), TOKEN, body).await;
     assert_eq!(got.status, 200, "{got:?}");
     let made = source.corrections.lock().unwrap();

@@ -77,6 +77,8 @@ pub(super) trait Rows {
     fn put_hold(&mut self, hold: &StoredHold) -> Result<(), BudgetStoreError>;
     /// Holds that are held and have expired.
     fn expired(&mut self, now: u64) -> Result<Vec<StoredHold>, BudgetStoreError>;
+    /// Whether a correction of an id was noted.
+    fn is_noted(&mut self, id: &str) -> Result<bool, BudgetStoreError>;
     /// Notes a correction; whether it is a new one.
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError>;
 }
@@ -451,17 +453,54 @@ pub(super) fn adjust(
 ) -> Result<(), BudgetStoreError> {
     check_id(adjustment.id)?;
     let now = now_of(rows, wall)?;
+    // Its amounts are already in the counters, so a repetition could seem to take back too much.
+    if rows.is_noted(adjustment.id)? {
+        return Ok(());
+    }
+    expire(rows, now)?;
+    let change = minus(counts(&adjustment.spent), counts(&adjustment.returned));
+    let (spent, returned) = (change.map(|it| it.max(0)), change.map(|it| it.min(0)));
+    check_return(rows, adjustment.account, &returned, now)?;
     if !rows.note(adjustment, now)? {
         return Ok(());
     }
-    let change = minus(counts(&adjustment.spent), counts(&adjustment.returned));
-    let (spent, returned) = (change.map(|it| it.max(0)), change.map(|it| it.min(0)));
     for &account in adjustment.parents.iter().chain([&adjustment.account]) {
         for place in places(&[account], now) {
             if spent != Counts::default() {
                 rows.add(&place, &Counter { settled: spent, ..Counter::default() })?;
             }
             give_back(rows, account, &place, returned, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to take back amounts, which are below nothing, of which the account has spent less in each of its windows: the rest
+/// would be taken from the spend of others in the accounts above it. A unit that it does not limit is not known.
+fn check_return(
+    rows: &mut impl Rows,
+    account: &Account,
+    returned: &Counts,
+    now: u64,
+) -> Result<(), BudgetStoreError> {
+    for dimension in COUNTED {
+        let back = of(returned, dimension).saturating_neg();
+        if back <= 0 {
+            continue;
+        }
+        let mut most: Option<i64> = None;
+        for limit in account.limits.iter().filter(|limit| limit.dimension == dimension) {
+            let after = Span::at(limit.window, WallTime(now), &account.zone).after;
+            let settled = sum(rows, account, limit, after)?.settled;
+            most = Some(most.map_or(settled, |most| most.max(settled)));
+        }
+        if let Some(most) = most.filter(|most| back > *most) {
+            return Err(BudgetStoreError::NotSpent {
+                account: account.name.clone(),
+                dimension,
+                asked: unsigned(back),
+                most: unsigned(most),
+            });
         }
     }
     Ok(())

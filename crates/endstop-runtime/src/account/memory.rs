@@ -192,6 +192,10 @@ impl Rows for MemoryRows {
         Ok(passed.filter_map(|(_, id)| self.holds.get(id).cloned()).collect())
     }
 
+    fn is_noted(&mut self, id: &str) -> Result<bool, BudgetStoreError> {
+        Ok(self.noted.contains(id))
+    }
+
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
         let Adjustment { id, account, spent, returned, who, why, .. } = *adjustment;
         if !self.noted.insert(id.to_owned()) {

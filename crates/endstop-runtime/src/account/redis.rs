@@ -15,6 +15,7 @@ use self::kills::Kills;
 use self::spool::{Settlement, Spool};
 use self::watch::Listeners;
 use super::counters::check_id;
+use super::limit::COUNTED;
 use super::refused::AccountRefused;
 use super::spec::Account;
 use super::store::{
@@ -348,6 +349,23 @@ impl Drop for RedisServer {
     }
 }
 
+/// The refusal of a correction that takes back more than was spent.
+fn not_spent(reply: &Reply, account: &Account) -> Result<BudgetStoreError, BudgetStoreError> {
+    // The library counts from 1.
+    let at = usize::try_from(reply.number(0)?).unwrap_or(usize::MAX);
+    let dimension = at.checked_sub(1).and_then(|at| COUNTED.get(at)).copied();
+    let Some(dimension) = dimension else {
+        return Err(BudgetStoreError::Failed {
+            doing: "correct a budget",
+            path: "store".into(),
+            why: "it refuses by a unit that it does not count".to_owned(),
+        });
+    };
+    let amount = |at| reply.number(at).map(|count| wire::from_nanos(dimension, count));
+    let (account, asked, most) = (account.name.clone(), amount(1)?, amount(2)?);
+    Ok(BudgetStoreError::NotSpent { account, dimension, asked, most })
+}
+
 /// The refusal of a reply.
 fn refused(reply: &Reply, accounts: &[&Account]) -> Result<AccountRefused, BudgetStoreError> {
     let at = usize::try_from(reply.number(0)?).unwrap_or(usize::MAX);
@@ -519,6 +537,9 @@ impl BudgetStore for RedisBudgetStore {
             record: Some(record.to_string()),
             ..Request::default()
         })?;
+        if reply.word == "UNSPENT" {
+            return Err(not_spent(&reply, account)?);
+        }
         self.shared.done(&reply, &accounts, id)
     }
 

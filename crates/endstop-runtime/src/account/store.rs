@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::limit::AccountLimit;
 use super::refused::{AccountRefused, time};
 use super::spec::Account;
-use crate::ledger::Amounts;
+use crate::ledger::{Amounts, Dimension};
 
 /// The identity of a hold.
 ///
@@ -39,8 +39,8 @@ pub struct Adjustment<'a> {
     pub parents: &'a [&'a Account],
     /// Counts as spent in the window of each limit.
     pub spent: Amounts,
-    /// Counts as given back; a counter does not fall below zero, so an account that has spent less in its window gives back less
-    /// than one above it.
+    /// Counts as given back: at most what the account has spent in one of its windows. No counter falls below zero, so one that
+    /// has less gives back less.
     pub returned: Amounts,
     /// The person or program that corrects.
     pub who: &'a str,
@@ -126,6 +126,18 @@ pub enum BudgetStoreError {
     /// An id of no bytes or too many.
     #[error("an id has 1 to 128 bytes, not {0}")]
     Id(usize),
+    /// A correction would take back more than the account has spent in any of its windows. Nothing is corrected.
+    #[error("budget {account} has spent less in its current windows than the correction takes back")]
+    NotSpent {
+        /// The account.
+        account: String,
+        /// The unit of the amounts.
+        dimension: Dimension,
+        /// The amount to take back: pico-dollars, if it is money.
+        asked: u64,
+        /// The most that can be taken back.
+        most: u64,
+    },
     /// A later version of the program wrote the file.
     #[error("`{}` has format {found}, and this program knows up to {known}; use a later version of it", path.display())]
     Newer {
@@ -242,7 +254,7 @@ pub trait BudgetStore: Debug + Send + Sync {
 
     /// Corrects an account and those above it, all or none, and notes at the account who did it and why.
     ///
-    /// After a crash: a repetition with the same id counts once.
+    /// After a crash: a repetition with the same id counts once, and succeeds.
     ///
     /// ```
     /// use endstop_core::units::Money;
@@ -259,7 +271,9 @@ pub trait BudgetStore: Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the store cannot be written.
+    /// Returns [`BudgetStoreError::NotSpent`] if more is taken back than the account has spent in any of its windows, in a unit that
+    /// it limits: the rest would be taken from the spend of others in the accounts above it. Returns an error if the store cannot be
+    /// written.
     fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<(), BudgetStoreError>;
 
     /// Reads the latest corrections of an account by its name, the newest first: at most `most` of them, and at most 100.

@@ -608,14 +608,15 @@ impl OpenCall {
         detail: Detail<'_>,
     ) -> Directive {
         let spent = settled(&usage.unwrap_or_default(), cost, self.unpriced);
-        let (directive, is_run_over) = {
+        let (directive, is_run_over, number) = {
             let mut chain = self.node.chain();
             if let Some(hold) = hold {
                 hold.settle(spent);
             }
             chain.add_usage(usage, is_estimate);
             let directive = chain.record(kind, detail);
-            (directive, is_over(chain.own_core().run.status()))
+            let number = chain.count_charge(&spent);
+            (directive, is_over(chain.own_core().run.status()), number)
         };
         let model = match kind {
             EventKind::Reply { model: Some(model), .. } => *model,
@@ -634,6 +635,7 @@ impl OpenCall {
             is_run_over,
             budgets: accounts.as_ref().map_or(&[][..], AccountHold::names),
             key: self.key.as_deref(),
+            number,
         });
         // Accounts are settled without the locks: their store may wait for other processes.
         if let Some(accounts) = accounts {

@@ -263,7 +263,7 @@ impl OpenToolCall {
         let is_known = is_confirmed || reported.is_some();
         let unconfirmed = if is_known { Money::ZERO } else { cost };
         let amounts = Amounts { cost, ..Amounts::ZERO };
-        let is_run_over = {
+        let (is_run_over, number) = {
             let mut chain = self.node.chain();
             match hold {
                 Some(hold) => hold.settle(amounts),
@@ -271,7 +271,8 @@ impl OpenToolCall {
             }
             let kind = EventKind::ToolCost { tool: &self.tool, cost };
             chain.record(&kind, Detail::ToolCost { unconfirmed });
-            is_over(chain.own_core().run.status())
+            let number = chain.count_charge(&amounts);
+            (is_over(chain.own_core().run.status()), number)
         };
         let charged = match accounts {
             Some(_) => None,
@@ -290,6 +291,7 @@ impl OpenToolCall {
             is_run_over,
             budgets: accounts.as_ref().map_or(unheld.as_slice(), AccountHold::names),
             key: self.node.key().as_deref(),
+            number,
         });
         match (accounts, charged) {
             (Some(held), _) => held.settle(amounts),

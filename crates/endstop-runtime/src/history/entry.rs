@@ -57,6 +57,8 @@ pub(super) struct CallEntry {
     pub(super) key: Option<String>,
     /// A JSON array; `None` if there are none.
     pub(super) budgets: Option<String>,
+    /// Its number among the charged calls of the outermost run, if it is known.
+    pub(super) charge: Option<u64>,
     /// If the run continues from a log with this call: it replaces calls that the log lacks.
     pub(super) log: Option<LoggedPart>,
 }
@@ -88,7 +90,7 @@ pub(super) struct EndEntry {
 /// The part of a run that its log has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedPart {
-    /// The calls in it that have a row.
+    /// The number of its last charged call.
     pub(super) charged: u64,
     /// The time of its last event. A call that it lacks was settled later.
     pub(super) until: u64,

@@ -337,6 +337,7 @@ impl Observer for HistoryRecorder {
             key: call.key.map(str::to_owned),
             // Texts always become JSON.
             budgets: has_budgets.then(|| json_of(call.budgets)),
+            charge: call.number,
             // With the call, so that none is lost between the two.
             log: self.logged().remove(&info.id),
         };

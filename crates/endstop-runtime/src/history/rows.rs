@@ -34,7 +34,7 @@ CREATE TABLE call (
     number INTEGER PRIMARY KEY, run INTEGER NOT NULL, root INTEGER NOT NULL, at INTEGER NOT NULL,
     model TEXT, provider TEXT, tool TEXT, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
     picos INTEGER NOT NULL, unconfirmed_picos INTEGER NOT NULL, is_priced INTEGER NOT NULL,
-    is_estimate INTEGER NOT NULL, key TEXT, budgets TEXT
+    is_estimate INTEGER NOT NULL, key TEXT, budgets TEXT, charge INTEGER
 ) STRICT;
 CREATE INDEX call_by_time ON call (at);
 CREATE INDEX call_by_root ON call (root);
@@ -65,18 +65,15 @@ WHERE id = ?1 AND process = ?2";
 
 const ADD_CALL: &str = "
 INSERT INTO call (run, root, at, model, provider, tool, input, cached, output, picos, unconfirmed_picos, is_priced,
-    is_estimate, key, budgets)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    is_estimate, key, budgets, charge)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// Calls beyond those of the log. The time leaves out those of an earlier run of the name whose log was removed.
 const LAST_UNLOGGED: &str = "
-SELECT model, provider, key, budgets FROM call WHERE root = ?1 AND at >= ?3 AND tool IS NULL
-    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)
-ORDER BY number DESC LIMIT 1";
+SELECT model, provider, key, budgets FROM call WHERE root = ?1 AND charge > ?2 AND at >= ?3 AND tool IS NULL
+ORDER BY charge DESC LIMIT 1";
 
-const REMOVE_UNLOGGED: &str = "
-DELETE FROM call WHERE root = ?1 AND at >= ?3
-    AND number NOT IN (SELECT number FROM call WHERE root = ?1 ORDER BY number LIMIT ?2)";
+const REMOVE_UNLOGGED: &str = "DELETE FROM call WHERE root = ?1 AND charge > ?2 AND at >= ?3";
 
 const ADD_ACT: &str =
     "INSERT INTO act (run, at, who, what, detail, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -165,7 +162,8 @@ fn add_call(
         call.is_priced,
         call.is_estimate,
         key.as_ref().or(call.key.as_ref()),
-        budgets.as_ref().or(call.budgets.as_ref())
+        budgets.as_ref().or(call.budgets.as_ref()),
+        call.charge.map(signed)
     ];
     transaction.prepare_cached(ADD_CALL)?.execute(values).map(drop)
 }

@@ -78,8 +78,42 @@ fn settle(recorder: &HistoryRecorder, run: &RunInfo, after: u64) {
             is_run_over: false,
             budgets: &["me".to_owned(), "org".to_owned()],
             key: Some("alice"),
+            number: None,
         },
     );
+}
+
+#[test]
+fn calls_beyond_a_log_are_found_by_their_number_and_not_by_their_order() {
+    let file = TestFile::new();
+    let at = WallTime(BEGAN + 5);
+    let settle = |recorder: &HistoryRecorder, run: &RunInfo, number: u64, picos: u64| {
+        let call = SettledCall {
+            root: run,
+            wall: at,
+            spender: Spender::Model { model: "gpt-5.2", provider: "openai" },
+            usage: None,
+            cost: Money::from_picos(picos),
+            is_priced: true,
+            unconfirmed: Money::ZERO,
+            is_estimate: false,
+            is_run_over: false,
+            budgets: &[],
+            key: Some("alice"),
+            number: Some(number),
+        };
+        recorder.settled(run, &call);
+    };
+    // Other gateways served the calls before. Of two that were settled at the same time, the log has the first.
+    let (recorder, run) = (file.recorder(), info("shared"));
+    settle(&recorder, &run, 9, 90);
+    settle(&recorder, &run, 8, 80);
+    let (again, resumed) = (file.recorder(), RunInfo { is_resumed: true, ..info("shared") });
+    again.continues_from(&resumed, 8, at);
+    settle(&again, &resumed, 9, 1_000);
+    let mut costs: Vec<u64> = file.calls().iter().map(|call| call.cost.picos()).collect();
+    costs.sort_unstable();
+    assert_eq!(costs, [80, 1_000]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use endstop_core::units::TokenUsage;
 use tokio::time::Instant;
 
 use super::node::{RunCore, RunNode};
-use crate::ledger::Budget;
+use crate::ledger::{Amounts, Budget};
 use crate::observe::{Detail, RefusedCall};
 
 /// The locked cores of a run and its ancestors, root first.
@@ -92,6 +92,20 @@ impl<'s> LockedChain<'s> {
     /// Adds usage to every run concerned.
     pub(crate) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
         self.all_cores().for_each(|core| core.add_usage(usage, is_estimate));
+    }
+
+    /// Counts a call that is charged in the outermost run, and returns its number there, from 1. `None` if it is free, or the calls
+    /// before it are not known. A log of the run has the same numbers: there too it is the order of the events.
+    pub(crate) fn count_charge(&mut self, amounts: &Amounts) -> Option<u64> {
+        if amounts.tokens == 0 && amounts.cost.is_zero() {
+            return None;
+        }
+        let outermost = match self.ancestors.first_mut() {
+            Some((_, core)) => &mut **core,
+            None => &mut *self.core,
+        };
+        outermost.charges = outermost.charges.map(|charges| charges.saturating_add(1));
+        outermost.charges
     }
 
     /// The most output tokens that a provider counted of one call of the whole tree of runs, in this process.

@@ -88,6 +88,11 @@ impl RunHandle {
         handle
     }
 
+    /// Sets how many calls the run and its descendants were charged for before this process.
+    pub(crate) fn set_charges(&self, charges: Option<u64>) {
+        self.node.core().charges = charges;
+    }
+
     /// A root run whose budget has nothing yet of what it spent before.
     pub(crate) fn root_of(
         info: RunInfo,

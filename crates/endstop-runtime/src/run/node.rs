@@ -99,14 +99,20 @@ pub(crate) struct RunCore {
     cancellations_taken: usize,
     /// The most output tokens that a provider counted of one call, of the run or a descendant, in this process.
     pub(super) largest_output: u64,
+    /// The charged calls of the run and its descendants, in the order of their events. `None` if those before this process are not
+    /// known.
+    pub(super) charges: Option<u64>,
     last_wall: LastWall,
 }
 
 impl RunCore {
     pub(super) fn new(run: Run, carried: Carried) -> Self {
+        // A saved core does not say how many calls it was charged for.
+        let charges = (run.status() == Status::Pending).then_some(0);
         Self {
             run,
             carried,
+            charges,
             notices: Vec::new(),
             is_out_of_budget: false,
             shares_pause: false,

@@ -76,6 +76,8 @@ pub struct Replayed {
     recorded: Option<(u64, WallTime)>,
     /// Whether the added events charge something.
     is_charging: bool,
+    /// The charged calls with those of the added events. `None` if the events are not all of the run.
+    charges: Option<u64>,
     /// Whether its pause had not ended.
     was_paused: bool,
     /// The time since the last event that counts.
@@ -233,6 +235,7 @@ impl Replay {
             added,
             recorded,
             is_charging: self.charged > charged,
+            charges: self.is_whole.then_some(self.charged),
             was_paused: self.is_paused,
             later: Millis(0),
             run: self.run,
@@ -265,6 +268,7 @@ impl Replayed {
         if let Some((charged, until)) = self.recorded.filter(|_| self.is_charging) {
             tell_continues(observers, info, charged, until);
         }
+        let mut last = self.recorded.map(|(charged, _)| charged);
         for event in &self.added {
             let (spender, usage, charged) = match &event.kind {
                 EventKind::AttemptFailed { usage, cost: Some(cost) } => {
@@ -276,7 +280,12 @@ impl Replayed {
                 }
                 _ => continue,
             };
-            let cost = settled(&usage.unwrap_or_default(), charged, unpriced).cost;
+            let Amounts { tokens, cost, .. } =
+                settled(&usage.unwrap_or_default(), charged, unpriced);
+            let is_charged = tokens > 0 || !cost.is_zero();
+            if is_charged {
+                last = last.map(|last| last.saturating_add(1));
+            }
             let is_priced = charged != Cost::Unpriced;
             let call = SettledCall {
                 root: info,
@@ -290,6 +299,7 @@ impl Replayed {
                 is_run_over: is_over(self.run.status()),
                 budgets: &[],
                 key: None,
+                number: last.filter(|_| is_charged),
             };
             tell_settled(observers, info, &call);
         }
@@ -334,10 +344,11 @@ impl RunHandle {
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
         replayed.tell_added(&info, &environment.observers);
-        let Replayed { run, usage, uncertainty, spent, later, .. } = replayed;
+        let Replayed { run, usage, uncertainty, spent, later, charges, .. } = replayed;
         let is_estimate = uncertainty.estimated > 0;
         let carried = Carried { usage, is_estimate, uncertainty, ..Carried::default() };
         let handle = Self::root_later(info, run, carried, (environment, later));
+        handle.set_charges(charges);
         handle.budget().bring_in(spent);
         handle
     }

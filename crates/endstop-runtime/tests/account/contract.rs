@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use endstop_core::units::{Money, WallTime};
-use endstop_runtime::account::{Adjustment, BudgetStoreError, OnFull, PastAdjustment};
-use endstop_runtime::ledger::Amounts;
+use endstop_runtime::account::{Adjustment, BudgetStore, BudgetStoreError, OnFull, PastAdjustment};
+use endstop_runtime::ledger::{Amounts, Dimension};
 
 use super::stores::*;
 
@@ -222,9 +222,53 @@ fn a_correction_counts_once() {
         adjust("1", cents(80), Amounts::ZERO);
         assert_eq!(committed(&**store, &me), (80, 0));
         adjust("2", Amounts::ZERO, cents(30));
-        assert_eq!(committed(&**store, &me), (50, 0));
-        adjust("3", Amounts::ZERO, cents(900));
+        assert_eq!(committed(&**store, &me), (50, 0), "{}", pair.name);
+        // A repetition succeeds although so much is no longer there to take back.
+        adjust("3", Amounts::ZERO, cents(50));
+        adjust("3", Amounts::ZERO, cents(50));
         assert_eq!(committed(&**store, &me), (0, 0), "{}", pair.name);
+    });
+}
+
+#[test]
+fn no_return_takes_back_the_spend_of_others_from_an_account_above() {
+    on_all(|pair, clock| {
+        let [one, other] = &pair.handles;
+        let org = account("org", &["$9 per month"]);
+        let mut me = account("me", &["$1 per day", "$5 per month"]);
+        me.parent = Some("org".to_owned());
+        one.reserve(&[&org], cents(400), &terms("others")).unwrap();
+        one.settle("others", cents(400)).unwrap();
+        one.reserve(&[&org, &me], cents(60), &terms("own")).unwrap();
+        one.settle("own", cents(60)).unwrap();
+        let give_back = |store: &dyn BudgetStore, id, returned| {
+            let (account, parents, who, why) = (&me, &[&org], "ann", "refunded");
+            let spent = Amounts::ZERO;
+            store.adjust(&Adjustment { id, account, parents, spent, returned, who, why })
+        };
+        // Each of two processes has read that so much can be taken back.
+        give_back(&**one, "1", cents(40)).unwrap();
+        let refused = give_back(&**other, "2", cents(40)).unwrap_err();
+        let BudgetStoreError::NotSpent { account, dimension, asked, most } = refused else {
+            panic!("{}: {refused}", pair.name)
+        };
+        assert_eq!((account.as_str(), dimension), ("me", Dimension::Cost), "{}", pair.name);
+        let cent = cents(1).cost.picos();
+        assert_eq!((asked, most), (40 * cent, 20 * cent), "{}", pair.name);
+        let all = || [&me, &org].map(|account| committed(&**one, account).0);
+        assert_eq!(all(), [20, 420], "{}", pair.name);
+        assert_eq!(one.adjustments("me", 10).unwrap().len(), 1, "{}", pair.name);
+        // The window that has spent most counts; one that has less falls to nothing.
+        clock.set(clock.now() + 24 * HOUR);
+        give_back(&**one, "3", cents(20)).unwrap();
+        assert_eq!(all(), [0, 400], "{}", pair.name);
+        // A unit that it does not limit is not known.
+        give_back(&**one, "4", Amounts { steps: 9, ..Amounts::ZERO }).unwrap();
+        // An amount that is refused can be taken back later with the same id.
+        one.reserve(&[&org, &me], cents(50), &terms("more")).unwrap();
+        one.settle("more", cents(50)).unwrap();
+        give_back(&**other, "2", cents(40)).unwrap();
+        assert_eq!(all(), [10, 410], "{}", pair.name);
     });
 }
 
@@ -235,7 +279,7 @@ fn a_correction_counts_in_all_accounts_above() {
         let org = account("org", &["$9 per month", "100 steps"]);
         let mut team = account("team", &["$5 per day"]);
         team.parent = Some("org".to_owned());
-        let mut me = account("me", &["$1 per rolling 5h", "1000 tokens"]);
+        let mut me = account("me", &["$1 per rolling 5h", "1000 tokens", "$9"]);
         me.parent = Some("team".to_owned());
         let adjust = |id, spent, returned| {
             let (account, parents, who, why) = (&me, &[&team, &org], "ann", "test");

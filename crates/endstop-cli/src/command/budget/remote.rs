@@ -2,59 +2,53 @@
 
 use endstop_gateway::control_source::{BudgetList, CorrectedBudgets, CorrectionRequest};
 
-use crate::command::control::{Gateway, escaped, gateway_at};
+use crate::command::control::{AskError, ServerArgs, escaped};
 use crate::error::CliError;
 use crate::output;
 
 const BUDGETS: &str = "/endstop/v1/budgets";
 
-/// The gateway whose budgets a command means.
-#[derive(Debug, clap::Args)]
-pub(super) struct BudgetServer {
-    /// Ask the control API at this address
-    ///
-    /// For the budgets of its gateway, instead of those of this machine.
-    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["policy", "budget", "budget_store"])]
-    server: Option<String>,
-    /// With --server: variable with its token
-    #[arg(long, value_name = "VAR")]
-    token_env: Option<String>,
+/// The state of a budget or of all. `None` without --server.
+///
+/// # Errors
+/// Returns an error if the gateway cannot be asked, or has no such budget.
+pub(super) fn list(
+    server: &ServerArgs,
+    name: Option<&str>,
+) -> Result<Option<BudgetList>, CliError> {
+    let Some(gateway) = server.gateway()? else { return Ok(None) };
+    let path = name.map_or_else(|| Ok(BUDGETS.to_owned()), path_of)?;
+    let list: BudgetList = gateway.read(gateway.get(&path)?)?;
+    if list.budgets.is_empty() {
+        let error = CliError::new(format!("{} has no budgets", gateway.name()));
+        return Err(error.with_hint("define them in the configuration file of the gateway"));
+    }
+    Ok(Some(list))
 }
 
-impl BudgetServer {
-    /// The state of a budget or of all. `None` without --server.
-    ///
-    /// # Errors
-    /// Returns an error if the gateway cannot be asked, or has no such budget.
-    pub(super) fn list(&self, name: Option<&str>) -> Result<Option<BudgetList>, CliError> {
-        let Some(gateway) = self.gateway()? else { return Ok(None) };
-        let path = name.map_or_else(|| Ok(BUDGETS.to_owned()), path_of)?;
-        let list: BudgetList = gateway.read(gateway.get(&path)?)?;
-        if list.budgets.is_empty() {
-            let error = CliError::new(format!("{} has no budgets", gateway.name()));
-            return Err(error.with_hint("define them in the configuration file of the gateway"));
-        }
-        Ok(Some(list))
-    }
-
-    /// Corrects a budget. `None` without --server.
-    ///
-    /// # Errors
-    /// Returns an error if the gateway cannot be asked, or does not make the correction.
-    pub(super) fn correct(
-        &self,
-        name: &str,
-        request: &CorrectionRequest,
-    ) -> Result<Option<CorrectedBudgets>, CliError> {
-        let Some(gateway) = self.gateway()? else { return Ok(None) };
-        let path = format!("{}/adjust", path_of(name)?);
-        gateway.read(gateway.post(&path, &output::json(request))?).map(Some)
-    }
-
-    fn gateway(&self) -> Result<Option<Gateway>, CliError> {
-        let variable = self.token_env.as_deref().unwrap_or_default();
-        self.server.as_deref().map(|url| gateway_at(url, variable)).transpose()
-    }
+/// Corrects a budget. `None` without --server.
+///
+/// # Errors
+/// Returns an error if the gateway cannot be asked, or does not make the correction.
+pub(super) fn correct(
+    server: &ServerArgs,
+    name: &str,
+    request: &CorrectionRequest,
+) -> Result<Option<CorrectedBudgets>, CliError> {
+    let Some(gateway) = server.gateway()? else { return Ok(None) };
+    let (path, body) = (format!("{}/adjust", path_of(name)?), output::json(request));
+    let answer = gateway.post(&path, &body).or_else(|error| match error {
+        // The answer may be lost, and the correction made: with the same id it counts once.
+        AskError::NoAnswer(_) => gateway.post(&path, &body),
+        AskError::Refused { .. } => Err(error),
+    });
+    let answer = answer.map_err(|error| match error {
+        AskError::NoAnswer(_) => CliError::from(error).with_hint(format!(
+            "see in `endstop budget {name}` whether it is made before you repeat it"
+        )),
+        AskError::Refused { .. } => CliError::from(error),
+    });
+    gateway.read(answer?).map(Some)
 }
 
 /// The path of a budget.

@@ -15,12 +15,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::budgets::{store_error, unknown};
-use crate::error::CliError;
 use crate::limits::MAX_LISTED_ADJUSTMENTS;
 use crate::output;
-
-/// Who corrects, if a request does not say.
-const SOMEONE: &str = "unknown";
+use crate::who::acting;
 
 /// The budget of a name, or all.
 ///
@@ -37,7 +34,7 @@ pub(in crate::command) fn named<'s>(
 }
 
 fn find<'s>(set: &'s AccountSet, name: &str) -> Result<&'s Account, SourceError> {
-    set.get(name).ok_or_else(|| as_source(SourceErrorKind::Unknown, unknown(name, set)))
+    set.get(name).ok_or_else(|| unknown(name, set).into_source(SourceErrorKind::Unknown))
 }
 
 /// Reads the state of budgets.
@@ -76,6 +73,8 @@ pub(in crate::command) struct PlannedCorrection<'s> {
     amounts: Amounts,
     why: &'s str,
     who: &'s str,
+    /// The same id counts once.
+    id: String,
 }
 
 impl<'s> PlannedCorrection<'s> {
@@ -90,7 +89,7 @@ impl<'s> PlannedCorrection<'s> {
     ) -> Result<Self, SourceError> {
         let account = find(set, name)?;
         let (is_return, amounts) = signed(&request.amount)?;
-        if request.why.trim().is_empty() {
+        if request.message.trim().is_empty() {
             return Err(unusable("the reason is empty")
                 .with_hint("say why, for the record, such as `spent on another machine`"));
         }
@@ -99,16 +98,17 @@ impl<'s> PlannedCorrection<'s> {
             parents: set.parents(account),
             is_return,
             amounts,
-            why: &request.why,
-            who: request.by.as_deref().unwrap_or(SOMEONE),
+            why: &request.message,
+            who: acting(request.by.as_deref()),
+            id: request.id.clone().unwrap_or_else(|| RunId::new().to_string()),
         })
     }
 
-    /// Makes the correction, and reads the budget and those above it.
+    /// Makes the correction, and reads the budget and those above it. If they cannot be read, a note says so.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be used, or has spent less than is taken back. Nothing is corrected then, unless
-    /// only the state of afterwards cannot be read.
+    /// Returns an error if the store cannot be used, or has spent less than is taken back. Nothing is corrected then, unless the
+    /// answer of a store on a server was lost: a repetition with the same id counts once.
     pub(in crate::command) fn apply(
         &self,
         set: &AccountSet,
@@ -118,40 +118,33 @@ impl<'s> PlannedCorrection<'s> {
         let parents = self.parents.as_slice();
         let all: Vec<&Account> = [account].into_iter().chain(parents.iter().copied()).collect();
         let before = store.read(&all).map_err(|error| failed(&error))?;
-        if is_return && let Some(own) = before.first() {
-            check_return(own, &amounts)?;
-        }
         let (spent, returned) =
             if is_return { (Amounts::ZERO, amounts) } else { (amounts, Amounts::ZERO) };
-        let id = RunId::new().to_string();
-        let adjustment = Adjustment { id: &id, account, parents, spent, returned, who, why };
+        let adjustment = Adjustment { id: &self.id, account, parents, spent, returned, who, why };
         store.adjust(&adjustment).map_err(|error| failed(&error))?;
         let mut notes = without_limit(&before, &amounts);
         if is_return {
             notes.extend(without_spend(&before, &amounts));
         }
-        Ok(CorrectedBudgets::new(reports(set, &all, store)?, notes))
+        // An error would invite a client to make it again.
+        let budgets = reports(set, &all, store).unwrap_or_else(|error| {
+            notes.push(format!(
+                "the correction is made, and the budgets cannot be read now: {}",
+                error.message
+            ));
+            Vec::new()
+        });
+        Ok(CorrectedBudgets::new(budgets, notes))
     }
 }
 
-/// Refuses to take back more than a budget has spent in any of its windows: the rest would be taken from the spend of others in
-/// the budgets above it. A unit that it does not limit is not known.
-fn check_return(own: &AccountState, amounts: &Amounts) -> Result<(), SourceError> {
-    for dimension in units_of(amounts) {
-        let limits = own.limits.iter().filter(|it| it.limit.dimension == dimension);
-        let Some(most) = limits.map(|it| it.settled).max() else { continue };
-        let amount = amounts.get(dimension);
-        if amount > most {
-            let (name, most) = (&own.account, shown(dimension, most));
-            let error = format!(
-                "{} cannot be taken back: budget {name} has spent {most} in its current windows",
-                shown(dimension, amount)
-            );
-            return Err(SourceError::new(SourceErrorKind::Refused, error)
-                .with_hint(format!("take back at most {most}")));
-        }
-    }
-    Ok(())
+/// The refusal to take back more than a budget has spent.
+fn not_spent(name: &str, dimension: Dimension, asked: u64, most: u64) -> SourceError {
+    let (asked, most) = (shown(dimension, asked), shown(dimension, most));
+    let error = format!(
+        "{asked} cannot be taken back: budget {name} has spent {most} in its current windows"
+    );
+    SourceError::new(SourceErrorKind::Refused, error).with_hint(format!("take back at most {most}"))
 }
 
 /// Reads an amount with its sign; whether it is taken from the spend.
@@ -232,19 +225,18 @@ fn without_spend(before: &[AccountState], amounts: &Amounts) -> Vec<String> {
 
 fn failed(error: &BudgetStoreError) -> SourceError {
     let kind = match error {
+        BudgetStoreError::NotSpent { account, dimension, asked, most } => {
+            return not_spent(account, *dimension, *asked, *most);
+        }
+        BudgetStoreError::Id(_) => SourceErrorKind::Unusable,
         BudgetStoreError::Away { .. } => SourceErrorKind::Away,
         _ => SourceErrorKind::Failed,
     };
-    as_source(kind, store_error(error))
+    store_error(error).into_source(kind)
 }
 
 fn unusable(message: impl Into<String>) -> SourceError {
     SourceError::new(SourceErrorKind::Unusable, message)
-}
-
-/// An error of the command as one of this kind.
-pub(in crate::command) fn as_source(kind: SourceErrorKind, error: CliError) -> SourceError {
-    SourceError { kind, message: error.message, hint: error.hint }
 }
 
 fn report(
@@ -311,3 +303,6 @@ fn shown(dimension: Dimension, amount: u64) -> String {
         _ => output::count(amount),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ pub struct KillArgs {
 /// # Errors
 /// Returns an error if there is no such run, or a process does not confirm.
 pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    if args.at.server.is_some() && args.store.is_named() {
+    if args.at.is_remote() && args.store.is_named() {
         return Err(CliError::new("--server and --budget-store name different things to kill by"));
     }
     if args.list {
@@ -130,7 +130,7 @@ fn kill_many(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError>
         body.insert("budget".to_owned(), json!(args.budget));
     }
     // The lock keeps new processes from starting. The epoch comes last: processes that see it before they are asked would not be counted.
-    let lock = if args.all && args.at.server.is_none() { lock_starts() } else { None };
+    let lock = if args.all && !args.at.is_remote() { lock_starts() } else { None };
     let gateways = args.at.gateways()?;
     if gateways.is_empty() {
         return Err(nothing_found(lock, args));

@@ -7,22 +7,22 @@ use endstop::core::expr::did_you_mean;
 use serde_json::Value;
 
 use super::client::{AskError, Gateway};
+use super::remote::ServerArgs;
 use super::text;
 use crate::error::CliError;
 use crate::limits::{MAX_NAMED_RUNS, MIN_RUN_PREFIX};
 use crate::{live, output};
 
+/// The long help of --server.
+const SERVER_HELP: &str =
+    "Ask the control API at this address\n\nInstead of the processes of this machine.";
+
 /// Where the runs are.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("server", |arg| arg.long_help(SERVER_HELP)))]
 pub(super) struct Where {
-    /// Ask the control API at this address
-    ///
-    /// Instead of the processes of this machine.
-    #[arg(long, value_name = "URL", requires = "token_env")]
-    pub(super) server: Option<String>,
-    /// With --server: variable with its token
-    #[arg(long, value_name = "VAR")]
-    pub(super) token_env: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// A run, and the gateway that has it.
@@ -50,10 +50,15 @@ pub(super) struct LiveRuns {
 }
 
 impl Where {
+    /// Whether a gateway at an address is named.
+    pub(super) const fn is_remote(&self) -> bool {
+        self.server.is_given()
+    }
+
     /// The gateways: that of --server, or those of the registry.
     pub(super) fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
-        if let Some(url) = &self.server {
-            return Ok(vec![gateway_at(url, self.token_env.as_deref().unwrap_or_default())?]);
+        if let Some(gateway) = self.server.gateway()? {
+            return Ok(vec![gateway]);
         }
         let found = live::look();
         match found.dead.as_slice() {
@@ -91,18 +96,6 @@ impl Where {
         }
         Ok(LiveRuns { gateways, runs: each_once(runs), no_answer })
     }
-}
-
-/// The gateway at an address, with the token of a variable.
-///
-/// # Errors
-/// Returns an error if the address cannot be used, or the variable has no token.
-pub(in crate::command) fn gateway_at(url: &str, variable: &str) -> Result<Gateway, CliError> {
-    let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
-    let token = token.ok_or_else(|| {
-        CliError::new(format!("environment variable `{variable}` is empty or not set"))
-    })?;
-    Gateway::remote(url, token.trim())
 }
 
 /// The runs without the copies of gateways that only list what is in their store.

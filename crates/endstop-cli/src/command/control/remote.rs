@@ -1,38 +1,36 @@
-//! A gateway at an address, for commands on what it has besides runs.
-
-use serde_json::Value;
+//! The gateway at an address that a command asks: the same two options everywhere.
 
 use super::client::Gateway;
-use super::live_runs::Where;
 use crate::error::CliError;
 
-/// The gateway of `--server`.
-#[derive(Debug)]
-pub(in crate::command) struct RemoteGateway(Gateway);
+/// The options of a command that asks a gateway at an address. Each command says what it asks for.
+#[derive(Debug, clap::Args)]
+pub(in crate::command) struct ServerArgs {
+    /// Ask the control API at this address
+    #[arg(long, value_name = "URL", requires = "token_env")]
+    server: Option<String>,
+    /// With --server: variable with its token
+    #[arg(long, value_name = "VAR", requires = "server")]
+    token_env: Option<String>,
+}
 
-impl RemoteGateway {
-    /// The gateway at an address, whose token is in a variable.
+impl ServerArgs {
+    /// Whether a gateway is named.
+    pub(super) const fn is_given(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// The gateway, with the token of the variable. `None` without --server.
     ///
     /// # Errors
     /// Returns an error if the address cannot be used, or the variable has no token.
-    pub(in crate::command) fn open(
-        server: String,
-        token_env: Option<String>,
-    ) -> Result<Self, CliError> {
-        let at = Where { server: Some(server), token_env };
-        let gateway = at.gateways()?.into_iter().next();
-        gateway.map(Self).ok_or_else(|| CliError::new("--server: no gateway"))
-    }
-
-    /// # Errors
-    /// Returns an error if it does not answer, or refuses.
-    pub(in crate::command) fn get(&self, path: &str) -> Result<Value, CliError> {
-        Ok(self.0.get(path)?)
-    }
-
-    /// # Errors
-    /// Returns an error if it does not answer, or refuses.
-    pub(in crate::command) fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
-        Ok(self.0.post(path, body)?)
+    pub(in crate::command) fn gateway(&self) -> Result<Option<Gateway>, CliError> {
+        let Some(url) = &self.server else { return Ok(None) };
+        let variable = self.token_env.as_deref().unwrap_or_default();
+        let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
+        let token = token.ok_or_else(|| {
+            CliError::new(format!("environment variable `{variable}` is empty or not set"))
+        })?;
+        Gateway::remote(url, token.trim()).map(Some)
     }
 }

@@ -2,50 +2,68 @@
 
 use std::time::Duration;
 
-use endstop::account::{AccountLimit, Window};
+use endstop::account::{AccountLimit, AccountSet, Window};
 use endstop::core::policy::Policy;
 use endstop::core::units::Money;
 use endstop::ledger::Dimension;
 use endstop::store::{RunId, RunIdError};
+use endstop_gateway::control_source::{SourceError, SourceErrorKind};
 use endstop_gateway::{
-    Key, KeyChangeRecord, KeyDesk, KeyDeskError, KeyHash, KeyList, KeyProblem, KeyReason,
-    KeyRecord, KeyRuns, KeySettings, NewKey, RunsOfKey, ShownKey, new_key,
+    Key, KeyChangeRecord, KeyDesk, KeyHash, KeyList, KeyReason, KeyRecord, KeyRuns, KeySettings,
+    NewKey, RunsOfKey, ShownKey, new_key,
 };
 use jiff::Timestamp;
 
 use super::super::limits::{span, usd};
 use super::{ALL, NEVER, NONE};
-use crate::budgets::{Budgets, check_limit, is_name};
+use crate::budgets::{Budgets, OpenBudgets, check_limit, is_name};
 use crate::error::CliError;
-use crate::keys::{KeyAct, KeyFile, KeyPlace, StoredKey, UnreadKey, desk_error};
+use crate::keys::{KeyAct, KeyFile, KeyPlace, StoredKey, UnreadKey};
+use crate::who::acting;
 
-/// Who acts, if a request does not say.
-const SOMEONE: &str = "unknown";
+/// The budgets that a key may name.
+#[derive(Debug)]
+enum KnownBudgets {
+    /// The budgets of the configuration file and of a policy.
+    Defined(Policy),
+    /// The budgets of a gateway, as they are now.
+    Open(OpenBudgets),
+}
 
 /// The keys of a place.
 #[derive(Debug)]
 pub(in crate::command) struct LocalKeys {
     place: KeyPlace,
-    /// The policy of the gateway, for the budgets that it defines.
-    policy: Policy,
+    budgets: KnownBudgets,
 }
 
 impl LocalKeys {
+    /// For a command: the gateways know the budgets of this policy.
     pub(in crate::command) const fn new(place: KeyPlace, policy: Policy) -> Self {
-        Self { place, policy }
+        Self { place, budgets: KnownBudgets::Defined(policy) }
     }
 
-    /// The budgets that a gateway with this policy knows now.
-    fn budgets(&self) -> Result<Budgets, KeyDeskError> {
-        Budgets::of(&self.policy, &[]).map_err(invalid)
+    /// For a gateway: it knows what its flags define too.
+    pub(in crate::command) const fn of_gateway(place: KeyPlace, budgets: OpenBudgets) -> Self {
+        Self { place, budgets: KnownBudgets::Open(budgets) }
+    }
+
+    /// The budgets that a key may name now.
+    fn budgets(&self) -> Result<AccountSet, SourceError> {
+        match &self.budgets {
+            KnownBudgets::Defined(policy) => {
+                Budgets::of(policy, &[]).map(|budgets| budgets.set).map_err(invalid)
+            }
+            KnownBudgets::Open(budgets) => Ok(budgets.tables()),
+        }
     }
 
     /// Changes one key, and returns it as it is from then on.
     fn change(
         &self,
         act: KeyAct,
-        change: impl FnMut(&mut KeyFile) -> Result<StoredKey, KeyDeskError>,
-    ) -> Result<KeyRecord, KeyDeskError> {
+        change: impl FnMut(&mut KeyFile) -> Result<StoredKey, SourceError>,
+    ) -> Result<KeyRecord, SourceError> {
         let mut changed = self.place.change(&act, change)?;
         changed.changed = Some(act);
         Ok(record(&changed, Timestamp::now()))
@@ -53,14 +71,13 @@ impl LocalKeys {
 }
 
 impl KeyDesk for LocalKeys {
-    fn list(&self) -> Result<KeyList, KeyDeskError> {
-        let unavailable = |error| desk_error(KeyProblem::Unavailable, error);
-        let (file, now) = (self.place.read().map_err(unavailable)?, Timestamp::now());
+    fn list(&self) -> Result<KeyList, SourceError> {
+        let (file, now) = (self.place.read()?, Timestamp::now());
         let known = file.stored().map(|key| record(key, now));
         Ok(KeyList { keys: known.chain(file.unread().map(unread)).collect() })
     }
 
-    fn issue(&self, new: &NewKey) -> Result<ShownKey, KeyDeskError> {
+    fn issue(&self, new: &NewKey) -> Result<ShownKey, SourceError> {
         let name = &new.name;
         let wrong =
             |error: RunIdError| CliError::new(format!("`{name}` cannot name a key: {error}"));
@@ -101,15 +118,15 @@ impl KeyDesk for LocalKeys {
         Ok(ShownKey { key, issued })
     }
 
-    fn set(&self, name: &str, settings: &KeySettings) -> Result<KeyRecord, KeyDeskError> {
+    fn set(&self, name: &str, settings: &KeySettings) -> Result<KeyRecord, SourceError> {
         let KeySettings { budgets: named, models, .. } = settings;
         let is_empty = named.is_empty() && models.is_empty();
         if is_empty && settings.usd.is_none() && settings.expires.is_none() {
-            return Err(KeyDeskError::new(KeyProblem::Invalid, "nothing to change")
-                .with_hint("pass --budget, --usd, --models or --expires"));
+            return Err(unusable("nothing to change")
+                .with_hint("give `budgets`, `usd`, `models` or `expires`"));
         }
         if named.len() > 1 && named.iter().any(|text| text == NONE) {
-            return Err(KeyDeskError::new(KeyProblem::Invalid, "--budget: `none` stands alone"));
+            return Err(unusable("`budgets`: `none` stands alone"));
         }
         let is_none = *named == [NONE];
         let drawn: &[String] = if is_none { &[] } else { named };
@@ -157,7 +174,7 @@ impl KeyDesk for LocalKeys {
         })
     }
 
-    fn revoke(&self, name: &str, reason: &KeyReason) -> Result<KeyRecord, KeyDeskError> {
+    fn revoke(&self, name: &str, reason: &KeyReason) -> Result<KeyRecord, SourceError> {
         let now = Timestamp::now();
         self.change(act(now, reason.by.as_ref(), reason.message.as_ref()), |file| {
             let key = found(file, name)?;
@@ -169,7 +186,7 @@ impl KeyDesk for LocalKeys {
         })
     }
 
-    fn rotate(&self, name: &str, reason: &KeyReason) -> Result<ShownKey, KeyDeskError> {
+    fn rotate(&self, name: &str, reason: &KeyReason) -> Result<ShownKey, SourceError> {
         let (new, now) = (new_key(), Timestamp::now());
         let act = act(now, reason.by.as_ref(), reason.message.as_ref());
         let issued = self.change(act, |file| {
@@ -177,7 +194,7 @@ impl KeyDesk for LocalKeys {
             refuse_revoked(key)?;
             if status(key, now) == "expired" {
                 return Err(conflict(format!("the key `{name}` has expired"))
-                    .with_hint("issue one with another name: endstop key new NAME --expires 90d"));
+                    .with_hint("issue one with another name: endstop key new NAME"));
             }
             key.hash = KeyHash::of(&Key::new(new.as_str()));
             key.created = now;
@@ -187,32 +204,36 @@ impl KeyDesk for LocalKeys {
     }
 }
 
-fn invalid(error: CliError) -> KeyDeskError {
-    desk_error(KeyProblem::Invalid, error)
+fn invalid(error: CliError) -> SourceError {
+    error.into_source(SourceErrorKind::Unusable)
 }
 
-fn conflict(error: String) -> KeyDeskError {
-    KeyDeskError::new(KeyProblem::Conflict, error)
+fn unusable(error: impl Into<String>) -> SourceError {
+    SourceError::new(SourceErrorKind::Unusable, error)
+}
+
+fn conflict(error: String) -> SourceError {
+    SourceError::new(SourceErrorKind::Refused, error)
 }
 
 fn act(at: Timestamp, by: Option<&String>, why: Option<&String>) -> KeyAct {
-    let by = by.map_or_else(|| SOMEONE.to_owned(), String::clone);
+    let by = acting(by.map(String::as_str)).to_owned();
     KeyAct { at, by, why: why.cloned().unwrap_or_default() }
 }
 
-fn found<'f>(file: &'f mut KeyFile, name: &str) -> Result<&'f mut StoredKey, KeyDeskError> {
+fn found<'f>(file: &'f mut KeyFile, name: &str) -> Result<&'f mut StoredKey, SourceError> {
     let unread = file.unread().find(|key| key.name == name).map(|key| key.why.clone());
     if let Some(why) = unread {
         return Err(conflict(format!("the key `{name}` cannot be read: {why}"))
             .with_hint("change it with the version of Endstop that wrote it"));
     }
     file.find(name).ok_or_else(|| {
-        KeyDeskError::new(KeyProblem::Unknown, format!("no key `{name}`"))
+        SourceError::new(SourceErrorKind::Unknown, format!("no key `{name}`"))
             .with_hint("`endstop key list` lists them")
     })
 }
 
-fn refuse_revoked(key: &StoredKey) -> Result<(), KeyDeskError> {
+fn refuse_revoked(key: &StoredKey) -> Result<(), SourceError> {
     if key.revoked.is_none() {
         return Ok(());
     }
@@ -220,32 +241,31 @@ fn refuse_revoked(key: &StoredKey) -> Result<(), KeyDeskError> {
         .with_hint("issue one with another name: endstop key new NAME"))
 }
 
-/// The budgets by name and the limits of some values of `--budget`.
-fn budgets_and_limits(texts: &[String]) -> Result<(Vec<String>, Vec<String>), KeyDeskError> {
+/// The budgets by name and the limits of some values of `budgets`.
+fn budgets_and_limits(texts: &[String]) -> Result<(Vec<String>, Vec<String>), SourceError> {
     let (budgets, limits): (Vec<String>, Vec<String>) =
         texts.iter().cloned().partition(|text| is_name(text));
-    limits.iter().try_for_each(|limit| check_limit(limit)).map_err(invalid)?;
+    limits.iter().try_for_each(|limit| check_limit("`budgets`", limit)).map_err(invalid)?;
     Ok((budgets, limits))
 }
 
-fn dollars(text: &str) -> Result<Money, KeyDeskError> {
-    let wrong = |why| KeyDeskError::new(KeyProblem::Invalid, format!("--usd: {why}"));
-    usd(text).map_err(wrong)
+fn dollars(text: &str) -> Result<Money, SourceError> {
+    usd(text).map_err(|why| unusable(format!("`usd`: {why}")))
 }
 
-/// The limit of `--usd`.
+/// The limit of `usd`.
 fn in_all(usd: Money) -> String {
     format!("${}", usd.to_decimal())
 }
 
-/// Whether a limit is one of `--usd`.
+/// Whether a limit is one of `usd`.
 fn is_in_all(limit: &str) -> bool {
     let read = limit.parse::<AccountLimit>();
     read.is_ok_and(|it| it.dimension == Dimension::Cost && it.window == Window::Ever)
 }
 
-fn expiry(now: Timestamp, text: &str) -> Result<Timestamp, KeyDeskError> {
-    let wrong = |why: &str| KeyDeskError::new(KeyProblem::Invalid, format!("--expires: {why}"));
+fn expiry(now: Timestamp, text: &str) -> Result<Timestamp, SourceError> {
+    let wrong = |why: &str| unusable(format!("`expires`: {why}"));
     let span: Duration = span(text).map_err(|why| wrong(&why))?;
     let at = now.checked_add(span).map_err(|_| wrong("that is too long"))?;
     if at <= now {

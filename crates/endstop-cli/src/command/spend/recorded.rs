@@ -8,7 +8,6 @@ use endstop_gateway::control_source::{
 
 use super::selection::{By, Selection};
 use super::tally::SpendSummary;
-use crate::command::budget::state::as_source;
 use crate::history::{self, history_error};
 use crate::limits::MAX_SPEND_ROWS;
 
@@ -31,8 +30,8 @@ pub(in crate::command) fn answer(query: &SpendQuery) -> Result<SpendReport, Sour
 /// # Errors
 /// Returns an error if nothing is recorded, or the history cannot be read.
 pub(super) fn report(selection: &Selection) -> Result<SpendReport, SourceError> {
-    let failed = |error| as_source(SourceErrorKind::Failed, history_error(&error));
-    let history = history::read().map_err(|error| as_source(SourceErrorKind::Failed, error))?;
+    let failed = |error| history_error(&error).into_source(SourceErrorKind::Failed);
+    let history = history::read().map_err(|error| error.into_source(SourceErrorKind::Failed))?;
     let history = match history {
         Some(history) if !history.is_empty().map_err(failed)? => history,
         _ => return Err(SourceError::new(SourceErrorKind::Unknown, "no calls in the history")),

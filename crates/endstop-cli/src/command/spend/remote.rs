@@ -4,33 +4,20 @@ use endstop_gateway::control_source::SpendReport;
 use jiff::tz::TimeZone;
 
 use super::selection::{Selection, Since};
-use crate::command::control::{escaped, gateway_at};
+use crate::command::control::{ServerArgs, escaped};
 use crate::error::CliError;
 
-/// The gateway whose history is read.
-#[derive(Debug, clap::Args)]
-pub(super) struct SpendServer {
-    /// Ask the control API at this address
-    ///
-    /// For the history of the user of its gateway, instead of yours.
-    #[arg(long, value_name = "URL", requires = "token_env", conflicts_with_all = ["paths", "transcripts", "prices"])]
-    server: Option<String>,
-    /// With --server: variable with its token
-    #[arg(long, value_name = "VAR")]
-    token_env: Option<String>,
-}
-
-impl SpendServer {
-    /// The spend at the gateway. `None` without --server.
-    ///
-    /// # Errors
-    /// Returns an error if the gateway cannot be asked, or nothing is recorded there.
-    pub(super) fn report(&self, selection: &Selection) -> Result<Option<SpendReport>, CliError> {
-        let Some(url) = &self.server else { return Ok(None) };
-        let gateway = gateway_at(url, self.token_env.as_deref().unwrap_or_default())?;
-        let answer = gateway.get(&path_of(selection)?)?;
-        gateway.read(answer).map(Some)
-    }
+/// The spend at the gateway. `None` without --server.
+///
+/// # Errors
+/// Returns an error if the gateway cannot be asked, or nothing is recorded there.
+pub(super) fn report(
+    server: &ServerArgs,
+    selection: &Selection,
+) -> Result<Option<SpendReport>, CliError> {
+    let Some(gateway) = server.gateway()? else { return Ok(None) };
+    let answer = gateway.get(&path_of(selection)?)?;
+    gateway.read(answer).map(Some)
 }
 
 /// The path of the question. Days are sent as they are written: the gateway knows which day it is.

@@ -11,16 +11,3 @@ fn paths_below_that_of_the_keys_are_its_own_and_others_are_not() {
         assert_eq!(below(path), None, "{path}");
     }
 }
-
-#[test]
-fn a_kind_of_error_has_a_status_and_its_hint() {
-    for (kind, status) in [
-        (KeyProblem::Invalid, 400),
-        (KeyProblem::Unknown, 404),
-        (KeyProblem::Conflict, 409),
-        (KeyProblem::Unavailable, 503),
-    ] {
-        let error = KeyDeskError::new(kind, "no").with_hint("yes");
-        assert_eq!(refused(error).status().as_u16(), status);
-    }
-}

@@ -7,7 +7,11 @@ use super::*;
 /// The path in the document for the path of a request.
 fn template(path: &str) -> String {
     let path = path.split('?').next().unwrap();
-    for (all, one) in [("/endstop/v1/runs/", "{run}"), ("/endstop/v1/budgets/", "{name}")] {
+    for (all, one) in [
+        ("/endstop/v1/runs/", "{run}"),
+        ("/endstop/v1/budgets/", "{name}"),
+        ("/endstop/v1/keys/", "{name}"),
+    ] {
         if let Some(rest) = path.strip_prefix(all) {
             let act = rest.split_once('/').map(|(_, act)| format!("/{act}")).unwrap_or_default();
             return format!("{all}{one}{act}");
@@ -51,6 +55,7 @@ fn every_request_answer_and_field_of_the_golden_files_is_in_the_document() {
         "control-api-ends.txt",
         "control-api-total.txt",
         "control-api-budgets.txt",
+        "control-api-keys.txt",
     ] {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
         let mut lines = text.lines();
@@ -110,6 +115,13 @@ fn open_paths_have_the_errors_that_they_can_be_answered_with() {
     assert_eq!(errors("/endstop/health"), ["403"]);
     assert_eq!(errors(OPENAPI_PATH), ["403", "405"]);
     assert_eq!(errors("/endstop/v1/runs").len(), PROBLEMS.len());
+}
+
+#[test]
+fn the_list_of_budgets_says_which_ones_are_not_in_it() {
+    let document = control_openapi();
+    let summary = document["paths"]["/endstop/v1/budgets"]["get"]["summary"].as_str().unwrap();
+    assert!(summary.contains("`key-NAME`"), "{summary}");
 }
 
 #[test]

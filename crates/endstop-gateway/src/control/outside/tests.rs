@@ -1,5 +1,6 @@
 //! Paths and queries of questions about budgets and spend.
 
+use super::super::SOMEONE;
 use super::*;
 
 #[test]
@@ -45,9 +46,9 @@ fn a_query_has_known_parameters_once_each() {
 #[test]
 fn a_correction_without_a_name_is_one_of_the_control_api() {
     let by = |body: &str| signed(body.as_bytes()).unwrap().by.unwrap();
-    assert_eq!(by(r#"{"amount":"+1","why":"a test"}"#), SOMEONE);
-    assert_eq!(by(r#"{"amount":"+1","why":"a test","by":" "}"#), SOMEONE);
-    assert_eq!(by(r#"{"amount":"+1","why":"a test","by":"ann"}"#), "ann");
+    assert_eq!(by(r#"{"amount":"+1","message":"a test"}"#), SOMEONE);
+    assert_eq!(by(r#"{"amount":"+1","message":"a test","by":" "}"#), SOMEONE);
+    assert_eq!(by(r#"{"amount":"+1","message":"a test","by":"ann"}"#), "ann");
     assert!(signed(br#"{"amount":"+1"}"#).is_err(), "the reason is missing");
-    assert!(signed(br#"{"amount":"+1","why":"a test","id":"1"}"#).is_err());
+    assert!(signed(br#"{"amount":"+1","message":"a test","limit":"1"}"#).is_err());
 }

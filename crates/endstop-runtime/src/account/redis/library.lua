@@ -427,15 +427,41 @@ local function give_back(store, limit, left)
   end
 end
 
+-- The refusal to take back more than an account has spent in any of its windows: the rest would be taken from the spend of others
+-- in the accounts above it. Nothing, if it can be taken back. A unit that the account does not limit is not known.
+local function not_spent(store)
+  local request, most = store.request, {}
+  for _, limit in ipairs(request.limits) do
+    local dimension = limit.dimension
+    if limit.account == request.name and request.change[dimension] < 0 then
+      local settled = sum(counters(store, limit.account, limit.kind, limit.after, false), dimension)
+      most[dimension] = math.max(most[dimension] or 0, settled)
+    end
+  end
+  for dimension = 1, 3 do
+    if most[dimension] and -request.change[dimension] > most[dimension] then
+      return { 'UNSPENT', dimension, -request.change[dimension], most[dimension] }
+    end
+  end
+  return nil
+end
+
 local function adjust(store)
   local request = store.request
   if not set_windows(store) then
     return { 'SPAN', store.now }
   end
   local key = store.base .. ':adjustment:' .. request.id
-  if not redis.call('SET', key, request.record, 'NX', 'PX', REMEMBER_ADJUSTED) then
+  -- Its amounts are already in the counters, so a repetition could seem to take back too much.
+  if redis.call('EXISTS', key) == 1 then
     return { 'OK' }
   end
+  sweep(store)
+  local refused = not_spent(store)
+  if refused then
+    return refused
+  end
+  redis.call('SET', key, request.record, 'PX', REMEMBER_ADJUSTED)
   local list = store.base .. ':adjustments:' .. request.name
   redis.call('RPUSH', list, request.record)
   redis.call('LTRIM', list, -MOST_ADJUSTMENTS, -1)

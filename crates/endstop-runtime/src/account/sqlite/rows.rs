@@ -77,6 +77,8 @@ SELECT id, owner, expires, state, steps, tokens, picos, places FROM hold WHERE s
 const ADJUSTMENTS: &str = "
 SELECT at, spent, returned, who, why FROM adjustment WHERE account = ?1 ORDER BY at DESC, rowid DESC LIMIT ?2";
 
+const NOTED: &str = "SELECT 1 FROM adjustment WHERE id = ?1";
+
 /// Opens the file with its tables, and deletes old rows.
 pub(super) fn open(path: &Path, now: u64) -> Result<Connection, BudgetStoreError> {
     let failed = |error| failed("open the store of budgets", path, &error);
@@ -211,6 +213,11 @@ impl Rows for SqliteRows<'_> {
             let mut select = self.connection.prepare_cached(EXPIRED)?;
             select.query_map([signed(now)], stored_hold)?.collect()
         };
+        self.done(read())
+    }
+
+    fn is_noted(&mut self, id: &str) -> Result<bool, BudgetStoreError> {
+        let read = || self.connection.prepare_cached(NOTED)?.exists([id]);
         self.done(read())
     }
 

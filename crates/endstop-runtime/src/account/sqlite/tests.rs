@@ -61,6 +61,11 @@ impl Rows for Failing<'_> {
         self.rows.expired(now)
     }
 
+    fn is_noted(&mut self, id: &str) -> Result<bool, BudgetStoreError> {
+        self.step()?;
+        self.rows.is_noted(id)
+    }
+
     fn note(&mut self, adjustment: &Adjustment<'_>, now: u64) -> Result<bool, BudgetStoreError> {
         self.step()?;
         self.rows.note(adjustment, now)

@@ -12,10 +12,10 @@ const ROWS: [(&str, &str); 3] = [
         "run ORDER BY number",
     ),
     (
-        "format('INSERT INTO call VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)',
+        "format('INSERT INTO call VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)',
          quote(number), quote(run), quote(root), quote(at), quote(model), quote(provider), quote(tool),
          quote(input), quote(cached), quote(output), quote(picos), quote(unconfirmed_picos), quote(is_priced),
-         quote(is_estimate), quote(key), quote(budgets))",
+         quote(is_estimate), quote(key), quote(budgets), quote(charge))",
         "call ORDER BY number",
     ),
     (
@@ -45,6 +45,7 @@ fn fill(recorder: &HistoryRecorder) {
         is_run_over: false,
         budgets: &[],
         key: None,
+        number: Some(2),
     };
     recorder.settled(&child.info, &of_child);
     let of_tool = SettledCall {
@@ -55,6 +56,7 @@ fn fill(recorder: &HistoryRecorder) {
         is_priced: true,
         unconfirmed: Money::from_picos(2_000),
         is_estimate: false,
+        number: Some(3),
         ..of_child
     };
     recorder.settled(&play.info, &of_tool);
