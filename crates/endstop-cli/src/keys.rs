@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use endstop::account::{Account, AccountSet, StoreKeys};
-use endstop::store::RunId;
 use endstop_gateway::{IssuedKey, Key, KeyHash, KeyRuns, new_key};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
