@@ -3,18 +3,15 @@
 //! [`Run::observe`](super::Run::observe) commits what it says, [`Run::would_admit`](super::Run::would_admit) drops it, and
 //! [`Watch`](super::watch::Watch) asks the same questions for many policies.
 
-use serde::{Deserialize, Serialize};
-
 use super::next_trip::{Reserved, Resource, room};
 use super::overrides::Cover;
-use super::state::State;
+use super::state::{State, WrapUp};
 use crate::directive::Directive;
 use crate::event::{Event, EventKind, Source};
 use crate::limits::MAX_REPLY_RETRIES;
 use crate::meter::{Frame, Meter, Projection, Reading, Sight};
 use crate::policy::Action;
 use crate::program::{Class, Part, Program};
-use crate::signal::StopSignal;
 use crate::table::RuleIx;
 use crate::trip_record::{rests_on_numbers, signal_of};
 use crate::units::Money;
@@ -51,15 +48,6 @@ pub(super) enum StopCause {
     Retries(RuleIx),
     /// The wrap-up that this rule asked for is over.
     WrapUp(RuleIx),
-}
-
-/// The finish rule that asks for the wrap-up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct WrapUp {
-    pub(super) rule: RuleIx,
-    /// The signal that ends the run afterwards, if the rule has not tripped yet. A wrap-up that starts early for money
-    /// or tokens may never reach the limit of its rule.
-    pub(super) foreseen: Option<StopSignal>,
 }
 
 /// A decision, and what it rests on.

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::ended::Ended;
-use super::judge::WrapUp;
 use super::overrides::Overrides;
 use super::raised::RaisedSignals;
 use super::saved::rule_under;
@@ -11,6 +10,7 @@ use crate::directive::Status;
 use crate::meter::{Meter, WorstCase};
 use crate::policy::Action;
 use crate::program::{Names, Program, carried};
+use crate::signal::StopSignal;
 use crate::table::{RuleIx, Table};
 use crate::trip_record::PauseRequest;
 
@@ -22,6 +22,15 @@ pub(super) struct RuleMarks {
     pub(super) warned: bool,
     /// An approval has disarmed a pause rule.
     pub(super) disarmed: bool,
+}
+
+/// The finish rule that asks for the wrap-up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WrapUp {
+    pub(super) rule: RuleIx,
+    /// The signal that ends the run afterwards, if the rule has not tripped yet. A wrap-up that starts early for money
+    /// or tokens may never reach the limit of its rule.
+    pub(super) foreseen: Option<StopSignal>,
 }
 
 /// The state of a run.

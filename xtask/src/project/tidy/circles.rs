@@ -34,11 +34,6 @@ const PAIRS: &[Pair] = &[
     },
     Pair {
         within: "endstop-core::run",
-        files: ["judge", "state"],
-        reason: "a decision reads the state, and the state keeps the part of a decision that lasts",
-    },
-    Pair {
-        within: "endstop-core::run",
         files: ["saved", "state"],
         reason: "a saved state is the state, read under another policy",
     },
