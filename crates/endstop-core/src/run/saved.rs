@@ -18,7 +18,6 @@ use crate::directive::Status;
 use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
 use crate::probe::{ProbeError, RunningProbes};
 use crate::program::{Names, Program};
-use crate::table::{Index as _, RuleIx};
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -162,17 +161,4 @@ impl RunState {
         let probes = probes.map_err(|ProbeError::Unreadable(name)| RestoreError::Probe(name))?;
         Ok((state, probes))
     }
-}
-
-/// The index of a saved rule under another program; `None` if it does not have such a rule.
-///
-/// # Errors
-/// Returns an error if the saved run has no such rule itself.
-pub(super) fn rule_under(
-    program: &Program,
-    from: &Names,
-    rule: RuleIx,
-) -> Result<Option<RuleIx>, &'static str> {
-    let id = from.rules.get(rule.place()).ok_or("wrap_up")?;
-    Ok(program.rule_of_id(id))
 }

@@ -5,13 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::ended::Ended;
 use super::overrides::Overrides;
 use super::raised::RaisedSignals;
-use super::saved::rule_under;
 use crate::directive::Status;
 use crate::meter::{Meter, WorstCase};
 use crate::policy::Action;
 use crate::program::{Names, Program, carried};
 use crate::signal::StopSignal;
-use crate::table::{RuleIx, Table};
+use crate::table::{Index as _, RuleIx, Table};
 use crate::trip_record::PauseRequest;
 
 /// The history of a run with one rule.
@@ -95,4 +94,17 @@ impl State {
             ..self
         })
     }
+}
+
+/// The index of a saved rule under another program; `None` if it does not have such a rule.
+///
+/// # Errors
+/// Returns an error if the saved run has no such rule itself.
+fn rule_under(
+    program: &Program,
+    from: &Names,
+    rule: RuleIx,
+) -> Result<Option<RuleIx>, &'static str> {
+    let id = from.rules.get(rule.place()).ok_or("wrap_up")?;
+    Ok(program.rule_of_id(id))
 }

@@ -33,11 +33,6 @@ const PAIRS: &[Pair] = &[
         reason: "a check of a value returns its problem, which names the schema that was checked",
     },
     Pair {
-        within: "endstop-core::run",
-        files: ["saved", "state"],
-        reason: "a saved state is the state, read under another policy",
-    },
-    Pair {
         within: "endstop-core::meter",
         files: ["frame", "ops"],
         reason: "an operator over time reads the gauges that it is one of",
