@@ -9,6 +9,7 @@ mod ops;
 mod progress;
 mod project;
 mod saved;
+mod seen;
 mod sight;
 mod stale;
 mod steps;

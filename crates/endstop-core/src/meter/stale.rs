@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::progress::{SeenResults, digest};
+use super::seen::{SeenResults, digest};
 use crate::limits::{STALE_MIN_HALVES, STALE_MIN_STREAK};
 
 /// Steps since the user last spoke, and what they got.

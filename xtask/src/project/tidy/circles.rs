@@ -38,11 +38,6 @@ const PAIRS: &[Pair] = &[
         reason: "an operator over time reads the gauges that it is one of",
     },
     Pair {
-        within: "endstop-core::meter",
-        files: ["progress", "stale"],
-        reason: "both remember the results of the same calls",
-    },
-    Pair {
         within: "endstop-llm::chat",
         files: ["reply", "stream"],
         reason: "a whole response is read as a stream of one event",
