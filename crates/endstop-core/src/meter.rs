@@ -8,6 +8,7 @@ mod frame;
 mod ops;
 mod progress;
 mod project;
+mod reading;
 mod saved;
 mod seen;
 mod sight;
@@ -31,10 +32,11 @@ use crate::units::{Cost, Millis, TokenUsage};
 use approved::ApprovedLimits;
 pub(crate) use clocks::Clocks;
 pub(crate) use facts::Facts;
-pub(crate) use frame::{Frame, Inputs, Reading};
+pub(crate) use frame::{Frame, Inputs};
 pub(crate) use ops::{Moment, Operators};
 use progress::Progress;
 pub(crate) use project::{Projection, Reach, WorstCase};
+pub(crate) use reading::Reading;
 pub(crate) use sight::Sight;
 pub(crate) use steps::Steps;
 pub(crate) use tally::Tallies;
@@ -675,8 +677,9 @@ impl Meter {
     fn advance_operators(&mut self, program: &Program) {
         for level in 0..program.levels() {
             self.evaluate(program);
-            let now = self.now();
-            self.operators.advance_level(program, level, &self.compared, &now);
+            let (now, frame) = (self.now(), &self.compared);
+            let (bit, reading) = (|slot| frame.bit(slot), |gauge| frame.reading(gauge));
+            self.operators.advance_level(program, level, &now, bit, reading);
             self.sync(program, Class::StepEnd);
             self.sync(program, Class::Time);
         }

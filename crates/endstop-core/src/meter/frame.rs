@@ -12,25 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::ops::{Moment, Operators};
 use super::project::{Projection, Reach};
+use super::reading::Reading;
 use super::{Meter, Truth};
 use crate::program::{Class, Compare, Fold, Masks, Names, Program, carried};
 use crate::table::{Bits, CompareIx, GaugeIx, Slot, Table};
-
-/// How far a number of the frame can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Reading {
-    /// Exact.
-    Known,
-    /// A lower bound: a leaf is unknown unless no addition can change it.
-    AtLeast,
-    /// Unknown, or no longer valid.
-    Unknown,
-    /// A lower bound because a price is missing, and the policy stops for that.
-    Unpriced,
-    /// Not compared at this moment.
-    Absent,
-}
 
 /// The inputs for evaluating a frame: the run's limits and operators, and the moment.
 #[derive(Clone, Copy, Debug)]

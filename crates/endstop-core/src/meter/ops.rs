@@ -4,10 +4,10 @@ use alloc::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{Frame, Reading};
+use super::reading::Reading;
 use crate::condition::Window;
 use crate::program::{Names, Op, OpKind, Program, carried};
-use crate::table::{GaugeIx, OpIx, Table};
+use crate::table::{GaugeIx, OpIx, Slot, Table};
 use crate::units::Millis;
 
 /// The state of one operator, by its kind.
@@ -201,26 +201,27 @@ impl Operators {
     }
 
     /// Whether something in the operand is unknown. That an unpriced call counts as met is decided elsewhere.
-    fn is_doubtful(&self, op: &Op, frame: &Frame) -> bool {
+    fn is_doubtful(&self, op: &Op, reading: impl Fn(GaugeIx) -> Reading) -> bool {
         let is_unknown = |gauge: &GaugeIx| {
-            let reading = frame.reading(*gauge);
-            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
+            matches!(reading(*gauge), Reading::AtLeast | Reading::Unknown | Reading::Absent)
         };
         op.doubtful.iter().any(is_unknown)
             || self.0.slice(op.inner.clone()).iter().any(OpState::is_unknown)
     }
 
-    /// Advances the operators of one level over the step that has just closed, as the frame shows it.
+    /// Advances the operators of one level over the step that has just closed, by the bits and the readings that the
+    /// frame has now.
     pub(crate) fn advance_level(
         &mut self,
         program: &Program,
         level: usize,
-        frame: &Frame,
         now: &Moment,
+        bit: impl Fn(Slot) -> bool,
+        reading: impl Fn(GaugeIx) -> Reading,
     ) {
         for (index, op) in program.ops().iter().filter(|(_, op)| op.level == level) {
-            let held = frame.bit(op.operand) != op.inverted;
-            let in_doubt = !held && !op.inverted && self.is_doubtful(op, frame);
+            let held = bit(op.operand) != op.inverted;
+            let in_doubt = !held && !op.inverted && self.is_doubtful(op, &reading);
             let state = self.0.at_mut(index);
             state.advance(op, held, now);
             state.unknown |= in_doubt;

@@ -33,11 +33,6 @@ const PAIRS: &[Pair] = &[
         reason: "a check of a value returns its problem, which names the schema that was checked",
     },
     Pair {
-        within: "endstop-core::meter",
-        files: ["frame", "ops"],
-        reason: "an operator over time reads the gauges that it is one of",
-    },
-    Pair {
         within: "endstop-llm::chat",
         files: ["reply", "stream"],
         reason: "a whole response is read as a stream of one event",
