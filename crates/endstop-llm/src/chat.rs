@@ -39,7 +39,7 @@ impl Dialect for Chat {
     }
 
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
-        reply::read(body)
+        stream::read(body)
     }
 
     fn stream(&self, request: &CallRequest) -> Box<dyn StreamReader> {

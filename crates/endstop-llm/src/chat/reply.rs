@@ -1,13 +1,9 @@
-//! Non-streaming responses.
+//! Responses, as they are read.
 
 use std::borrow::Cow;
 
 use super::request::Function;
-use super::stream::ChatStream;
 use crate::json::{List, Raw, fields};
-use crate::parts::read_object;
-use crate::response_outline::ResponseOutline;
-use crate::{CallResponse, ReadError};
 
 fields! {
     Chunk<'j> {
@@ -69,13 +65,4 @@ impl<'j> Piece<'j> {
     pub(super) fn id(&self) -> Option<Cow<'j, str>> {
         self.id.text().filter(|id| !id.is_empty())
     }
-}
-
-/// Reads a complete response.
-pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
-    let chunk: Chunk<'_> = read_object(body)?;
-    if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
-        return Err(ReadError::NotAResponse("chat completions"));
-    }
-    Ok(ChatStream::new(ResponseOutline::default()).whole(&chunk))
 }

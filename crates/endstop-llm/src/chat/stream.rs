@@ -1,4 +1,4 @@
-//! Responses that come as a stream of events.
+//! Responses that come as a stream of events, and non-streaming ones, which are read in the same way.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::stop::{self, DONE, Head};
 use crate::StopText;
 use crate::delta_template::DeltaTemplate;
 use crate::json::{Raw, parse};
-use crate::parts::{Kind, arguments_of, text_of};
+use crate::parts::{Kind, arguments_of, read_object, text_of};
 use crate::response_outline::{
     ResponseOutline, TextRoom, changed_event, count_bytes, error_words, words, write_event,
 };
 use crate::sse::SseEvent;
 use crate::usage::UsageTally;
-use crate::{CallResponse, EventContent, StreamReader, is_done};
+use crate::{CallResponse, EventContent, ReadError, StreamReader, is_done};
 
 /// One choice so far.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl ChatStream {
     }
 
     /// Records a response that is one chunk.
-    pub(super) fn whole(mut self, chunk: &Chunk<'_>) -> CallResponse {
+    fn whole(mut self, chunk: &Chunk<'_>) -> CallResponse {
         self.chunk(chunk);
         self.response.is_whole = self.response.error.is_none();
         self.response
@@ -309,4 +309,13 @@ impl StreamReader for ChatStream {
         out.extend_from_slice(DONE.as_bytes());
         out
     }
+}
+
+/// Reads a complete response.
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
+    let chunk: Chunk<'_> = read_object(body)?;
+    if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
+        return Err(ReadError::NotAResponse("chat completions"));
+    }
+    Ok(ChatStream::new(ResponseOutline::default()).whole(&chunk))
 }
