@@ -1,11 +1,7 @@
-//! Non-streaming responses.
+//! Responses, as they are read.
 
 use super::request::Part;
-use super::stream::GeminiStream;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{read_object, text_of_body};
-use crate::response_outline::ResponseOutline;
-use crate::{CallRequest, CallResponse, ReadError};
+use crate::json::{List, Raw, fields};
 
 fields! {
     Answer<'j> {
@@ -43,20 +39,4 @@ fields! {
     Content<'j> {
         parts: List<Part<'j>> = "parts",
     }
-}
-
-/// Reads a complete response: an object, or a list of them.
-pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
-    let reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
-    if body.trim_ascii_start().starts_with(b"[") {
-        let pieces: List<Answer<'_>> = parse(text_of_body(body)?)?;
-        return Ok(reader.pieces(&pieces.0));
-    }
-    let answer: Answer<'_> = read_object(body)?;
-    let says_something =
-        answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
-    if answer.candidates.0.is_empty() && !says_something {
-        return Err(ReadError::NotAResponse("generateContent"));
-    }
-    Ok(reader.whole(&answer))
 }

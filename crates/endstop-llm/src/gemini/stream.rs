@@ -1,4 +1,4 @@
-//! Responses that come as a stream of events.
+//! Responses that come as a stream of events, and non-streaming ones, which are read in the same way.
 
 use endstop_price::UsageShape;
 
@@ -6,11 +6,12 @@ use super::reply::{Answer, Grounding};
 use super::request::{Call, Part, bills_by_request};
 use super::{edit, stop};
 use crate::StopText;
-use crate::json::{Raw, parse};
+use crate::json::{List, Raw, parse};
+use crate::parts::{read_object, text_of_body};
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, changed_event, words};
 use crate::sse::SseEvent;
-use crate::{CallResponse, EventContent, StreamReader};
+use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
 
 /// Reads a stream.
 #[derive(Debug)]
@@ -32,13 +33,13 @@ impl GeminiStream {
     }
 
     /// Records the pieces of a stream in the form of one list.
-    pub(super) fn pieces(mut self, pieces: &[Answer<'_>]) -> CallResponse {
+    fn pieces(mut self, pieces: &[Answer<'_>]) -> CallResponse {
         pieces.iter().for_each(|piece| drop(self.answer(piece)));
         self.progress.response
     }
 
     /// Records a non-streaming response.
-    pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
+    fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.answer(answer);
         self.progress.response.is_whole = self.progress.response.error.is_none();
         self.progress.response
@@ -175,4 +176,20 @@ impl GeminiStream {
         let gap = if self.progress.response.text.is_empty() { "" } else { "\n\n" };
         format!("{gap}{}", words(stop))
     }
+}
+
+/// Reads a complete response: an object, or a list of them.
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
+    let reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
+    if body.trim_ascii_start().starts_with(b"[") {
+        let pieces: List<Answer<'_>> = parse(text_of_body(body)?)?;
+        return Ok(reader.pieces(&pieces.0));
+    }
+    let answer: Answer<'_> = read_object(body)?;
+    let says_something =
+        answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
+    if answer.candidates.0.is_empty() && !says_something {
+        return Err(ReadError::NotAResponse("generateContent"));
+    }
+    Ok(reader.whole(&answer))
 }
