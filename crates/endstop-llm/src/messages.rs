@@ -48,7 +48,7 @@ impl Dialect for Messages {
     }
 
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
-        reply::read(body)
+        stream::read(body)
     }
 
     fn stream(&self, request: &CallRequest) -> Box<dyn StreamReader> {

@@ -1,4 +1,4 @@
-//! Responses that come as a stream of events.
+//! Responses that come as a stream of events, and non-streaming ones, which are read in the same way.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::StopText;
 use crate::delta_template::DeltaTemplate;
 use crate::json::{Raw, fields, parse};
 use crate::limits::MAX_OPEN_BLOCKS;
-use crate::parts::arguments_of;
+use crate::parts::{arguments_of, read_object};
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, error_words, words};
 use crate::sse::SseEvent;
-use crate::{CallResponse, EventContent, StreamReader};
+use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
 
 fields! {
     Event<'j> {
@@ -89,7 +89,7 @@ impl MessagesStream {
     }
 
     /// Records a non-streaming response.
-    pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
+    fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.message(answer);
         for block in &answer.content.0 {
             let mut brought = EventContent::default();
@@ -267,4 +267,17 @@ impl StreamReader for MessagesStream {
         stop::finish(&mut out, if has_calls { "tool_use" } else { "end_turn" }, output);
         out
     }
+}
+
+/// Reads a complete response.
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
+    let answer: Answer<'_> = read_object(body)?;
+    let reader = MessagesStream::new(ResponseOutline::to(&CallRequest::default()));
+    if let Some(error) = error_words(answer.error) {
+        return Ok(CallResponse { error: Some(error), ..CallResponse::default() });
+    }
+    if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
+        return Err(ReadError::NotAResponse("messages"));
+    }
+    Ok(reader.whole(&answer))
 }

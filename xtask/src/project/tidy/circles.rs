@@ -33,11 +33,6 @@ const PAIRS: &[Pair] = &[
         reason: "a check of a value returns its problem, which names the schema that was checked",
     },
     Pair {
-        within: "endstop-llm::messages",
-        files: ["reply", "stream"],
-        reason: "a whole response is read as a stream of one event",
-    },
-    Pair {
         within: "endstop-replay",
         files: ["report", "usage"],
         reason: "a report has the usage of its runs, which is counted by run",
