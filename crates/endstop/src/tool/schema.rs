@@ -13,7 +13,6 @@ use crate::limits::{
 
 mod check;
 mod compile;
-mod forms;
 mod number;
 mod pattern;
 mod problem;

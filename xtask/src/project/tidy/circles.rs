@@ -24,11 +24,6 @@ struct Pair {
 const PAIRS: &[Pair] = &[
     Pair {
         within: "endstop::tool::schema",
-        files: ["forms", "problem"],
-        reason: "an alternative of a schema is checked by the whole schema, and its problem is one of the whole",
-    },
-    Pair {
-        within: "endstop::tool::schema",
         files: ["check", "problem"],
         reason: "a check of a value returns its problem, which names the schema that was checked",
     },

@@ -3,9 +3,17 @@
 use serde_json::{Map, Value};
 
 use super::check::{Failure, Problem};
-use super::{cut, forms};
+use super::cut;
 use crate::limits::{MAX_LISTED, MAX_PROBLEM_LINE_BYTES, MAX_QUOTE_BYTES};
 use crate::tool::nearest::nearest;
+
+/// The form is excluded by a field with another constant.
+const OTHER_TAG: usize = 10_000;
+/// The form is of another type altogether.
+const OTHER_TYPE: usize = 1_000;
+
+/// The problems with each form.
+type Forms<'a> = [Vec<Problem<'a>>];
 
 /// One problem: place, expectation, finding.
 pub(super) fn line(problem: &Problem<'_>) -> String {
@@ -16,14 +24,80 @@ pub(super) fn line(problem: &Problem<'_>) -> String {
             format!("{}: missing{expected}", at(&below(place, name)))
         }
         Failure::Unknown(names) => format!("{}: {}", at(place), unknown_fields(schema, names)),
-        Failure::NoForm(forms) => forms::line(problem, forms),
+        Failure::NoForm(forms) => no_form(problem, forms),
         _ => format!("{}: expected {}, found {}", at(place), expected(problem), found(value)),
     };
     cut(text, MAX_PROBLEM_LINE_BYTES)
 }
 
+/// The problem with a value that fits none of several forms (`anyOf`, `oneOf`).
+///
+/// Examples are optional values, and enums whose forms differ in a field with a constant. A model is helped by the
+/// problems of the form that it meant, not by those of all forms.
+fn no_form(problem: &Problem<'_>, forms: &Forms<'_>) -> String {
+    let place = problem.place.as_str();
+    let weighed = forms.iter().map(|form| (distance(form, place), form));
+    let Some((distance, nearest)) = weighed.min_by_key(|(distance, _)| *distance) else {
+        return format!("{}: fits no form", at(place));
+    };
+    if distance >= OTHER_TAG {
+        return wrong_tag(nearest, forms);
+    }
+    if distance >= OTHER_TYPE {
+        let all = forms.iter().filter_map(|form| form.first());
+        let mut kinds: Vec<String> = all.map(expected).collect();
+        kinds.dedup();
+        let kinds = kinds.join(" or ");
+        return format!("{}: expected {kinds}, found {}", at(place), found(problem.found));
+    }
+    match nearest.first() {
+        Some(first) => line(first),
+        None => format!("{}: fits no form", at(place)),
+    }
+}
+
+/// How far a value is from a form.
+fn distance(form: &[Problem<'_>], place: &str) -> usize {
+    let weight = |problem: &Problem<'_>| match &problem.failure {
+        _ if tag(problem).is_some() => OTHER_TAG,
+        Failure::Keyword("type" | "enum", _) if problem.place == place => OTHER_TYPE,
+        _ => 1,
+    };
+    form.iter().map(weight).fold(0, usize::saturating_add)
+}
+
+/// The constant that a field should have had, and the field's place.
+fn tag<'a>(problem: &Problem<'a>) -> Option<(String, &'a Value)> {
+    match &problem.failure {
+        Failure::Keyword("const", value) => Some((problem.place.clone(), value)),
+        Failure::Missing(name) => {
+            let constant = field(problem.schema, name)?.get("const")?;
+            Some((below(&problem.place, name), constant))
+        }
+        _ => None,
+    }
+}
+
+/// The field that selects the form has none of its constants: lists all of them.
+fn wrong_tag(nearest: &[Problem<'_>], forms: &Forms<'_>) -> String {
+    let tags = |form: &[Problem<'_>]| -> Option<(String, Value, String)> {
+        form.iter().find_map(|problem| {
+            let (place, value) = tag(problem)?;
+            let found = match problem.failure {
+                Failure::Missing(_) => "nothing".to_owned(),
+                _ => found(problem.found),
+            };
+            Some((place, value.clone(), found))
+        })
+    };
+    let Some((place, _, found)) = tags(nearest) else { return String::new() };
+    let all = forms.iter().filter_map(|form| tags(form)).filter(|(other, ..)| *other == place);
+    let values: Vec<Value> = all.map(|(_, value, _)| value).collect();
+    format!("{}: expected {}, found {found}", at(&place), one_of(values.iter()))
+}
+
 /// The requirement of the failed keyword.
-pub(super) fn expected(problem: &Problem<'_>) -> String {
+fn expected(problem: &Problem<'_>) -> String {
     let (keyword, limit) = match &problem.failure {
         Failure::Keyword(keyword, limit) => (*keyword, *limit),
         Failure::TooManyItems(most) => return format!("at most {most} items"),
@@ -81,7 +155,7 @@ pub(super) fn found(value: &Value) -> String {
 }
 
 /// A place as a JSON pointer.
-pub(super) fn at(place: &str) -> String {
+fn at(place: &str) -> String {
     if place.is_empty() { "the arguments".to_owned() } else { beginning(place) }
 }
 
@@ -91,12 +165,12 @@ pub(super) fn below(place: &str, name: &str) -> String {
 }
 
 /// The schema of a field of an object.
-pub(super) fn field<'s>(schema: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+fn field<'s>(schema: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
     schema.get("properties")?.get(name)
 }
 
 /// The values that are allowed.
-pub(super) fn one_of<'v>(values: impl Iterator<Item = &'v Value>) -> String {
+fn one_of<'v>(values: impl Iterator<Item = &'v Value>) -> String {
     let texts: Vec<String> = values.map(quoted).collect();
     match texts.as_slice() {
         [one] => one.clone(),
