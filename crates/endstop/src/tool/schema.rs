@@ -203,3 +203,13 @@ pub(super) fn cut(mut text: String, limit: usize) -> String {
     }
     text
 }
+
+/// The pointer of a field.
+fn below(place: &str, name: &str) -> String {
+    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The schema that a reference names.
+fn referred<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
+    root.pointer(reference.strip_prefix('#')?)
+}

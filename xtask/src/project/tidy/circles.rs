@@ -23,11 +23,6 @@ struct Pair {
 /// The pairs of files that may use each other.
 const PAIRS: &[Pair] = &[
     Pair {
-        within: "endstop::tool::schema",
-        files: ["check", "problem"],
-        reason: "a check of a value returns its problem, which names the schema that was checked",
-    },
-    Pair {
         within: "endstop-replay",
         files: ["report", "usage"],
         reason: "a report has the usage of its runs, which is counted by run",

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::compile::referred;
 use super::number::{canonical, compared, is_integer, is_multiple, same};
 use super::pattern::Patterns;
+use super::referred;
 use crate::limits::MAX_FORM_PROBLEMS;
 
 /// Something of a value that does not fit.
@@ -69,7 +69,7 @@ impl Place<'_> {
     fn pointer(self) -> String {
         match self {
             Self::Root => String::new(),
-            Self::Field(parent, name) => super::problem::below(&parent.pointer(), name),
+            Self::Field(parent, name) => super::below(&parent.pointer(), name),
             Self::Item(parent, index) => format!("{}/{index}", parent.pointer()),
         }
     }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::pattern::Patterns;
+use super::referred;
 
 /// The names of JSON types.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
@@ -93,11 +94,6 @@ pub(super) fn patterns(schema: &Value) -> Result<Patterns, SchemaFault> {
     Ok(reader.patterns)
 }
 
-/// The schema that a reference names.
-pub(super) fn referred<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
-    root.pointer(reference.strip_prefix('#')?)
-}
-
 struct SchemaReader<'s> {
     root: &'s Value,
     patterns: Patterns,
@@ -116,7 +112,7 @@ impl<'s> SchemaReader<'s> {
             other => return Err(wrong(place, "a schema", other)),
         };
         for (keyword, value) in keywords {
-            let place = super::problem::below(place, keyword);
+            let place = super::below(place, keyword);
             let is_inner_id = keyword == "$id" && !std::ptr::eq(schema, self.root);
             if UNSUPPORTED.contains(&keyword.as_str()) || is_inner_id {
                 return Err(SchemaFault(format!(
@@ -149,13 +145,13 @@ impl<'s> SchemaReader<'s> {
             KeywordValue::SchemaByName => self.by_name(value, place),
             KeywordValue::SchemaByPattern => {
                 for pattern in object(value, place)?.keys() {
-                    self.pattern(pattern, &super::problem::below(place, pattern))?;
+                    self.pattern(pattern, &super::below(place, pattern))?;
                 }
                 self.by_name(value, place)
             }
             KeywordValue::Dependencies => {
                 for (name, value) in object(value, place)? {
-                    let place = super::problem::below(place, name);
+                    let place = super::below(place, name);
                     match value {
                         Value::Array(_) => names(value, &place)?,
                         _ => self.schema(value, &place)?,
@@ -166,8 +162,7 @@ impl<'s> SchemaReader<'s> {
             KeywordValue::Names => names(value, place),
             KeywordValue::NamesByName => {
                 let mut fields = object(value, place)?.iter();
-                fields
-                    .try_for_each(|(name, value)| names(value, &super::problem::below(place, name)))
+                fields.try_for_each(|(name, value)| names(value, &super::below(place, name)))
             }
             KeywordValue::Pattern => match value.as_str() {
                 Some(pattern) => self.pattern(pattern, place),
@@ -190,8 +185,7 @@ impl<'s> SchemaReader<'s> {
 
     fn by_name(&mut self, value: &'s Value, place: &str) -> Result<(), SchemaFault> {
         let mut fields = object(value, place)?.iter();
-        fields
-            .try_for_each(|(name, schema)| self.schema(schema, &super::problem::below(place, name)))
+        fields.try_for_each(|(name, schema)| self.schema(schema, &super::below(place, name)))
     }
 
     fn pattern(&mut self, pattern: &str, place: &str) -> Result<(), SchemaFault> {

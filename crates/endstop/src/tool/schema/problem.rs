@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::check::{Failure, Problem};
-use super::cut;
+use super::{below, cut};
 use crate::limits::{MAX_LISTED, MAX_PROBLEM_LINE_BYTES, MAX_QUOTE_BYTES};
 use crate::tool::nearest::nearest;
 
@@ -157,11 +157,6 @@ pub(super) fn found(value: &Value) -> String {
 /// A place as a JSON pointer.
 fn at(place: &str) -> String {
     if place.is_empty() { "the arguments".to_owned() } else { beginning(place) }
-}
-
-/// The pointer of a field.
-pub(super) fn below(place: &str, name: &str) -> String {
-    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// The schema of a field of an object.
