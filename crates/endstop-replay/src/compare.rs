@@ -8,10 +8,11 @@ use endstop_core::units::Money;
 use serde::Serialize;
 
 use super::counterfactual::StopPoint;
+use super::money::{dollars, sum};
 use super::needs::needs;
 use super::policy_set::PolicySet;
 use super::recorder::Detail;
-use super::report::{RunReport, dollars, sum};
+use super::report::RunReport;
 use super::usage::Usage;
 use super::wilson::Interval;
 use super::{Options, Progress, record};

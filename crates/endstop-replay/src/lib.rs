@@ -40,6 +40,7 @@ mod compare;
 mod counterfactual;
 mod drift;
 mod limits;
+mod money;
 mod needs;
 mod pieces;
 mod policy_set;

@@ -10,7 +10,7 @@ use endstop_core::{Event, TripRecord};
 use super::counterfactual::{Counterfactual, StopPoint};
 use super::policy_set::{Counterfactuals, Plan};
 use super::report::RunReport;
-use super::usage::Usage;
+use super::usage::{KindUsage, Usage};
 use endstop_transcript::{
     CostIs, RunFooter, RunHeader, RunSink, Transcript, Wants, Warning, WarningKind,
 };
@@ -122,7 +122,9 @@ impl<'a> Recorder<'a> {
         report.cost = (report.cost_is != CostIs::Unknown).then_some(total);
         report.known_cost = total;
         report.outcome = self.outcomes.get(&report.id).copied().or(footer.outcome);
-        self.record.usage.end_run(agent.as_deref().unwrap_or(report.format), &report);
+        let (steps, tokens, cost) = (report.steps, report.tokens, report.known_cost);
+        let used = KindUsage { runs: 1, steps, tokens, cost };
+        self.record.usage.end_run(agent.as_deref().unwrap_or(report.format), &used);
         self.record.is_exact &= following.is_exact();
         let cuts = following.cuts();
         let only = following.into_only().filter(|_| self.detail != Detail::Cuts);

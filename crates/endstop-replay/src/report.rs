@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use endstop_core::units::Money;
 use endstop_core::{Policy, TripRecord};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::counterfactual::StopPoint;
 use super::limits::MAX_NAMES;
+use super::money::{dollars, dollars_or_none, sum};
 use super::usage::{UNNAMED, Usage};
 use endstop_transcript::{CostIs, Warning};
 
@@ -283,35 +284,6 @@ impl Report {
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
-    }
-}
-
-/// More than $18 million is more than 64 bits of pico-dollars hold; the sum then stays where it is.
-pub(super) fn sum(one: Money, other: Money) -> Money {
-    one.checked_add(other).unwrap_or(one)
-}
-
-pub(super) fn dollars<S: serde::Serializer>(
-    money: &Money,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&money.to_decimal())
-}
-
-pub(super) fn dollars_from<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Money, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(serde::de::Error::custom)
-}
-
-fn dollars_or_none<S: serde::Serializer>(
-    money: &Option<Money>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match money {
-        Some(money) => dollars(money, serializer),
-        None => serializer.serialize_none(),
     }
 }
 

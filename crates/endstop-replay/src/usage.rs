@@ -8,7 +8,7 @@ use endstop_core::units::{Cost, Money, TokenUsage};
 use serde::{Deserialize, Serialize};
 
 use super::limits::MAX_NAMES;
-use super::report::{RunReport, dollars, dollars_from, sum};
+use super::money::{dollars, dollars_from, sum};
 
 /// The name of what is beyond [`MAX_NAMES`].
 const OTHERS: &str = "(others)";
@@ -92,9 +92,8 @@ impl Usage {
     }
 
     /// Counts a run that is over.
-    pub(super) fn end_run(&mut self, kind: &str, run: &RunReport) {
-        let one = KindUsage { runs: 1, steps: run.steps, tokens: run.tokens, cost: run.known_cost };
-        tally(&mut self.kinds, kind, |kind| kind.merge(&one));
+    pub(super) fn end_run(&mut self, kind: &str, run: &KindUsage) {
+        tally(&mut self.kinds, kind, |kind| kind.merge(run));
     }
 
     /// Whether some names are counted together. Which, depends on the order in which they came up.

@@ -23,11 +23,6 @@ struct Pair {
 /// The pairs of files that may use each other.
 const PAIRS: &[Pair] = &[
     Pair {
-        within: "endstop-replay",
-        files: ["report", "usage"],
-        reason: "a report has the usage of its runs, which is counted by run",
-    },
-    Pair {
         within: "endstop-runtime::run",
         files: ["chain", "node"],
         reason: "a node locks the chain of its ancestors, which are nodes",
