@@ -2,6 +2,7 @@
 
 mod buffer;
 mod file;
+mod lines;
 mod log;
 mod open_work;
 mod recorder;
@@ -14,10 +15,9 @@ mod run_redis;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::TraceFile;
+pub use lines::{push_seen, push_trace_line, trace_header, trace_line};
 pub use log::TraceLog;
-pub use recorder::{
-    Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
-};
+pub use recorder::{Flush, TraceProblems, TraceRecorder};
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
 pub use run_directory::DirectoryRunLog;

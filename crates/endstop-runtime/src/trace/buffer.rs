@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use endstop_core::event::Event;
 use thiserror::Error;
 
-use super::recorder::{push_header, push_seen, push_trace_line};
+use super::lines::{push_header, push_seen, push_trace_line};
 use super::run_log::{AppendError, RunLines};
 use crate::limits::MAX_WAITING_LINES;
 use crate::observe::{Observation, Observer, RunInfo};

@@ -28,11 +28,6 @@ const PAIRS: &[Pair] = &[
         reason: "a node locks the chain of its ancestors, which are nodes",
     },
     Pair {
-        within: "endstop-runtime::trace",
-        files: ["buffer", "recorder"],
-        reason: "a recorder writes into buffers, which write lines of the recorder",
-    },
-    Pair {
         within: "endstop-sim",
         files: ["call", "request"],
         reason: "a call is parsed by its API, and the API is one of a call",

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, Rule};
-use endstop_core::units::Millis;
 
 use super::*;
 use crate::observe::Detail;
@@ -183,20 +182,6 @@ fn what_is_kept_back_is_handed_on_when_asked() {
         play.end();
         assert_eq!(flushed.load(Ordering::Relaxed), expected, "{flush:?}");
     }
-}
-
-#[test]
-fn a_line_is_written_into_room_that_is_there() {
-    let result = "a result with some words\n".repeat(400);
-    let arguments = "{\"path\":\"src/main.rs\",\"from\":1}";
-    let kind = EventKind::ToolEnd { tool: "read", arguments, result: &result, failed: true };
-    let event = Event::new(Millis(123_456_789), kind);
-    let line = trace_line(&event);
-    assert!(line.ends_with("}\n") && line.lines().count() == 1);
-    assert!(line.capacity() <= 2 * line.len(), "{} for {}", line.capacity(), line.len());
-    let mut buffer = Vec::new();
-    push_trace_line(&mut buffer, &event);
-    assert_eq!(buffer, line.as_bytes());
 }
 
 #[test]
