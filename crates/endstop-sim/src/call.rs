@@ -1,19 +1,7 @@
 //! Model calls as the scripted model saw them.
 
+use crate::Api;
 use crate::request::{SimRequest, ToolChoice};
-
-/// An API that the scripted model speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// OpenAI chat completions.
-    Chat,
-    /// OpenAI responses.
-    Responses,
-    /// Anthropic messages.
-    Messages,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-}
 
 /// A model call that reached the scripted model.
 ///

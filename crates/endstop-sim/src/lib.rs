@@ -31,6 +31,7 @@
 //! The command `endstop sim` runs it alone; `endstop run --upstream sim` puts the gateway in front of it. The crate
 //! `endstop-gateway` is tested against it. The minimum Rust version is 1.95.
 
+mod api;
 mod call;
 mod chat;
 mod gemini;
@@ -55,7 +56,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use call::{Api, SimCall};
+pub use api::Api;
+pub use call::SimCall;
 pub use script::{Script, ScriptError};
 
 use server::Shared;

@@ -28,11 +28,6 @@ const PAIRS: &[Pair] = &[
         reason: "a node locks the chain of its ancestors, which are nodes",
     },
     Pair {
-        within: "endstop-sim",
-        files: ["call", "request"],
-        reason: "a call is parsed by its API, and the API is one of a call",
-    },
-    Pair {
         within: "endstop-transcript",
         files: ["step", "timeline"],
         reason: "a step may begin a timeline, which consists of steps",
