@@ -18,6 +18,7 @@
 //! their parents.
 
 mod agents;
+mod attributes;
 mod messages;
 mod span;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::span::Attributes;
+use super::attributes::Attributes;
 use crate::limits::MAX_FLATTENED_MESSAGES;
 use crate::messages::{RecordedInput, RecordedOutput, asked_of, list_of, said_in, told_in};
 

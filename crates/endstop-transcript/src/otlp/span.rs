@@ -1,11 +1,10 @@
 //! One span: what of it matters to a run.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
+use super::attributes::{Attribute, Attributes, attributes_of};
 use super::messages;
 use crate::messages::{RecordedInput, RecordedOutput, RequestedCall, text_of};
 use crate::text::Text;
@@ -13,22 +12,6 @@ use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
 const FAILED: [&str; 2] = ["2", "STATUS_CODE_ERROR"];
-
-/// Attributes whose names begin so are read; those of transports and databases are not.
-const PREFIXES: [&str; 9] = [
-    "gen_ai.",
-    "llm.",
-    "ai.",
-    "tool.",
-    "traceloop.",
-    "openinference.",
-    "input.value",
-    "output.value",
-    "error.type",
-];
-
-/// The attributes of a span by name.
-pub(super) type Attributes = BTreeMap<String, Value>;
 
 /// A span of a model call, a tool or an agent, or of anything between them.
 #[derive(Debug)]
@@ -85,69 +68,8 @@ struct SpanRecord<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(bound(deserialize = "'de: 'a"))]
-struct Attribute<'a> {
-    key: Text<'a>,
-    value: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
 struct Status {
     code: Option<Value>,
-}
-
-/// A value as OTLP/JSON writes it.
-#[derive(Deserialize)]
-enum AnyValue {
-    #[serde(rename = "stringValue", alias = "bytesValue")]
-    Text(String),
-    #[serde(rename = "intValue")]
-    Int(Value),
-    #[serde(rename = "doubleValue")]
-    Double(Value),
-    #[serde(rename = "boolValue")]
-    Bool(bool),
-    #[serde(rename = "arrayValue")]
-    Array(List),
-    #[serde(rename = "kvlistValue")]
-    Object(Pairs),
-}
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    values: Vec<AnyValue>,
-}
-
-#[derive(Deserialize)]
-struct Pairs {
-    #[serde(default)]
-    values: Vec<Pair>,
-}
-
-#[derive(Deserialize)]
-struct Pair {
-    key: String,
-    value: Option<AnyValue>,
-}
-
-impl AnyValue {
-    fn plain(self) -> Value {
-        match self {
-            Self::Text(text) => Value::String(text),
-            // 64-bit integers are strings in OTLP/JSON.
-            Self::Int(Value::String(text)) => {
-                text.parse::<Number>().map_or(Value::String(text), Value::Number)
-            }
-            Self::Int(value) | Self::Double(value) => value,
-            Self::Bool(value) => Value::Bool(value),
-            Self::Array(list) => list.values.into_iter().map(Self::plain).collect(),
-            Self::Object(pairs) => {
-                let plain = |pair: Pair| (pair.key, pair.value.map_or(Value::Null, Self::plain));
-                Value::Object(pairs.values.into_iter().map(plain).collect())
-            }
-        }
-    }
 }
 
 impl Span {
@@ -157,15 +79,7 @@ impl Span {
         if record.span_id.is_empty() {
             return Ok(None);
         }
-        let mut attributes = Attributes::new();
-        for Attribute { key, value } in record.attributes {
-            if PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-                && let Some(value) = value
-                && let Ok(value) = serde_json::from_str::<AnyValue>(value.get())
-            {
-                attributes.insert(key.into_owned(), value.plain());
-            }
-        }
+        let attributes = attributes_of(record.attributes);
         let code = record.status.and_then(|status| status.code).map(|code| text_of(&code));
         let is_failed = code.as_deref().is_some_and(|code| FAILED.contains(&code));
         Ok(Some(Self {

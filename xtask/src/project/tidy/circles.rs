@@ -32,11 +32,6 @@ const PAIRS: &[Pair] = &[
         files: ["step", "timeline"],
         reason: "a step may begin a timeline, which consists of steps",
     },
-    Pair {
-        within: "endstop-transcript::otlp",
-        files: ["messages", "span"],
-        reason: "a span has messages as attributes",
-    },
 ];
 
 /// Modules of one parent, by name: which of them uses which, and where.
