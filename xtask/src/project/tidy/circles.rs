@@ -3,14 +3,19 @@
 //! Modules of one parent, each with all that is in it, must not use each other in a circle. A module and its own parts may
 //! use each other. An item that a module only exports again counts as the module's that it comes from. Pairs of plain files
 //! that are one thing in two files are rows of [`PAIRS`].
+//!
+//! Paths in the tokens of a macro count too. Not counted are groups of imports among these tokens, and paths in strings, such
+//! as those of `#[serde(with = "..")]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::TokenTree;
 use syn::UseTree;
 use syn::visit::{self, Visit};
 
 use super::Finding;
 use super::modules::{Module, is_test};
+use super::tokens::{is_punct, line_of, walk, without_tests};
 
 /// Two files of one directory that use each other, by the path of the directory.
 struct Pair {
@@ -243,6 +248,28 @@ fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
     }
 }
 
+/// The path of words that begins at a token; `None` for a single word, and within a path.
+fn path_at(tokens: &[TokenTree], index: usize) -> Option<Vec<String>> {
+    if index.checked_sub(2).is_some_and(|before| is_separator(tokens, before)) {
+        return None;
+    }
+    let mut path = Vec::new();
+    let mut next = index;
+    while let Some(TokenTree::Ident(word)) = tokens.get(next) {
+        path.push(word.to_string());
+        if !is_separator(tokens, next + 1) {
+            break;
+        }
+        next += 3;
+    }
+    (path.len() > 1).then_some(path)
+}
+
+/// Whether `::` begins at a token.
+fn is_separator(tokens: &[TokenTree], index: usize) -> bool {
+    is_punct(tokens.get(index), ':') && is_punct(tokens.get(index + 1), ':')
+}
+
 /// Collects the paths to other modules of the crate that a file names.
 struct Paths<'m> {
     module: &'m [String],
@@ -270,6 +297,16 @@ impl<'ast> Visit<'ast> for Paths<'_> {
             self.found.extend(absolute(self.module, &names).map(|path| (path, line)));
         }
         visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, invocation: &'ast syn::Macro) {
+        let Self { module, found } = self;
+        walk(without_tests(invocation.tokens.clone()), &mut |tokens, index| {
+            let path = path_at(tokens, index).and_then(|path| absolute(module, &path));
+            let line = tokens.get(index).map(line_of);
+            found.extend(path.zip(line));
+        });
+        visit::visit_macro(self, invocation);
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {

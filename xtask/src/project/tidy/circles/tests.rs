@@ -84,3 +84,25 @@ fn parts_of_a_module_and_the_module_are_no_circle() {
     ]);
     assert_eq!(found, Vec::<String>::new());
 }
+
+#[test]
+fn a_path_in_the_tokens_of_a_macro_counts() {
+    for tokens in [
+        "fn f() {\n    assert!([1].contains(&super::super::b::B));\n}",
+        "macro_rules! m {\n    () => { $crate::b::B };\n}",
+        "fields! {\n    S { s: crate::b::B = 0, }\n}",
+    ] {
+        let found =
+            found(&[("crates/a/src/b.rs", "use crate::c::C;"), ("crates/a/src/c/d.rs", tokens)]);
+        assert_eq!(
+            found,
+            ["crates/a/src/b.rs:1: modules of `a` use each other: b -> c (crates/a/src/b.rs:1) \
+              -> b (crates/a/src/c/d.rs:2)"]
+        );
+    }
+    let tests = "m! {\n    #[cfg(test)] mod tests { fn f() { crate::b::g() } }\n}";
+    assert!(
+        found(&[("crates/a/src/b.rs", "use crate::c::C;"), ("crates/a/src/c.rs", tests)])
+            .is_empty()
+    );
+}
