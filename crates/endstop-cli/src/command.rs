@@ -17,7 +17,7 @@ pub mod doctor;
 pub mod explain;
 mod gateway;
 pub mod key;
-pub(crate) mod limits;
+mod limits;
 pub mod man;
 pub mod price;
 pub mod prune;

@@ -8,7 +8,7 @@ use endstop::observe::Observer;
 use endstop::runtime::history::{History, HistoryError, HistoryOrigin, HistoryRecorder};
 
 use crate::budgets::state_directory;
-use crate::command::limits::span;
+use crate::duration::span;
 use crate::error::CliError;
 use crate::output;
 

@@ -36,6 +36,7 @@ mod adapter;
 mod budgets;
 pub mod command;
 pub mod defaults;
+mod duration;
 mod epoch;
 pub mod error;
 mod history;

@@ -16,7 +16,7 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-use super::limits::span;
+use crate::duration::span;
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_DEMO_RESPONSE_BYTES;
 use crate::output;

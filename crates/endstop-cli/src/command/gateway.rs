@@ -25,8 +25,8 @@ use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
 pub(super) use self::upstream::is_sim;
-use super::limits::span;
 use super::replay::input::{prices, with_prices};
+use crate::duration::span;
 use crate::epoch::{self, KillEpoch};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;

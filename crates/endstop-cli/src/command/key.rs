@@ -16,8 +16,9 @@ use serde_json::json;
 
 #[cfg(unix)]
 use super::control::ServerArgs;
-use super::limits::{span, usd};
+use super::limits::usd;
 use crate::budgets::StoreArgs;
+use crate::duration::span;
 use crate::error::{CliError, ExitMeaning};
 use crate::keys::KeyPlace;
 use crate::output;

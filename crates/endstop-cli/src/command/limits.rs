@@ -1,16 +1,16 @@
 //! The limits of a run: a policy, and flags that can only make it narrower.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use endstop::core::condition::gauge::Unit;
 use endstop::core::condition::{CompareOp, Comparison, Condition, GaugeId};
-use endstop::core::expr::{parse, parse_amount};
+use endstop::core::expr::parse;
 use endstop::core::human;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
 
 use crate::budgets::{Budgets, StoreArgs};
+use crate::duration::time;
 use crate::error::CliError;
 use crate::output;
 use crate::policy_source::{load_expression, load_file};
@@ -144,26 +144,6 @@ fn unpriced(text: &str) -> Result<OnUnpriced, String> {
                 .to_owned()
         }),
     }
-}
-
-pub(super) fn time(text: &str) -> Result<String, String> {
-    let is_plain = text.chars().all(char::is_alphanumeric);
-    match parse(&format!("active >= {text}")) {
-        Ok(_) if is_plain => Ok(text.to_owned()),
-        _ if is_plain && text.parse::<u64>().is_ok() => {
-            Err(format!("a time has a unit; did you mean `{text}s`?"))
-        }
-        _ => Err("write a time such as `90s`, `10m` or `1h30m`".to_owned()),
-    }
-}
-
-/// Reads a length of time as the expressions do: `500ms`, `10s`, `1h30m`; `0s` and `0` are none.
-pub(crate) fn span(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let millis = parse_amount(&time(text)?, Unit::Duration).map_err(|error| error.to_string())?;
-    Ok(Duration::from_millis(millis))
 }
 
 impl Limits {

@@ -12,7 +12,7 @@ use endstop::runtime::history::Pruned;
 use endstop::store::{RunSummary, Store, StoreError};
 
 use super::agent::keep;
-use super::limits::span;
+use crate::duration::span;
 use crate::error::CliError;
 use crate::history::{self, history_error};
 use crate::output;

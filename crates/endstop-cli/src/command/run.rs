@@ -35,10 +35,11 @@ use nix::sys::signal::Signal;
 
 use super::control_files::{ControlFiles, OutsideAct};
 use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
-use super::limits::{Limits, OF_COMMAND, in_words, span};
+use super::limits::{Limits, OF_COMMAND, in_words};
 use super::redact;
 use super::replay::input::with_prices;
 use crate::budgets::Budgets;
+use crate::duration::span;
 use crate::epoch::KillEpoch;
 use crate::error::{CliError, ExitMeaning};
 use crate::history::{HistoryArgs, RunHistory};

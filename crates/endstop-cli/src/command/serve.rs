@@ -28,8 +28,9 @@ use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::key::LocalKeys;
-use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, span, tell_of_signals, usd};
+use super::limits::{Limits, OF_COMMAND, as_conditions, in_words, tell_of_signals, usd};
 use crate::budgets::{Budgets, OpenBudgets};
+use crate::duration::span;
 use crate::epoch::KillEpoch;
 use crate::error::CliError;
 use crate::history::HistoryArgs;

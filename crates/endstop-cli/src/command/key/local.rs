@@ -14,9 +14,10 @@ use endstop_gateway::{
 };
 use jiff::Timestamp;
 
-use super::super::limits::{span, usd};
+use super::super::limits::usd;
 use super::{ALL, NEVER, NONE};
 use crate::budgets::{Budgets, OpenBudgets, check_limit, is_name};
+use crate::duration::span;
 use crate::error::CliError;
 use crate::keys::{KeyAct, KeyFile, KeyPlace, StoredKey, UnreadKey};
 use crate::who::acting;

@@ -14,8 +14,8 @@ use endstop_gateway::{DirectConnections, Gateway, TunnelReport, Tunnels, model_h
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::super::limits::span;
 use super::watch::RunSnapshot;
+use crate::duration::span;
 use crate::limits::{
     ATTEMPT_SPAN, DEFAULT_GUARD_WAIT, LONG_WAITS, MAX_RETRY_GAP, MAX_RETRY_SPAN, MIN_ATTEMPTS,
     MIN_FEW_SPAN,
