@@ -524,14 +524,14 @@ impl AccountsState {
     fn warn_of(&self, names: &[String]) {
         let Some(warn) = &self.warn else { return };
         let tables = self.tables();
-        let with_threshold = names.iter().filter_map(|name| tables.set.get(name));
-        let accounts: Vec<&Account> = with_threshold.filter(|it| it.warn.is_some()).collect();
+        let defined = names.iter().filter_map(|name| tables.set.get(name));
+        let with_threshold = defined.filter_map(|account| Some((account, account.warn?)));
+        let (accounts, thresholds): (Vec<&Account>, Vec<u8>) = with_threshold.unzip();
         if accounts.is_empty() {
             return;
         }
         let Ok(states) = self.store.read(&accounts) else { return };
-        for (account, state) in accounts.iter().zip(states) {
-            let threshold = account.warn.unwrap_or(100);
+        for ((account, threshold), state) in accounts.into_iter().zip(thresholds).zip(states) {
             for limit in &state.limits {
                 if self.is_first_above(account, limit, threshold, state.now) {
                     warn(&AccountWarning::Threshold(AccountThreshold {
