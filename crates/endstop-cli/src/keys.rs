@@ -180,7 +180,7 @@ impl StoredKey {
             budgets: words("budgets")?,
             limits: words("limits")?,
             models: words("models")?,
-            created: time("created")?.unwrap_or_default(),
+            created: time("created")?.ok_or("`created` is missing")?,
             expires: time("expires")?,
             revoked: time("revoked")?,
             changed: object.get("changed").map(KeyAct::read).transpose()?,

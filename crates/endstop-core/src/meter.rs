@@ -557,6 +557,7 @@ impl Meter {
             EventKind::ToolRefused { .. } => self.tallies.count(own, Counter::Messages),
             EventKind::StepEnd if closes_step => self.end_own_step(program),
             EventKind::StepEnd if !own => self.step.end(false),
+            EventKind::StepEnd => self.step.end_refused(),
             EventKind::HandOff { to } if own => {
                 self.learn(program, |fact| matches!(fact, Fact::HandedOff(name) if name == to));
             }
@@ -644,6 +645,11 @@ impl Meter {
         self.facts.end_step();
         self.compared.write_facts(program, &self.facts);
         self.progress.end_step();
+    }
+
+    /// An own step was reported, and is not admitted.
+    pub(crate) const fn refuse_step(&mut self) {
+        self.step.refuse();
     }
 
     /// The last answer no longer ends anything.

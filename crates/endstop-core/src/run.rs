@@ -216,6 +216,8 @@ impl Run {
         self.hide_reserve();
         if directive.admits() {
             self.begin(event);
+        } else if begins_step && event.source == Source::Own {
+            self.state.meter.refuse_step();
         }
         directive
     }
@@ -619,6 +621,6 @@ impl Run {
     }
 }
 
-/// The message of a run whose driver reports responses and no steps.
-const RESPONSE_WITHOUT_STEP: &str = "the driver reported a model response before any step: it has to report \
+/// The message of a run whose driver reports a response without its step.
+const RESPONSE_WITHOUT_STEP: &str = "the driver reported a model response outside a step: it has to report \
      `EventKind::StepBegin` before the responses of a step, or no limit on steps can trip";

@@ -332,8 +332,9 @@ async fn about_runs(
 
 /// Whether a request has the token that it needs.
 fn has_token(token: Option<&Key>, headers: &HeaderMap) -> bool {
-    let sent = bearer(headers).unwrap_or_default();
-    token.is_none_or(|token| is_same(token.expose().as_bytes(), sent))
+    token.is_none_or(|token| {
+        bearer(headers).is_some_and(|sent| is_same(token.expose().as_bytes(), sent))
+    })
 }
 
 /// The answer about a stored run that cannot be used here now.

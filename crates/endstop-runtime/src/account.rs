@@ -58,7 +58,6 @@ pub use redis::{
 pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;
 pub(crate) use refused::RESET_KEY;
-pub(crate) use run::uncounted;
 pub(crate) use run::{AccountBlock, AccountHold, DrawnAccounts};
 pub use run::{AccountWait, RunAccounts};
 pub use spec::{

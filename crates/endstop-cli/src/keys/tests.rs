@@ -4,6 +4,9 @@ use endstop::store::RunId;
 
 use super::*;
 
+/// The time of issue in the line of a key.
+const CREATED: &str = r#""created":"2026-11-25T20:00:00Z""#;
+
 #[test]
 fn keys_are_read_line_by_line_and_no_error_shows_one() {
     let lines = "# of the team\nsk-one build-1\n\n  sk-two\tbuild-2\nsk-three ci-*\nsk-four *\n";
@@ -62,7 +65,9 @@ fn an_issued_key_is_written_with_its_hash_and_read_as_it_was() {
 fn who_changed_a_key_is_noted_in_that_key_alone_and_lines_without_it_are_read() {
     let line = |name: &str| {
         let hash = KeyHash::of(&Key::new(name)).to_hex();
-        format!("{{\"version\":1,\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}\"}}\n")
+        format!(
+            "{{\"version\":1,\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}\",{CREATED}}}\n"
+        )
     };
     let mut file = KeyFile::parse(&(line("alice") + &line("bob"))).unwrap();
     let before = file.clone();
@@ -82,8 +87,13 @@ fn who_changed_a_key_is_noted_in_that_key_alone_and_lines_without_it_are_read() 
 #[test]
 fn a_field_of_another_type_lifts_no_limit() {
     let hash = "0".repeat(64);
-    let good = format!("{{\"version\":1,\"name\":\"a\",\"sha256\":\"{hash}\",\"runs\":\"a-*\"");
+    let undated = format!("{{\"version\":1,\"name\":\"a\",\"sha256\":\"{hash}\",\"runs\":\"a-*\"");
+    let good = format!("{undated},{CREATED}");
     assert!(KeyFile::parse(&format!("{good}}}")).is_ok());
+    for created in ["", ",\"created\":null"] {
+        let error = KeyFile::parse(&format!("{undated}{created}}}")).unwrap_err();
+        assert!(error.contains("`created` is missing"), "{error}");
+    }
     for (field, problem) in [
         ("\"revoked\":true", "`revoked` is not a text"),
         ("\"expires\":1700000000", "`expires` is not a text"),
@@ -137,7 +147,7 @@ fn a_key_of_a_store_that_cannot_be_read_is_known_by_its_name_and_the_others_are_
     let line = |version: u64, name: &str| {
         let hash = KeyHash::of(&Key::new(name)).to_hex();
         format!(
-            "{{\"version\":{version},\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}-*\"}}"
+            "{{\"version\":{version},\"name\":\"{name}\",\"sha256\":\"{hash}\",\"runs\":\"{name}-*\",{CREATED}}}"
         )
     };
     let pair = |name: &str, text: String| (name.to_owned(), text);

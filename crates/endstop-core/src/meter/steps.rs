@@ -26,6 +26,10 @@ pub(crate) struct Steps {
     /// Whether the last response asked for tool calls.
     asked_for_tools: bool,
     has_reply: bool,
+    /// Whether an own step was reported that was not admitted, and none has begun or ended since. It may have begun
+    /// anyway: the recorded run had another policy, or a dry run stops nothing.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    refused: bool,
 }
 
 impl Steps {
@@ -53,10 +57,10 @@ impl Steps {
         reserves && !self.is_open()
     }
 
-    /// Whether the run itself has a response and has begun no step: its driver does not report steps.
+    /// Whether the run itself has a response outside a step: its driver does not report steps, or not all.
     pub(crate) const fn is_missed_by(&self, event: &Event<'_>) -> bool {
         let replies = matches!((event.source, &event.kind), (Source::Own, EventKind::Reply { .. }));
-        replies && self.begun == 0
+        replies && !self.own.open && !self.refused
     }
 
     /// Own steps begun.
@@ -86,11 +90,22 @@ impl Steps {
         let step = if own { &mut self.own } else { &mut self.descendant };
         *step = OpenStep { open: true, attempts: 0 };
         if own {
+            self.refused = false;
             self.begun = self.begun.saturating_add(1);
             self.called_tool = false;
             self.asked_for_tools = false;
             self.has_reply = false;
         }
+    }
+
+    /// An own step was reported, and is not admitted.
+    pub(crate) const fn refuse(&mut self) {
+        self.refused = true;
+    }
+
+    /// The end of an own step that was not admitted.
+    pub(crate) const fn end_refused(&mut self) {
+        self.refused = false;
     }
 
     pub(crate) const fn begin_attempt(&mut self, own: bool) {
@@ -119,6 +134,7 @@ impl Steps {
     pub(crate) const fn end(&mut self, own: bool) {
         if own {
             self.own.open = false;
+            self.refused = false;
             self.closed = self.closed.saturating_add(1);
         } else {
             self.descendant.open = false;

@@ -185,6 +185,8 @@ impl Watch {
             }
             if !(self.is_held && is_held_back(&event.kind)) {
                 self.meter.begin(program, &mut self.probes, event);
+            } else if matches!(event.kind, EventKind::StepBegin) && event.source == Source::Own {
+                self.meter.refuse_step();
             }
             self.judged = false;
         }

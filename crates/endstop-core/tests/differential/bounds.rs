@@ -120,10 +120,19 @@ fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     copy.trip_record().rules.iter().any(|rule| rule.trips)
 }
 
-/// The events in a step, so that a reply may come after them.
+/// The events with a step that is open at their end, so that a reply may come after them.
 fn in_step(events: &[Event<'static>]) -> Vec<Event<'static>> {
-    let begin = events.first().map(|first| Event { kind: EventKind::StepBegin, ..first.clone() });
-    begin.into_iter().map(|it| Event { source: Source::Own, ..it }).chain(events.to_vec()).collect()
+    let own = events.iter().filter(|event| event.source == Source::Own);
+    let mut edges = own
+        .map(|event| &event.kind)
+        .filter(|kind| matches!(kind, EventKind::StepBegin | EventKind::StepEnd));
+    let is_open = edges.next_back() == Some(&EventKind::StepBegin);
+    let begin = events.last().filter(|_| !is_open).map(|last| Event {
+        source: Source::Own,
+        kind: EventKind::StepBegin,
+        ..last.clone()
+    });
+    events.iter().cloned().chain(begin).collect()
 }
 
 /// A run under rules that only tell, after some events.

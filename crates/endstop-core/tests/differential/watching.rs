@@ -129,4 +129,16 @@ fn replies_without_steps_stop_every_policy() {
     let mut watch = Watch::new(Arc::new(Watched::new(&all, &Probes::new()).unwrap()));
     let trip = watch.observe(&events[0]).map(|trip| trip.policies.to_vec());
     assert_eq!(trip, Some(vec![0, 1]));
+    // After a step, and after one that a pause has refused.
+    let reply = events[0].kind.clone();
+    let step = [EventKind::StepBegin, reply.clone(), EventKind::StepEnd, reply];
+    let hold = [EventKind::PauseRequested { by: "ann", why: "" }];
+    for kinds in [step.to_vec(), [&hold[..], &step[..]].concat()] {
+        let events: Vec<Event<'_>> =
+            kinds.into_iter().map(|kind| Event::new(Millis(0), kind)).collect();
+        check(&policies, &events).unwrap();
+        let mut watch = Watch::new(Arc::new(Watched::new(&all, &Probes::new()).unwrap()));
+        let trips: Vec<bool> = events.iter().map(|event| watch.observe(event).is_some()).collect();
+        assert_eq!(trips.iter().position(|trips| *trips), Some(events.len() - 1), "{events:?}");
+    }
 }

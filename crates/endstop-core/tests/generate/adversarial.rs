@@ -40,22 +40,31 @@ pub(crate) fn damaged() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-/// Events in any order, with time that may fall. Most begin with a step: a reply before any ends the run.
+/// Events in any order, with time that may fall. In most, replies outside a step are a descendant's: one of the run itself
+/// ends it.
 pub(crate) fn chaos() -> impl Strategy<Value = Vec<Event<'static>>> {
     let timed = (kind(), prop::bool::weighted(0.3), select(&GAPS_MS[..]), 0u64..8);
     let events = prop::collection::vec(timed, 0..MAX_EVENTS);
-    (prop::bool::weighted(0.8), events).prop_map(|(begins, events)| {
-        let begin = begins.then_some((EventKind::StepBegin, false, 0, 0));
+    (prop::bool::weighted(0.8), events).prop_map(|(has_steps, events)| {
+        let begin = has_steps.then_some((EventKind::StepBegin, false, 0, 0));
+        let mut is_in_step = false;
         begin
             .into_iter()
             .chain(events)
             .map(|(kind, by_descendant, gap, times)| {
                 let at = gap * times;
-                let source = if by_descendant && !is_of_the_run(&kind) {
+                let is_outside =
+                    has_steps && !is_in_step && matches!(kind, EventKind::Reply { .. });
+                let source = if (by_descendant || is_outside) && !is_of_the_run(&kind) {
                     Source::Descendant
                 } else {
                     Source::Own
                 };
+                match (source, &kind) {
+                    (Source::Own, EventKind::StepBegin) => is_in_step = true,
+                    (Source::Own, EventKind::StepEnd) => is_in_step = false,
+                    _ => {}
+                }
                 Event { at: Millis(at), wall: WallTime(WALL_START_MS + at), source, kind }
             })
             .collect()

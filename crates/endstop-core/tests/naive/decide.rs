@@ -97,7 +97,7 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
             event.kind,
             EventKind::Cancel { .. } | EventKind::Kill { .. } | EventKind::StopRaised { .. }
         )
-    }) || has_reply_without_step(view);
+    }) || has_reply_outside_step(view);
     let announces = event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
     let stopped = held
         .iter()
@@ -121,12 +121,18 @@ fn is_held_back(view: View<'_, '_>) -> bool {
     begins && requests.last() == Some(true)
 }
 
-/// Whether the run itself has replied before any step: its driver does not report steps.
-fn has_reply_without_step(view: View<'_, '_>) -> bool {
-    let first = view
-        .own()
-        .find(|(_, event)| matches!(event.kind, EventKind::StepBegin | EventKind::Reply { .. }));
-    first.is_some_and(|(_, event)| event.kind != EventKind::StepBegin)
+/// Whether the run itself has replied while no step was reported, admitted or not: its driver does not report all steps.
+fn has_reply_outside_step(view: View<'_, '_>) -> bool {
+    let mut is_in_step = false;
+    view.heard().filter(|(_, event)| event.source == Source::Own).any(|(_, event)| {
+        match event.kind {
+            EventKind::StepBegin => is_in_step = true,
+            EventKind::StepEnd => is_in_step = false,
+            EventKind::Reply { .. } => return !is_in_step,
+            _ => {}
+        }
+        false
+    })
 }
 
 fn standing(rule: &Rule, view: View<'_, '_>) -> Option<Standing> {

@@ -344,11 +344,42 @@ fn replies_without_steps_are_told_of_the_run_itself_only() {
     driver.source = Source::Descendant;
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed);
     driver.source = Source::Own;
-    driver.step();
+    driver.begin();
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "a step began");
     let saved = driver.run.save().unwrap();
     driver.run = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "and is known after a restore");
+}
+
+#[test]
+fn a_driver_that_no_longer_reports_steps_is_told() {
+    let mut driver = Driver::stop("max_steps(9)");
+    driver.step();
+    driver.see(EventKind::AttemptBegin { next_cost: None });
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::ErrorForbade));
+    let message = driver.run.last_stop_signal().unwrap().message.clone();
+    assert!(message.contains("outside a step"), "{message}");
+    // A natural end does not excuse it.
+    let mut driver = Driver::stop("max_steps(9)");
+    driver.natural_step();
+    driver.see(EventKind::UserMessage);
+    assert_eq!(driver.reply(0, "0.10", 100), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::ErrorForbade));
+}
+
+#[test]
+fn a_step_that_was_refused_and_is_taken_anyway_is_not_missing() {
+    let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 1\"");
+    assert_eq!(driver.step(), Directive::Pause);
+    assert_eq!(driver.begin(), Directive::Pause);
+    let saved = driver.run.save().unwrap();
+    driver.run = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
+    driver.reply(1, "0.10", 100);
+    assert_eq!((driver.reason(), driver.raised()), (None, 0));
+    driver.see(EventKind::StepEnd);
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Stop, "its end was reported");
+    assert_eq!(driver.reason(), Some(StopReason::ErrorForbade));
 }
 
 #[test]

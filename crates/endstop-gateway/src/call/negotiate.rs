@@ -279,10 +279,9 @@ impl Negotiation {
 
     /// Lowers the output cap, if these words refuse its size.
     fn lower_cap(&mut self, words: &str) -> bool {
-        if !self.may_lower_cap() {
-            return false;
-        }
-        let sent = self.reserved_output.unwrap_or_default() / self.choices;
+        let reserved = self.reserved_output.filter(|_| self.may_lower_cap());
+        let Some(reserved) = reserved else { return false };
+        let sent = reserved / self.choices;
         self.refused_caps += 1;
         let next = next_cap(words, sent, self.refused_caps);
         if let Some(cap) = next {

@@ -1,4 +1,4 @@
-//! Amounts in the bodies of commands, and which commands do not need their client.
+//! Amounts in the bodies of commands, which commands do not need their client, and the token.
 
 use super::servers::tightens;
 use super::*;
@@ -70,5 +70,21 @@ fn only_commands_that_stop_or_hold_runs_are_obeyed_without_their_client() {
         "/v1/kill",
     ] {
         assert!(!tightens(path), "{path}");
+    }
+}
+
+#[test]
+fn a_request_has_the_token_only_if_it_sends_one() {
+    let sending = |value: &'static str| {
+        HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static(value))])
+    };
+    let (none, empty, token) = (None, Key::new(""), Key::new("secret"));
+    assert!(has_token(none, &HeaderMap::new()));
+    assert!(has_token(Some(&token), &sending("Bearer secret")));
+    for wrong in ["Bearer other", "Bearer ", "Basic secret", "secret"] {
+        assert!(!has_token(Some(&token), &sending(wrong)), "{wrong}");
+    }
+    for token in [&token, &empty] {
+        assert!(!has_token(Some(token), &HeaderMap::new()), "a missing token is none");
     }
 }

@@ -1,5 +1,6 @@
 //! Waiting for a run: while it is paused (`docs/semantics.md` section 9), or until it stops or pauses.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -69,8 +70,7 @@ impl Pause {
                 return;
             }
             tokio::select! {
-                () = notified => {}
-                () = next_change(run) => {}
+                () = next_change(run, notified) => {}
                 window = run.window_reset() => {
                     on_reset(&window);
                     until = Instant::now() + limit;
@@ -92,20 +92,18 @@ impl Pause {
             if status == Status::Paused || is_stopped() {
                 return status;
             }
-            tokio::select! {
-                () = notified => {}
-                () = next_change(run) => {}
-            }
+            next_change(run, notified).await;
         }
     }
 }
 
-/// Waits for a cancellation, or for a time limit that stops the run.
-async fn next_change(run: &RunHandle) {
+/// Waits for a notification, a cancellation, or a time limit that stops the run.
+async fn next_change(run: &RunHandle, notified: Notified<'_>) {
+    let mut notified = pin!(notified);
     if run.in_flight().is_cancelled() {
         // It is cancelled already, and that did not end the wait.
-        tokio::time::sleep(LIMIT_RECHECK).await;
+        let _ = tokio::time::timeout(LIMIT_RECHECK, notified).await;
     } else {
-        run.stopped(CancelOn::Any).await;
+        run.wait(&mut notified, CancelOn::Any).await;
     }
 }

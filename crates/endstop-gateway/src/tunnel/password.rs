@@ -25,7 +25,12 @@ impl ProxyPassword {
     pub(super) fn new() -> Self {
         let bytes: [u8; PROXY_PASSWORD_BYTES] = random();
         let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let encoded = encoded(&password).unwrap_or_default();
+        let Some(encoded) = encoded(&password) else {
+            // Without credentials, a client that sends none would have the right ones.
+            unreachable!(
+                "an address with a user and a password in hexadecimal digits has credentials"
+            )
+        };
         Self { password: Key::new(password), encoded: Key::new(encoded) }
     }
 

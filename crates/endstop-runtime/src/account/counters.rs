@@ -105,7 +105,7 @@ pub(super) fn uncounted(dimension: Dimension) -> ! {
 }
 
 pub(super) fn unsigned(count: i64) -> u64 {
-    u64::try_from(count).unwrap_or(0)
+    count.max(0).unsigned_abs()
 }
 
 fn negated(counts: Counts) -> Counts {
@@ -233,7 +233,7 @@ fn check(
             let Some(after) = after(account, limit) else { continue };
             let sum = sum(rows, account, limit, after)?;
             let committed = sum.settled.saturating_add(sum.held);
-            if u64::try_from(committed.saturating_add(asked)).unwrap_or(0) <= limit.amount {
+            if unsigned(committed.saturating_add(asked)) <= limit.amount {
                 continue;
             }
             if refused.as_ref().is_some_and(|(outer, _)| *outer <= depth) {

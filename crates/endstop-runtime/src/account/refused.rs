@@ -3,7 +3,6 @@
 use std::fmt;
 
 use endstop_core::human;
-use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::{Millis, WallTime};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -54,19 +53,6 @@ pub struct AccountRefused {
 }
 
 impl AccountRefused {
-    /// Returns the stop signal of a run that it stops. Its source is `budget:NAME`.
-    #[must_use]
-    pub fn signal(&self) -> StopSignal {
-        StopSignal::new(self.limit.dimension.reason())
-            .with_message(self.to_string())
-            .with_context("limit", self.limit.amount)
-            .with_context("settled", self.settled)
-            .with_context("held", self.held)
-            .with_context("asked", self.asked)
-            .with_context(RESET_KEY, self.resets_at.map(|at| at.0))
-            .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
-    }
-
     /// Returns the remaining amount of the limit.
     #[must_use]
     pub const fn left(&self) -> u64 {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak}
 use std::thread;
 use std::time::Duration;
 
-use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
 use endstop_core::units::WallTime;
 use tokio::time::Instant;
 
@@ -171,21 +170,6 @@ impl AccountWait {
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Store { lasts, .. } if *lasts >= STORE_PATIENCE)
     }
-
-    /// Returns the signal that stops a run which does not wait.
-    #[must_use]
-    pub fn signal(&self) -> StopSignal {
-        match self {
-            Self::Room { refused, .. } => refused.signal(),
-            Self::Store { why, .. } => uncounted(why),
-        }
-    }
-}
-
-/// The signal of a run whose calls no store can count.
-pub(crate) fn uncounted(why: &str) -> StopSignal {
-    let message = format!("nothing is sent that no budget can count: {why}");
-    StopSignal::new(StopReason::ErrorForbade).with_message(message).with_source(BUDGET_SOURCE)
 }
 
 /// The holds of a call on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is
@@ -524,14 +508,14 @@ impl AccountsState {
     fn warn_of(&self, names: &[String]) {
         let Some(warn) = &self.warn else { return };
         let tables = self.tables();
-        let with_threshold = names.iter().filter_map(|name| tables.set.get(name));
-        let accounts: Vec<&Account> = with_threshold.filter(|it| it.warn.is_some()).collect();
+        let defined = names.iter().filter_map(|name| tables.set.get(name));
+        let with_threshold = defined.filter_map(|account| Some((account, account.warn?)));
+        let (accounts, thresholds): (Vec<&Account>, Vec<u8>) = with_threshold.unzip();
         if accounts.is_empty() {
             return;
         }
         let Ok(states) = self.store.read(&accounts) else { return };
-        for (account, state) in accounts.iter().zip(states) {
-            let threshold = account.warn.unwrap_or(100);
+        for ((account, threshold), state) in accounts.into_iter().zip(thresholds).zip(states) {
             for limit in &state.limits {
                 if self.is_first_above(account, limit, threshold, state.now) {
                     warn(&AccountWarning::Threshold(AccountThreshold {

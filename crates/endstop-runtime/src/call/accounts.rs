@@ -11,14 +11,12 @@ use endstop_core::units::{Cost, Money};
 
 use super::admission::NotAdmitted;
 use super::plan::{CallPlan, PlannedCall};
-use crate::account::{
-    AccountHold, AccountRefused, AccountWait, BudgetStoreError, DrawnAccounts, RunAccounts,
-};
+use crate::account::{AccountHold, AccountWait, BudgetStoreError, DrawnAccounts, RunAccounts};
 use crate::cancel::{Urgency, kill_signal};
 use crate::clock::system_wall_time;
 use crate::ledger::Amounts;
 use crate::limits::{ACCOUNT_RECHECK, RESET_RECHECK, STORE_RECHECK};
-use crate::run::{CancelOn, RunHandle, StopReach, Waited};
+use crate::run::{CancelOn, RunHandle, Waited};
 
 impl RunHandle {
     /// Returns whether the calls of the run draw on these accounts too.
@@ -182,27 +180,6 @@ impl RunHandle {
     pub fn awaits_store(&self, plan: &CallPlan<'_>) -> Option<AccountWait> {
         let planned = self.planned(plan);
         self.node().accounts()?.current().store_wait(planned.provider(), planned.model())
-    }
-
-    /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].
-    pub fn give_up_on_account(&self, wait: &AccountWait) {
-        self.node().set_out_of_budget(true);
-        self.raise_with(&wait.signal());
-    }
-
-    /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.
-    pub(super) fn refused_by_account(&self, refused: &AccountRefused, is_by_model: bool) {
-        let signal = refused.signal();
-        if self.node().reach() == StopReach::Tree && !is_by_model {
-            let mut owner = self.node();
-            while let Some(parent) = &owner.parent {
-                owner = parent;
-            }
-            if !Arc::ptr_eq(owner, self.node()) {
-                Self::of(Arc::clone(owner)).raise(&signal);
-            }
-        }
-        self.raise(&signal);
     }
 }
 

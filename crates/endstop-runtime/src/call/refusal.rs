@@ -7,7 +7,7 @@ use endstop_core::run::Directive;
 use endstop_core::signal::{BUDGET_SOURCE, StopReason, StopSignal};
 
 use super::admission::NotAdmitted;
-use crate::account::{AccountBlock, uncounted};
+use crate::account::{AccountBlock, AccountRefused, AccountWait, RESET_KEY};
 use crate::ledger::Refused;
 use crate::observe::{ALL_RUNS, Detail, OWNER_KEY};
 use crate::run::{RunHandle, StopReach};
@@ -28,6 +28,27 @@ impl RunHandle {
         }
         self.raise(&signal);
         Directive::Stop
+    }
+
+    /// Stops the run for an account that refused; and the outermost run, unless only calls of one model draw on it.
+    fn refused_by_account(&self, refused: &AccountRefused, is_by_model: bool) {
+        let signal = refused.signal();
+        if self.node().reach() == StopReach::Tree && !is_by_model {
+            let mut owner = self.node();
+            while let Some(parent) = &owner.parent {
+                owner = parent;
+            }
+            if !Arc::ptr_eq(owner, self.node()) {
+                Self::of(Arc::clone(owner)).raise(&signal);
+            }
+        }
+        self.raise(&signal);
+    }
+
+    /// Stops the run because it waits no longer for an account: by [`AccountWait::signal`].
+    pub fn give_up_on_account(&self, wait: &AccountWait) {
+        self.node().set_out_of_budget(true);
+        self.raise_with(&wait.signal());
     }
 
     /// Stops the run for a call that was not admitted, unless a core has stopped it already.
@@ -83,6 +104,38 @@ impl RunHandle {
         };
         self.record(&EventKind::StopRaised { signal }, detail)
     }
+}
+
+impl AccountRefused {
+    /// Returns the stop signal of a run that it stops. Its source is `budget:NAME`.
+    #[must_use]
+    pub fn signal(&self) -> StopSignal {
+        StopSignal::new(self.limit.dimension.reason())
+            .with_message(self.to_string())
+            .with_context("limit", self.limit.amount)
+            .with_context("settled", self.settled)
+            .with_context("held", self.held)
+            .with_context("asked", self.asked)
+            .with_context(RESET_KEY, self.resets_at.map(|at| at.0))
+            .with_source(format!("{BUDGET_SOURCE}:{}", self.account))
+    }
+}
+
+impl AccountWait {
+    /// Returns the signal that stops a run which does not wait.
+    #[must_use]
+    pub fn signal(&self) -> StopSignal {
+        match self {
+            Self::Room { refused, .. } => refused.signal(),
+            Self::Store { why, .. } => uncounted(why),
+        }
+    }
+}
+
+/// The signal of a run whose calls no store can count.
+fn uncounted(why: &str) -> StopSignal {
+    let message = format!("nothing is sent that no budget can count: {why}");
+    StopSignal::new(StopReason::ErrorForbade).with_message(message).with_source(BUDGET_SOURCE)
 }
 
 /// The stop signal of a budget that refused.

@@ -69,7 +69,9 @@ impl Registry {
 
     /// Admits no further call of the runs that others wait for.
     fn note_wanted(&self, shared: &dyn SharedRunLog) {
-        for id in shared.wanted().unwrap_or_default() {
+        // If the store is away, no other gateway can take them now. Those that wait ask it again.
+        let Ok(wanted) = shared.wanted() else { return };
+        for id in wanted {
             if let Some(entry) = self.get(&id) {
                 entry.want();
             }
@@ -86,7 +88,9 @@ impl Registry {
         if asked.is_empty() {
             return;
         }
-        for lost in shared.renew(&asked).unwrap_or_default() {
+        // If the store is away, none is known to be lost. The store refuses the lines of a run that another gateway has taken.
+        let Ok(lost) = shared.renew(&asked) else { return };
+        for lost in lost {
             if let Some((entry, _)) = epochs.get(&lost) {
                 entry.leave();
             }

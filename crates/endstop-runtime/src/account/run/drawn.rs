@@ -167,14 +167,15 @@ impl DrawnAccounts {
         }
     }
 
-    /// The tokens and money that the settled calls leave to a call; unlimited if the store cannot be read.
+    /// The tokens and money that the settled calls leave to a call, to know whether it is worth counting its input. It admits
+    /// nothing: if the store cannot be read, it is unlimited here, and the reservation waits for the store.
     pub(crate) fn unheld_room(&self, provider: &str, model: &str) -> Limits {
         let accounts = self.of_call(provider, model);
-        let states = match accounts.is_empty() {
-            true => Vec::new(),
-            false => self.shared().store.read(&accounts).unwrap_or_default(),
-        };
         let mut room = Limits::unlimited();
+        if accounts.is_empty() {
+            return room;
+        }
+        let Ok(states) = self.shared().store.read(&accounts) else { return room };
         for state in states.iter().flat_map(|state| &state.limits) {
             let left = state.limit.amount.saturating_sub(state.settled);
             let least = |room: Option<u64>| Some(room.map_or(left, |room| room.min(left)));
