@@ -1,6 +1,6 @@
 //! Lock files have what their manifests ask for.
 //!
-//! Both are compared as they are staged: `cargo` mends a stale lock file in the work tree before a check can read it, but a
+//! Both are compared as they are staged: `cargo` fixes a stale lock file in the work tree before a check can read it, but a
 //! clean checkout has that of the commit. Cargo itself is not asked, because it needs every package at hand for its answer.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn check_texts(texts: &BTreeMap<String, String>) -> Vec<Finding> {
             beside.is_some_and(|(_, it)| is_member(package.directory, directory(path), it))
         };
         for problem in problems(&locked(lock), &packages, members) {
-            let what = format!("stale: {problem}; let `cargo metadata` mend it, and stage it");
+            let what = format!("stale: {problem}; let `cargo metadata` fix it, and stage it");
             findings.push(Finding::new(path, 1, what));
         }
     }

@@ -29,7 +29,7 @@ fn found(a: &str, b: &str, lock: &str) -> Vec<String> {
 
 fn assert_one(found: &[String], problem: &str) {
     let wanted =
-        format!("Cargo.lock:1: stale: {problem}; let `cargo metadata` mend it, and stage it");
+        format!("Cargo.lock:1: stale: {problem}; let `cargo metadata` fix it, and stage it");
     assert_eq!(found, [wanted]);
 }
 
