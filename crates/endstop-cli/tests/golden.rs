@@ -1,6 +1,6 @@
 //! Printed forms that need no server, store or file, word for word: short help, errors, JSON, tables and summaries.
 //! `golden_files.rs` has the JSON of `run`, `serve`, `demo`, `ps`, `budget`, `spend`, stored runs, formats, what drifted, charts, and
-//! man pages. The long help is `docs/cli.md`, which the house rules compare.
+//! man pages, and the output of `tail`, `show`, `prune`, `key`, `config` and `convert`. The long help is `docs/cli.md`, which the house rules compare.
 //!
 //! `TRYCMD=overwrite` writes the current output; times and names of runs are then to be replaced by `[..]` again.
 

@@ -8,6 +8,8 @@
     reason = "helpers of tests"
 )]
 
+#[path = "golden_files/commands.rs"]
+mod commands;
 #[path = "../../../tests/support/golden.rs"]
 mod file;
 #[path = "support/place.rs"]
@@ -116,9 +118,14 @@ struct Serving {
 
 impl Serving {
     fn start(place: &Place, flags: &[&str]) -> Self {
+        Self::start_at(place, "sim", flags)
+    }
+
+    fn start_at(place: &Place, upstream: &str, flags: &[&str]) -> Self {
         let mut command = endstop(place);
-        command.args(["serve", "--json", "--upstream", "sim", "--listen", "127.0.0.1:0"]);
-        command.args(flags).env("ENDSTOP_TEST_TOKEN", "control-1").stdout(Stdio::piped());
+        command.args(["serve", "--json", "--upstream", upstream, "--listen", "127.0.0.1:0"]);
+        command.env("XDG_STATE_HOME", &place.0).env("ENDSTOP_TEST_TOKEN", "control-1");
+        command.args(flags).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (addr, control, printed) = (String::new(), String::new(), String::new());

@@ -7,6 +7,9 @@
     reason = "helpers of tests"
 )]
 
+#[path = "../../../tests/support/golden.rs"]
+mod file;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+use file::golden;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -133,16 +138,36 @@ impl Drop for Home {
     }
 }
 
-/// The next event of a name.
-fn next(taken: &Receiver<Message>, event: &str) -> Value {
+/// The next event of a name, and the body as it was sent.
+fn next_with_body(taken: &Receiver<Message>, event: &str) -> (Value, String) {
     let until = Instant::now() + PATIENCE;
     loop {
-        let message = checked(&taken.recv_timeout(PATIENCE).unwrap());
+        let taken = taken.recv_timeout(PATIENCE).unwrap();
+        let message = checked(&taken);
         if message["event"] == event {
-            return message;
+            return (message, taken.1);
         }
         assert!(Instant::now() < until, "{message}");
     }
+}
+
+/// The next event of a name.
+fn next(taken: &Receiver<Message>, event: &str) -> Value {
+    next_with_body(taken, event).0
+}
+
+/// The next event of a name, whose body is compared with a golden file. `fixed` are the keys of this event whose values differ
+/// from run to run.
+fn next_of_form(
+    taken: &Receiver<Message>,
+    event: &str,
+    name: &str,
+    fixed: &[(&str, &str)],
+) -> Value {
+    let (message, body) = next_with_body(taken, event);
+    let of_all = [("id", "\"ID\""), ("time", "\"2026-11-29T20:00:00Z\"")];
+    golden(name, &body, &[&of_all[..], fixed].concat());
+    message
 }
 
 #[test]
@@ -262,11 +287,14 @@ fn pauses_by_a_command_reach_the_webhook_of_a_gateway_and_of_an_agent() {
     let base = format!("{}/r/nightly", listening["address"].as_str().unwrap());
     let mut agent = home.command(&["demo-agent", "--iterations", "1", "--searches", "1"]);
     assert!(agent.env("ANTHROPIC_BASE_URL", base).output().unwrap().status.success());
+    next_of_form(&taken, "budget_threshold", "webhook-threshold.json", &[]);
     home.succeeds(&["pause", "nightly", "--why", "lunch"]);
-    let paused = next(&taken, "run_paused");
+    let by = [("by", "\"ann\"")];
+    let paused = next_of_form(&taken, "run_paused", "webhook-paused.json", &by);
     assert_eq!((&paused["run"], &paused["why"]), (&"nightly".into(), &"lunch".into()), "{paused}");
     home.succeeds(&["resume", "nightly"]);
-    assert_eq!(next(&taken, "run_resumed")["run"], "nightly");
+    let resumed = next_of_form(&taken, "run_resumed", "webhook-resumed.json", &[]);
+    assert_eq!(resumed["run"], "nightly");
     serve.kill().unwrap();
     serve.wait().unwrap();
 
@@ -274,7 +302,9 @@ fn pauses_by_a_command_reach_the_webhook_of_a_gateway_and_of_an_agent() {
     let policy = home.file("policy.toml", policy);
     let agent = ["agent", "--model", "scripted:loop", "--policy", policy.to_str().unwrap(), "go"];
     assert_eq!(home.command(&agent).output().unwrap().status.code(), Some(124));
-    assert_eq!(next(&taken, "run_paused")["rules"], serde_json::json!(["ask"]));
+    let run = [("run", "\"RUN\"")];
+    let paused = next_of_form(&taken, "run_paused", "webhook-paused-by-rule.json", &run);
+    assert_eq!(paused["rules"], serde_json::json!(["ask"]));
 }
 
 /// Waits for a line of an output that has some text.
@@ -312,7 +342,9 @@ fn waits_for_a_full_budget_reach_the_webhook_from_a_gateway_and_an_agent_which_p
     let mut client = client.env("ANTHROPIC_BASE_URL", base).stdout(Stdio::null()).spawn().unwrap();
     let said = line_with(&mut lines, "\"paused\"");
     assert!(said.contains("waits for budget me until ") && said.contains("nightly"), "{said}");
-    let paused = next(&taken, "run_paused");
+    // The text says how long it takes until the reset.
+    let reset = [("resets_at", "\"2026-12-01T00:00:00Z\""), ("text", "\"TEXT\"")];
+    let paused = next_of_form(&taken, "run_paused", "webhook-paused-by-budget.json", &reset);
     assert_eq!((&paused["run"], &paused["budget"]), (&"nightly".into(), &"me".into()), "{paused}");
     assert!(paused["resets_at"].as_str().unwrap().ends_with('Z'), "{paused}");
     assert!(paused["text"].as_str().unwrap().starts_with("budget me has used 1 of 1 step"));

@@ -8,6 +8,7 @@ mod directions;
 mod errors;
 mod functions;
 mod links;
+mod locks;
 mod manifests;
 mod map;
 mod modules;
@@ -48,6 +49,7 @@ const RULES: &[(&str, Check)] = &[
     ("links lead somewhere", |p| Ok(links::check(p.tree))),
     ("places within pages that are cited exist", |p| Ok(anchors::check(p.tree))),
     ("a checkout builds the same everywhere", |p| manifests::check(p.tree)),
+    ("lock files are up to date", |p| locks::check(p.tree)),
     ("generated pages are up to date", |p| Ok(docs::check(p.tree))),
     ("no file has more than 600 lines of code", |p| Ok(sizes::check_large(p.tree))),
     ("a small file has a reason", |p| Ok(sizes::check_small(p.tree, p.modules))),

@@ -69,6 +69,26 @@ pub(crate) fn is_tracked(root: &Path, path: &str) -> Result<bool, TreeError> {
     Ok(!git_files(root, &["--cached", "--", path])?.is_empty())
 }
 
+/// The files that match a pattern as they are staged, by path. One in a conflict of a merge is left out.
+pub(crate) fn staged(
+    root: &Path,
+    patterns: &[&str],
+) -> Result<BTreeMap<String, String>, TreeError> {
+    let mut texts = BTreeMap::new();
+    for path in git_files(root, &[&["--cached", "--"][..], patterns].concat())? {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(root)
+            .args(["show", &format!(":./{path}")])
+            .output()
+            .map_err(TreeError::Git)?;
+        if output.status.success() {
+            texts.insert(path, String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+    }
+    Ok(texts)
+}
+
 fn git_files(root: &Path, arguments: &[&str]) -> Result<Vec<String>, TreeError> {
     let output = Command::new("git")
         .arg("-C")

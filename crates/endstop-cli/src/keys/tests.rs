@@ -3,6 +3,7 @@
 use endstop::store::RunId;
 
 use super::*;
+use crate::golden_file::golden;
 
 /// The time of issue in the line of a key.
 const CREATED: &str = r#""created":"2026-11-25T20:00:00Z""#;
@@ -140,6 +141,46 @@ fn a_file_of_version_1_is_read_as_it_was_written() {
     assert_eq!((bob.expires, bob.revoked), (None, Some(time("2026-11-26T20:00:00Z"))));
     assert!(bob.limits.is_empty() && bob.budgets.is_empty() && bob.models.is_empty());
     assert_eq!(file.lines.iter().filter(|line| matches!(line, Line::Plain(..))).count(), 1);
+}
+
+#[test]
+fn keys_of_version_1_are_written_and_read() {
+    let time = |seconds: i64| Timestamp::from_second(1_795_636_800 + seconds).unwrap();
+    let alice = StoredKey {
+        name: "alice".to_owned(),
+        hash: KeyHash::of(&Key::new("endstop_alice")),
+        runs: "alice-*".parse().unwrap(),
+        budgets: vec!["team-a".to_owned()],
+        limits: vec!["$5 per day".to_owned(), "$20".to_owned()],
+        models: vec!["gpt-*".to_owned(), "o3".to_owned()],
+        created: time(0),
+        expires: Some(time(60)),
+        revoked: None,
+        changed: Some(KeyAct { at: time(0), by: "ann".to_owned(), why: String::new() }),
+    };
+    // A key of an earlier version has nothing about its last change.
+    let bob = StoredKey {
+        name: "bob".to_owned(),
+        hash: KeyHash::of(&Key::new("endstop_bob")),
+        runs: "bob".parse().unwrap(),
+        budgets: Vec::new(),
+        limits: Vec::new(),
+        models: Vec::new(),
+        expires: None,
+        changed: None,
+        ..alice.clone()
+    };
+    let carol = StoredKey {
+        name: "carol".to_owned(),
+        hash: KeyHash::of(&Key::new("endstop_carol")),
+        revoked: Some(time(120)),
+        changed: Some(KeyAct { at: time(120), by: "ann".to_owned(), why: "left".to_owned() }),
+        ..alice.clone()
+    };
+    let mut file = KeyFile::parse("# of the team\nsk-plain build-1\n").unwrap();
+    [alice, bob, carol].into_iter().for_each(|key| file.push(key));
+    let stored = golden("keys-v1.jsonl", &file.to_text(), &[]);
+    assert_eq!(KeyFile::parse(&stored).unwrap(), file);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use redis::Value;
 
 use super::spool::{Settlement, Spool};
 use super::wire::{Reply, counted_limit, from_nanos, nanos};
+use crate::golden_file::golden;
 use crate::ledger::{Amounts, Dimension};
 use crate::store::RunId;
 use crate::store::disk::fault;
@@ -76,6 +77,31 @@ fn a_spool_keeps_what_was_not_taken() {
     assert_eq!(spool.send(take).unwrap().taken, 3);
     assert_eq!(sent.into_inner().unwrap(), ["b", "c", "d"]);
     assert!(spool.is_empty());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn settlements_of_version_1_are_written_and_read() {
+    let directory = std::env::temp_dir().join(format!("endstop-spool-{}", RunId::new()));
+    let spool = Spool::open(&directory, "redis://127.0.0.1").unwrap();
+    let cost = Money::from_picos(16_200_000);
+    let call = Amounts { steps: 1, tokens: 60, cost, ..Amounts::ZERO };
+    let settlements = [Settlement::new("a-1", &call), Settlement::new("a-2", &Amounts::ZERO)];
+    for settlement in &settlements {
+        spool.add(settlement).unwrap();
+    }
+    let written = std::fs::read_to_string(spool.path()).unwrap();
+    let stored = golden("spool-v1.jsonl", &written, &[]);
+
+    std::fs::write(spool.path(), stored + "\n").unwrap();
+    let read = RefCell::new(Vec::new());
+    let take = |settlement: &Settlement| {
+        read.borrow_mut().push(settlement.clone());
+        true
+    };
+    let sent = spool.send(take).unwrap();
+    assert!(sent.unread.is_none(), "{sent:?}");
+    assert_eq!(read.into_inner(), settlements);
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
