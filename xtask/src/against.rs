@@ -1,4 +1,4 @@
-//! An earlier revision beside this one: its sources, and the table of what both measured.
+//! An earlier revision compared with this one: its sources, and the table of the results of both.
 
 mod figures;
 
@@ -11,8 +11,8 @@ pub(crate) use figures::{Figure, Figures, table};
 /// Where everything of a comparison is built, below the root of the project.
 pub(crate) const DIRECTORY: &str = "target/against";
 
-/// Checks out a revision into a work tree of its own, and returns its path. It is the same for every revision, so that a build of
-/// the next one takes what has not changed.
+/// Checks out a revision into a separate work tree, and returns its path. It is the same for every revision, so that the next
+/// build only compiles what differs.
 ///
 /// # Errors
 /// If git does not know the revision, or cannot write the work tree.
@@ -24,7 +24,7 @@ pub(crate) fn check_out(root: &Path, revision: &str) -> Result<PathBuf, String> 
     fs::create_dir_all(&directory)
         .map_err(|error| format!("`{}`: {error}", directory.display()))?;
     let source = directory.join("source");
-    // Without a `.git` of its own, git would take the project itself for the work tree.
+    // In a directory without its own `.git`, git would check out the revision in the project.
     if source.join(".git").exists() {
         git(&source, &["checkout", "--quiet", "--force", "--detach", &commit])?;
     } else {

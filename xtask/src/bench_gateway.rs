@@ -2,7 +2,7 @@
 //!
 //! The gateway under test has core 0, clients and upstream have core 1. All gateways run at the same time and
 //! are measured in turns, round after round, so that a busy machine is busy for each of them. Nothing here
-//! fails by time.
+//! fails by time. An earlier revision of Endstop is one more of them.
 
 mod goals;
 mod measure;
@@ -41,7 +41,7 @@ struct Options {
     earlier: Option<Earlier>,
 }
 
-/// An earlier `endstop`, which is measured beside today's.
+/// An earlier `endstop`, which is compared with today's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Earlier {
     Revision(String),

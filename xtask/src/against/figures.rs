@@ -58,8 +58,8 @@ impl Figures {
     }
 }
 
-/// Both figures of each benchmark, how many times as slow it has become, and a mark if that is more than a tenth. Then
-/// what only one of them has.
+/// Both figures of each benchmark, how many times as slow it has become, and a mark if it is slower by more than a tenth. Then
+/// the benchmarks that only one of them has.
 pub(crate) fn table(before: &Figures, after: &Figures) -> String {
     let width = after.0.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
     let (mut text, mut slower, mut all) = (String::new(), 0, 0);

@@ -39,7 +39,7 @@ fn revisions_are_checked_out_one_after_the_other_and_the_project_stays_as_it_is(
     for (revision, text) in [("HEAD~1", "first"), ("HEAD", "second"), ("HEAD~1", "first")] {
         let source = check_out(root, revision).unwrap();
         assert_eq!(fs::read_to_string(source.join("file")).unwrap(), text);
-        // What a build changes does not stop the next one.
+        // A file that a build changed does not stop the next checkout.
         fs::write(source.join("file"), "changed").unwrap();
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "second");
     }

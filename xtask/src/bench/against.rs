@@ -1,8 +1,8 @@
 //! `cargo xtask bench --against REV`: the benchmarks of the core, of replay, of the ledger and of the agent loop, of an earlier
 //! revision and of this one, in turns.
 //!
-//! Each revision is measured by the benchmarks that it has, and what they print is read here: an earlier one cannot print it
-//! otherwise.
+//! Each revision is measured by the benchmarks that it has. Their tables are read here, because an earlier one prints nothing
+//! else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub(super) fn run(root: &Path, revision: &str) -> Result<(), String> {
 }
 
 impl Side {
-    /// Builds the benchmarks of a revision whose sources are there.
+    /// Builds the benchmarks of a revision from its sources.
     fn build(source: &Path, target: &Path) -> Result<Self, String> {
         let (directory, programs) = (source.join("benches/peers"), target.join("release"));
         if !directory.is_dir() {
