@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: ratios to a peer in one run, and whether a late step costs what an early one did.
 
+mod against;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -19,11 +21,19 @@ const BINARIES: [(&str, &str); 5] = [
     ("agent_bytes", "what the agent loop keeps"),
 ];
 
-pub(crate) fn run(root: &Path) -> Result<(), String> {
+pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
+    match words {
+        [] => beside_peers(root),
+        ["--against", revision] => against::run(root, revision),
+        _ => Err("`bench` takes --against REV, or one of budgets, gateway and spend".to_owned()),
+    }
+}
+
+fn beside_peers(root: &Path) -> Result<(), String> {
     let directory = root.join("benches/peers");
-    build(&directory, &[])?;
-    // A peer of the loop turns on what would slow the other benchmarks down.
-    build(&directory, &["--features", "rig", "--bin", "agent"])?;
+    let target = Path::new("target");
+    build(&directory, target, &[])?;
+    build_agent(&directory, target)?;
     for (binary, what) in BINARIES {
         let program = Path::new("target/release").join(binary);
         let status = Command::new(program).current_dir(&directory).status();
@@ -35,9 +45,11 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     flat(&directory, "the agent loop", &OF_AGENT, &["agent"])
 }
 
-fn build(directory: &Path, more: &[&str]) -> Result<(), String> {
+/// Builds the benchmarks. A relative `target` is below their directory.
+fn build(directory: &Path, target: &Path, more: &[&str]) -> Result<(), String> {
     let built = Command::new("cargo")
-        .args(["build", "--release", "--target-dir", "target"])
+        .args(["build", "--release", "--target-dir"])
+        .arg(target)
         .args(more)
         .current_dir(directory)
         .status();
@@ -48,6 +60,15 @@ fn build(directory: &Path, more: &[&str]) -> Result<(), String> {
     }
 }
 
+/// The benchmark of the loop is built apart: a peer turns on what would slow the other benchmarks down.
+fn build_agent(directory: &Path, target: &Path) -> Result<(), String> {
+    build(directory, target, &["--features", "rig", "--bin", "agent"])
+}
+
+fn has_valgrind() -> bool {
+    Command::new("valgrind").arg("--version").output().is_ok()
+}
+
 /// Instructions are counted by callgrind: the same on a busy machine.
 fn flat(
     directory: &Path,
@@ -55,15 +76,13 @@ fn flat(
     windows: &[(u64, u64); 2],
     words: &[&str],
 ) -> Result<(), String> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
+    if !has_valgrind() {
         println!("skipped: valgrind is not installed, so instructions a step are not counted");
         return Ok(());
     }
     let mut costs = Vec::new();
     for &(from, to) in windows {
-        let [early, late] = [from, to].map(|steps| instructions(directory, steps, words));
-        let whole = late?.saturating_sub(early?);
-        let cost = whole / (to - from);
+        let cost = per_step(directory, Path::new("target/release/flat"), (from, to), words)?;
         println!("{what}, a step from {from} to {to}: {cost} instructions");
         costs.push(cost);
     }
@@ -77,9 +96,26 @@ fn flat(
     Ok(())
 }
 
-fn instructions(directory: &Path, steps: u64, words: &[&str]) -> Result<u64, String> {
+/// The instructions of a step between two of them.
+fn per_step(
+    directory: &Path,
+    program: &Path,
+    (from, to): (u64, u64),
+    words: &[&str],
+) -> Result<u64, String> {
+    let [early, late] = [from, to].map(|steps| instructions(directory, program, steps, words));
+    Ok(late?.saturating_sub(early?) / (to - from))
+}
+
+fn instructions(
+    directory: &Path,
+    program: &Path,
+    steps: u64,
+    words: &[&str],
+) -> Result<u64, String> {
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/flat"])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
         .arg(steps.to_string())
         .args(words)
         .current_dir(directory)

@@ -2,7 +2,7 @@
 //!
 //! The gateway under test has core 0, clients and upstream have core 1. All gateways run at the same time and
 //! are measured in turns, round after round, so that a busy machine is busy for each of them. Nothing here
-//! fails by time.
+//! fails by time. An earlier revision of Endstop is one more of them.
 
 mod goals;
 mod measure;
@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 use measure::{CASES, Memory, Taken};
 use process::Running;
-use subjects::{SUBJECTS, Subject};
+use subjects::{OURS, SUBJECTS, Subject};
+
+use crate::against::{self, Figures};
 
 /// How long starting and measuring may take; builds and installations come before.
 const LONGEST: Duration = Duration::from_secs(14 * 60);
@@ -36,6 +38,14 @@ struct Options {
     shorter: u64,
     only: Vec<String>,
     built: Built,
+    earlier: Option<Earlier>,
+}
+
+/// An earlier `endstop`, which is compared with today's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Earlier {
+    Revision(String),
+    Program(PathBuf),
 }
 
 /// Where the command `endstop` comes from.
@@ -49,20 +59,27 @@ enum Built {
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here };
+        let mut options =
+            Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here, earlier: None };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
                 "--quick" => (options.rounds, options.shorter) = (2, 3),
                 "--binary" => {
-                    let path = words.next().ok_or("--binary needs the path of an `endstop`")?;
-                    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-                    options.built = Built::Before(path);
+                    options.built = Built::Before(program_after(word, words.next())?);
+                }
+                "--against" => {
+                    let revision = words.next().ok_or("--against needs a revision")?;
+                    options.earlier = Some(Earlier::Revision((*revision).to_owned()));
+                }
+                "--binary-before" => {
+                    options.earlier = Some(Earlier::Program(program_after(word, words.next())?));
                 }
                 "--only" => options.only.extend(words.by_ref().map(|&name| name.to_owned())),
                 other => {
                     return Err(format!(
-                        "`{other}` is unknown; there are --quick, --binary FILE and --only NAME.."
+                        "`{other}` is unknown; there are --quick, --binary FILE, --against REV, \
+                         --binary-before FILE and --only NAME.."
                     ));
                 }
             }
@@ -71,6 +88,10 @@ impl Options {
         if let Some(name) = options.only.iter().find(|name| !known(name)) {
             let names: Vec<_> = SUBJECTS.iter().map(|subject| subject.name).collect();
             return Err(format!("no gateway `{name}`; there are {}", names.join(", ")));
+        }
+        if options.earlier.is_some() {
+            let both = OURS.iter().flat_map(|(today, before)| [*today, *before]);
+            options.only.extend(both.map(str::to_owned));
         }
         Ok(options)
     }
@@ -82,9 +103,15 @@ impl Options {
     fn has(&self, subject: &Subject) -> bool {
         // Everything else is compared with it.
         subject.name == "direct"
-            || self.only.is_empty()
+            || (self.only.is_empty() && !subjects::is_before(subject.name))
             || self.only.iter().any(|n| n == subject.name)
     }
+}
+
+/// The path of an `endstop` that an option names.
+fn program_after(option: &str, word: Option<&&str>) -> Result<PathBuf, String> {
+    let path = word.ok_or_else(|| format!("{option} needs the path of an `endstop`"))?;
+    std::path::absolute(path).map_err(|error| error.to_string())
 }
 
 /// Where things are.
@@ -97,6 +124,8 @@ pub(super) struct Place {
     ends: PathBuf,
     upstream: SocketAddr,
     built: Built,
+    /// An earlier `endstop`.
+    before: Option<PathBuf>,
 }
 
 /// A gateway that runs, and what was found about it.
@@ -110,7 +139,7 @@ struct Measured {
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
-    let place = prepare(root, &options.built)?;
+    let place = prepare(root, &options)?;
     let (mut launches, mut skipped) = (Vec::new(), Vec::new());
     for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
         match (subject.prepare)(&place) {
@@ -154,12 +183,29 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     println!("\n{}", table::machine());
     println!("{}", table::all(&all, &skipped));
     println!("{}", goals::all(&all));
+    if options.earlier.is_some() {
+        println!("{}", beside_before(&all));
+    }
     println!("measured in {} s", begun.elapsed().as_secs());
     Ok(())
 }
 
-/// Builds both ends; the gateways are built or installed by their own rows.
-fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
+/// Today's gateway and the earlier one: medians of all rounds, in one table.
+fn beside_before(all: &[Measured]) -> String {
+    let (mut today, mut before) = (Figures::default(), Figures::default());
+    for (name, earlier) in OURS {
+        for (figures, measured) in [(&mut today, name), (&mut before, earlier)] {
+            let Some(measured) = table::named(all, measured) else { continue };
+            for figure in measured.taken.figures(name) {
+                figures.add(figure);
+            }
+        }
+    }
+    against::table(&before, &today)
+}
+
+/// Builds both ends, and the earlier gateway; the gateways are built or installed by their own rows.
+fn prepare(root: &Path, options: &Options) -> Result<Place, String> {
     let directory = root.join("target/bench-gateway");
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -171,12 +217,21 @@ fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
     if !status.is_ok_and(|status| status.success()) {
         return Err("the two ends of the benchmark do not build".to_owned());
     }
+    let before = match &options.earlier {
+        None => None,
+        Some(Earlier::Program(path)) if !path.exists() => {
+            return Err(format!("there is no {}", path.display()));
+        }
+        Some(Earlier::Program(path)) => Some(path.clone()),
+        Some(Earlier::Revision(revision)) => Some(against::endstop_of(root, revision)?),
+    };
     Ok(Place {
         root: root.to_path_buf(),
         ends: directory.join("build/release/gateway-load"),
         directory,
         upstream: process::free_address()?,
-        built: built.clone(),
+        built: options.built.clone(),
+        before,
     })
 }
 

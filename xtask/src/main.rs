@@ -5,6 +5,7 @@
     reason = "a command whose output is read by people at a terminal"
 )]
 
+mod against;
 mod bench;
 mod bench_budgets;
 mod bench_gateway;
@@ -37,11 +38,14 @@ Tasks:
            make README, docs/ and the documentation of the crates into a site, target/book/index.html
   prices   take the price data from its published package
   bench    measure against peers, and print ratios: conditions, replay, the ledger, the agent loop
+  bench --against REV
+           measure an earlier revision and this one in turns, and mark what is slower by more than a tenth
   bench budgets [--quick] [--write] [--binary FILE] [--only PART..]
            show that budgets hold over processes, gateways and kills, and what they cost; with --write put the
            rows of each part into docs/budgets-benchmark.md as it ends
-  bench gateway [--quick] [--binary FILE] [--only NAME..]
-           measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
+  bench gateway [--quick] [--binary FILE] [--against REV | --binary-before FILE] [--only NAME..]
+           measure the gateway against nginx, LiteLLM and Portkey (docs/gateway-benchmark.md), or against an
+           earlier one
   bench spend [--size MB] [--binary FILE]
            measure how quickly `endstop spend` reads generated sessions, by default a gigabyte
   dist [--check] [--debug | --binary FILE.. | --target TARGET] [--channel NAME..]
@@ -76,10 +80,10 @@ fn main() -> ExitCode {
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["dist", words @ ..] => report(dist::run(&root(), words)),
-        ["bench"] => report(bench::run(&root())),
         ["bench", "budgets", rest @ ..] => report(bench_budgets::run(&root(), rest)),
         ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
         ["bench", "spend", rest @ ..] => report(bench_spend::run(&root(), rest)),
+        ["bench", rest @ ..] => report(bench::run(&root(), rest)),
         ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::Place;
 use super::process::{Running, end_of};
 
+use crate::against::Figure;
+
 /// Events of a stream.
 pub(super) const EVENTS: f64 = 53.0;
 /// Microseconds between events that arrive one by one.
@@ -79,6 +81,21 @@ impl Taken {
         let mut values: Vec<f64> = self.rounds.get(case.name)?.iter().map(what).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied()
+    }
+
+    /// The medians of each way, of what must not become more: processor time and waiting.
+    pub(super) fn figures(&self, gateway: &str) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        for case in CASES {
+            let (cpu_us, p50_ms) =
+                (self.median(case, |one| one.cpu_us), self.median(case, |one| one.p50_ms));
+            let both = [("CPU", cpu_us, "us"), ("p50", p50_ms, "ms")];
+            figures.extend(both.into_iter().filter_map(|(what, value, unit)| {
+                let name = format!("{gateway}: {}, {what}", case.name);
+                Some(Figure { name, value: value?, unit })
+            }));
+        }
+        figures
     }
 }
 

@@ -21,21 +21,44 @@ pub(super) struct Subject {
 pub(super) const SUBJECTS: &[Subject] = &[
     Subject { name: "direct", prepare: |_| Ok(Launch::default()) },
     Subject { name: "endstop", prepare: endstop },
+    Subject { name: "endstop-before", prepare: |place| endstop_before(place).map(per_connection) },
     Subject { name: "endstop-shared", prepare: endstop_shared },
+    Subject { name: "endstop-shared-before", prepare: endstop_before },
     Subject { name: "nginx", prepare: nginx },
     Subject { name: "litellm", prepare: peers::litellm },
     Subject { name: "portkey", prepare: peers::portkey },
 ];
 
+/// Today's gateways, each with the same one of an earlier revision.
+pub(super) const OURS: [(&str, &str); 2] =
+    [("endstop", "endstop-before"), ("endstop-shared", "endstop-shared-before")];
+
+/// Whether it is a gateway of an earlier revision. It runs if one is named.
+pub(super) fn is_before(name: &str) -> bool {
+    OURS.iter().any(|(_, before)| *before == name)
+}
+
 /// A run for each connection, as agents have.
 fn endstop(place: &Place) -> Result<Launch, String> {
-    let path = "/r/bench-{connection}/v1/chat/completions";
-    Ok(Launch { path: Some(path), ..endstop_shared(place)? })
+    endstop_shared(place).map(per_connection)
+}
+
+fn per_connection(shared: Launch) -> Launch {
+    Launch { path: Some("/r/bench-{connection}/v1/chat/completions"), ..shared }
 }
 
 /// All connections draw on one run.
 fn endstop_shared(place: &Place) -> Result<Launch, String> {
-    let program = program(place)?;
+    serve(place, program(place)?)
+}
+
+/// The same, of an earlier revision.
+fn endstop_before(place: &Place) -> Result<Launch, String> {
+    let program = place.before.clone();
+    serve(place, program.ok_or("neither --against nor --binary-before names an earlier one")?)
+}
+
+fn serve(place: &Place, program: PathBuf) -> Result<Launch, String> {
     let address = free_address()?;
     let line = format!(
         "serve --listen {address} --unnamed shared --upstream http://{} --usd 1000000 --steps 100000000 --quiet",

@@ -1,5 +1,5 @@
 //! The cost per step of the agent loop itself, with a model and a tool that answer immediately, compared with a loop
-//! written by hand and with rig, in one process. The machine is noisy; read the ratios.
+//! written by hand and with rig, in one process. The machine is noisy; read the ratios. With `ours`, rig is left out.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -175,6 +175,7 @@ fn row(name: &str, cost: Cost, more: &str) {
 }
 
 fn main() {
+    let is_ours_alone = std::env::args().skip(1).any(|word| word == "ours");
     println!(
         "the agent loop with an instant model, one tool call per step, four limits: us a step, best and \
          median of {ROUNDS} rounds; goal {GOAL} us, and flat"
@@ -189,6 +190,9 @@ fn main() {
             ours,
             &format!("{:.1} times the loop by hand", ours.median / hand.median),
         );
+        if is_ours_alone {
+            continue;
+        }
         let name = format!("{steps:>6} steps, rig-agent 0.44");
         match rig(steps) {
             Peer::Measured(rig, rounds) => {

@@ -1,7 +1,8 @@
 //! Replay of a recorded log: one policy, a hundred at once, one thread and two, compared with duckdb on the
 //! same question. The machine is noisy; read the ratios.
 //!
-//! Each measurement is a separate process, so that its peak of memory is separate too.
+//! Each measurement is a separate process, so that its peak of memory is separate too. `cargo xtask bench --against`
+//! starts them itself, after `prepare`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -228,11 +229,14 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
         [what, jobs] => measure(what, jobs.parse().unwrap_or(1)),
-        _ => {
-            if let Err(problem) = compare() {
-                eprintln!("error: {problem}");
-                exit(1);
-            }
-        }
+        [what] if what == "prepare" => or_exit(prepare().map_err(|error| error.to_string())),
+        _ => or_exit(compare()),
+    }
+}
+
+fn or_exit<T>(done: Result<T, String>) {
+    if let Err(problem) = done {
+        eprintln!("error: {problem}");
+        exit(1);
     }
 }

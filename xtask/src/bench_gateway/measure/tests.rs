@@ -30,3 +30,17 @@ fn the_median_is_over_rounds_that_worked() {
     assert_eq!(taken.median(PACED, |one| one.cpu_us), None);
     assert_eq!(taken.troubles.len(), 1);
 }
+
+#[test]
+fn the_figures_of_a_gateway_are_those_that_were_measured() {
+    let mut taken = Taken::default();
+    taken.add(JSON.name, Some(Ok(One { cpu_us: 70.0, p50_ms: 0.5, ..One::default() })));
+    let figures: Vec<_> = taken
+        .figures("endstop")
+        .into_iter()
+        .map(|figure| (figure.name, figure.value, figure.unit))
+        .collect();
+    let cpu = ("endstop: JSON, c=16, CPU".to_owned(), 70.0, "us");
+    let p50 = ("endstop: JSON, c=16, p50".to_owned(), 0.5, "ms");
+    assert_eq!(figures, [cpu, p50]);
+}
