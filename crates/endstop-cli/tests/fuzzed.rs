@@ -33,7 +33,7 @@ const CASES: u64 = 2_000;
 /// Beyond this an input of a transcript reader only takes longer.
 const MAX_INPUT: usize = 16 << 10;
 
-/// What readers of numbers, strings, nesting and lines stumble over.
+/// Parts that are hard for readers of numbers, strings, nesting and lines.
 const WORDS: [&[u8]; 24] = [
     b"{",
     b"}",
