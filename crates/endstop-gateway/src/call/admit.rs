@@ -176,15 +176,13 @@ pub(super) async fn admit(
                 run.handle().wait_for_others(notified, CancelOn::Abort).await;
             }
             AdmissionBlocked::ByAccount(wait) => {
-                let is_over = account_wait.go_on(run, &wait, config.pause.0);
-                match &wait {
-                    AccountWait::Store { why, .. } if is_over => {
-                        return Err(Box::new(respond::uncounted(run, dialect, why)).into());
-                    }
-                    AccountWait::Room { refused, .. } if is_over => {
-                        return Err(stopped(&refused.signal()));
-                    }
-                    _ => {}
+                if account_wait.go_on(run, &wait, config.pause.0) {
+                    return Err(match &wait {
+                        AccountWait::Store { why, .. } => {
+                            Box::new(respond::uncounted(run, dialect, why)).into()
+                        }
+                        AccountWait::Room { refused, .. } => stopped(&refused.signal()),
+                    });
                 }
                 run.handle().wait_for_account(&wait).await;
                 // The accounts may limit other things than before.

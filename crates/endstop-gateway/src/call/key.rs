@@ -2,6 +2,8 @@
 //!
 //! A call may wait between its routing and its admission: for its body, for a human, for the next day of a budget. So its key is
 //! looked up again as the last step before each admission, and the call has what that key may do then.
+//!
+//! A separate file because both the first reading of a call and its admission check the key.
 
 use std::sync::Arc;
 
