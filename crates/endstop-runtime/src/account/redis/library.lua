@@ -453,7 +453,7 @@ local function adjust(store)
   end
   local key = store.base .. ':adjustment:' .. request.id
   -- Its amounts are already in the counters, so a repetition could seem to take back too much.
-  if redis.call('EXISTS', key) == 1 then
+  if redis.call('GET', key) then
     return { 'OK' }
   end
   sweep(store)
