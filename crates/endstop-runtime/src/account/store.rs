@@ -127,7 +127,9 @@ pub enum BudgetStoreError {
     #[error("an id has 1 to 128 bytes, not {0}")]
     Id(usize),
     /// A correction would take back more than the account has spent in any of its windows. Nothing is corrected.
-    #[error("budget {account} has spent less in its current windows than the correction takes back")]
+    #[error(
+        "budget {account} has spent less in its current windows than the correction takes back"
+    )]
     NotSpent {
         /// The account.
         account: String,
