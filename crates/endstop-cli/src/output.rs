@@ -81,7 +81,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 
 /// A value as JSON with sorted keys, which all JSON of the command has.
 pub(crate) fn json(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
+    serde_json::to_value(value)
+        .unwrap_or_else(|error| unreachable!("the command's own types are JSON: {error}"))
 }
 
 /// Prints a line on standard error, unless `--quiet`.
