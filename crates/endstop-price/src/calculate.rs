@@ -143,7 +143,7 @@ impl<'t> ModelPrice<'t> {
             base: UnitRate(rate.base),
             tiers: rate.tiers.iter().map(|tier| (tier.above, UnitRate(tier.attos))).collect(),
         };
-        self.in_force(at, context).into_iter().map(listed).collect()
+        self.scheduled(at, context).into_iter().map(listed).collect()
     }
 
     /// Returns the price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
@@ -157,7 +157,7 @@ impl<'t> ModelPrice<'t> {
         at: WallTime,
         context: &CallContext,
     ) -> Result<Priced, PriceError> {
-        self.price_all(usage, at, context, true)
+        self.in_force(at, context).price(usage)
     }
 
     /// Returns the total of [`ModelPrice::price`], without its lines.
@@ -171,37 +171,28 @@ impl<'t> ModelPrice<'t> {
         at: WallTime,
         context: &CallContext,
     ) -> Result<Money, PriceError> {
-        self.price_all(usage, at, context, false).map(|priced| priced.total)
+        self.in_force(at, context).total(usage)
     }
 
-    /// The price of a call with its further requests. Rounded once, for all of them.
-    fn price_all(
-        &self,
-        usage: &UsageCounts,
-        at: WallTime,
-        context: &CallContext,
-        has_lines: bool,
-    ) -> Result<Priced, PriceError> {
-        if usage.further().is_empty() {
-            return self.price_one(usage, at, context, has_lines)?.rounded();
-        }
-        let own = usage.without_further().map_err(|unit| PriceError::PartsExceedWhole {
-            unit: unit.key(),
-            count: usage.get(unit).unwrap_or(0),
-            parts: usage
-                .further()
+    /// Returns the rates of calls begun at `at`, to price several of them.
+    #[must_use]
+    pub fn in_force<'a>(&self, at: WallTime, context: &'a CallContext) -> RatesInForce<'a>
+    where
+        't: 'a,
+    {
+        let rates = self.scheduled(at, context);
+        let mut rows: Vec<Row<'a>> = Vec::with_capacity(rates.len());
+        rows.extend(
+            rates
                 .iter()
-                .filter_map(|it| it.counts.get(unit))
-                .map(u128::from)
-                .sum(),
-        })?;
-        let mut priced = self.price_one(&own, at, context, has_lines)?;
-        for further in usage.further() {
-            let model = further.model.as_deref().map_or(Ok(*self), |name| self.sibling(name))?;
-            let more = model.price_one(&further.counts, at, context, has_lines)?;
-            priced.take(more).ok_or(PriceError::TooLarge)?;
-        }
-        priced.rounded()
+                .filter_map(|&(unit, rate)| Some(Row { unit, row: units().get(unit)?, rate })),
+        );
+        let mut special_first: Vec<usize> = (0..rows.len()).collect();
+        let dimensions = |index: &usize| rows.get(*index).map(|it| it.row.dimensions.count_ones());
+        special_first.sort_by_key(|index| std::cmp::Reverse(dimensions(index)));
+        let is_tiered = rows.iter().any(|row| !row.rate.tiers.is_empty());
+        let tiers_by = is_tiered.then(|| units().by_key(TOTAL_INPUT)).flatten();
+        RatesInForce { price: *self, at, context, rows, special_first, tiers_by }
     }
 
     /// Another model of the same provider.
@@ -211,49 +202,7 @@ impl<'t> ModelPrice<'t> {
         Ok(Self { model: model.ok_or_else(unknown)?, ..*self })
     }
 
-    /// The price of one request, not rounded yet.
-    fn price_one(
-        &self,
-        usage: &UsageCounts,
-        at: WallTime,
-        context: &CallContext,
-        has_lines: bool,
-    ) -> Result<Priced, PriceError> {
-        let adjusted = self.with_minimum(usage);
-        let usage = adjusted.as_ref().unwrap_or(usage);
-        let rates = self.in_force(at, context);
-        let mut rows: Vec<Row<'_>> = Vec::with_capacity(rates.len());
-        rows.extend(rates.iter().filter_map(|&(unit, rate)| {
-            Some(Row { unit, row: units().get(unit)?, rate, leaf: None })
-        }));
-        let is_tiered = rows.iter().any(|row| !row.rate.tiers.is_empty());
-        let total_input = match units().by_key(TOTAL_INPUT) {
-            Some(unit) if is_tiered => reported_or_zero(unit, usage)?,
-            _ => 0,
-        };
-        count_leaves(&mut rows, usage)?;
-        let mut priced = Priced {
-            lines: Vec::with_capacity(if has_lines { rows.len() } else { 0 }),
-            input: ExactUsd::ZERO,
-            output: ExactUsd::ZERO,
-            exact: ExactUsd::ZERO,
-            total: Money::ZERO,
-        };
-        for &Row { unit, row, rate, leaf } in &rows {
-            let count = leaf.unwrap_or(0);
-            if count > 0 {
-                let attos = rate.at(total_input);
-                let amount = ExactUsd::of(count, attos, row.per).ok_or(PriceError::TooLarge)?;
-                if has_lines {
-                    priced.lines.push(Line { unit, count, rate: UnitRate(attos), amount });
-                }
-                add(&mut priced, row.direction, amount).ok_or(PriceError::TooLarge)?;
-            }
-        }
-        Ok(priced)
-    }
-
-    fn in_force(&self, at: WallTime, context: &CallContext) -> Vec<(Unit, &'t Rate)> {
+    fn scheduled(&self, at: WallTime, context: &CallContext) -> Vec<(Unit, &'t Rate)> {
         // A variant is an offer of the provider that lists it; another who sells the model may lack it.
         let schedule = &self.model.schedule;
         if self.is_borrowed {
@@ -274,6 +223,134 @@ impl<'t> ModelPrice<'t> {
         usage.set(either, billed).ok()?;
         usage.set(input, billed).ok()?;
         Some(usage)
+    }
+}
+
+/// The rates of a model for calls of one kind that begin at one moment. Finding them takes longer than pricing a call by them.
+///
+/// ```
+/// use endstop_core::units::{TokenUsage, WallTime};
+/// use endstop_price::{CallContext, PriceTable, UsageCounts};
+///
+/// let model = PriceTable::embedded().find(Some("anthropic"), "claude-haiku-4-5").unwrap();
+/// let plain = CallContext::default();
+/// let rates = model.in_force(WallTime(1_793_534_400_000), &plain);
+/// let of = |input| UsageCounts::from_token_usage(&TokenUsage { input, ..TokenUsage::default() });
+/// assert!(rates.total(&of(1_000)?)? < rates.total(&of(2_000)?)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RatesInForce<'a> {
+    price: ModelPrice<'a>,
+    at: WallTime,
+    context: &'a CallContext,
+    /// In order of the unit.
+    rows: Vec<Row<'a>>,
+    /// Their places, the most special unit first: a part is counted before its whole.
+    special_first: Vec<usize>,
+    /// The unit whose count chooses the tier, if there are tiers.
+    tiers_by: Option<Unit>,
+}
+
+impl RatesInForce<'_> {
+    /// Returns the price of one call. Tiers go by the single call: never price a sum of calls.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
+    pub fn price(&self, usage: &UsageCounts) -> Result<Priced, PriceError> {
+        self.price_all(usage, true)
+    }
+
+    /// Returns the total of [`RatesInForce::price`], without its lines.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`RatesInForce::price`].
+    pub fn total(&self, usage: &UsageCounts) -> Result<Money, PriceError> {
+        self.price_all(usage, false).map(|priced| priced.total)
+    }
+
+    /// The price of a call with its further requests. Rounded once, for all of them.
+    fn price_all(&self, usage: &UsageCounts, has_lines: bool) -> Result<Priced, PriceError> {
+        if usage.further().is_empty() {
+            return self.price_one(usage, has_lines)?.rounded();
+        }
+        let own = usage.without_further().map_err(|unit| PriceError::PartsExceedWhole {
+            unit: unit.key(),
+            count: usage.get(unit).unwrap_or(0),
+            parts: usage
+                .further()
+                .iter()
+                .filter_map(|it| it.counts.get(unit))
+                .map(u128::from)
+                .sum(),
+        })?;
+        let mut priced = self.price_one(&own, has_lines)?;
+        for further in usage.further() {
+            let more = match further.model.as_deref() {
+                None => self.price_one(&further.counts, has_lines)?,
+                Some(name) => {
+                    let sibling = self.price.sibling(name)?.in_force(self.at, self.context);
+                    sibling.price_one(&further.counts, has_lines)?
+                }
+            };
+            priced.take(more).ok_or(PriceError::TooLarge)?;
+        }
+        priced.rounded()
+    }
+
+    /// The price of one request, not rounded yet.
+    fn price_one(&self, usage: &UsageCounts, has_lines: bool) -> Result<Priced, PriceError> {
+        let adjusted = self.price.with_minimum(usage);
+        let usage = adjusted.as_ref().unwrap_or(usage);
+        let total_input = match self.tiers_by {
+            Some(unit) => reported_or_zero(unit, usage)?,
+            None => 0,
+        };
+        let leaves = self.leaves(usage)?;
+        let mut priced = Priced {
+            lines: Vec::with_capacity(if has_lines { self.rows.len() } else { 0 }),
+            input: ExactUsd::ZERO,
+            output: ExactUsd::ZERO,
+            exact: ExactUsd::ZERO,
+            total: Money::ZERO,
+        };
+        for (&Row { unit, row, rate }, &count) in self.rows.iter().zip(&leaves) {
+            if count > 0 {
+                let attos = rate.at(total_input);
+                let amount = ExactUsd::of(count, attos, row.per).ok_or(PriceError::TooLarge)?;
+                if has_lines {
+                    priced.lines.push(Line { unit, count, rate: UnitRate(attos), amount });
+                }
+                add(&mut priced, row.direction, amount).ok_or(PriceError::TooLarge)?;
+            }
+        }
+        Ok(priced)
+    }
+
+    /// What remains of the count of each unit after its priced parts: the parts without a price stay in the whole.
+    fn leaves(&self, usage: &UsageCounts) -> Result<Vec<u64>, PriceError> {
+        let mut leaves = vec![0; self.rows.len()];
+        for (place, &index) in self.special_first.iter().enumerate() {
+            let Some(of) = self.rows.get(index) else { continue };
+            let leaf = if of.row.is_request {
+                1
+            } else {
+                let before = self.special_first.iter().take(place);
+                let parts = before
+                    .filter(|&&other| {
+                        self.rows.get(other).is_some_and(|it| of.row.contains(it.row))
+                    })
+                    .filter_map(|&other| leaves.get(other).copied().map(u128::from))
+                    .sum();
+                leaf_count(of.unit, parts, usage)?
+            };
+            if let Some(place) = leaves.get_mut(index) {
+                *place = leaf;
+            }
+        }
+        Ok(leaves)
     }
 }
 
@@ -303,40 +380,15 @@ fn add(priced: &mut Priced, direction: Direction, amount: ExactUsd) -> Option<()
 }
 
 /// A priced unit of a call.
-#[derive(Clone, Copy)]
-struct Row<'t> {
+#[derive(Clone, Copy, Debug)]
+struct Row<'a> {
     unit: Unit,
-    row: &'t UnitRow,
-    rate: &'t Rate,
-    /// The rest of its count after its priced parts, once that is known.
-    leaf: Option<u64>,
+    row: &'static UnitRow,
+    rate: &'a Rate,
 }
 
-/// Finds what remains of the count of each unit after its priced parts: the parts without a price stay in the whole.
-fn count_leaves(rows: &mut [Row<'_>], usage: &UsageCounts) -> Result<(), PriceError> {
-    // The most special first: a part is known before its whole.
-    while let Some((index, next)) = rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| row.leaf.is_none())
-        .max_by_key(|(index, it)| (it.row.dimensions.count_ones(), std::cmp::Reverse(*index)))
-    {
-        let leaf = if next.row.is_request { 1 } else { leaf_count(next, rows, usage)? };
-        if let Some(row) = rows.get_mut(index) {
-            row.leaf = Some(leaf);
-        }
-    }
-    Ok(())
-}
-
-fn leaf_count(of: &Row<'_>, rows: &[Row<'_>], usage: &UsageCounts) -> Result<u64, PriceError> {
-    let unit = of.unit;
+fn leaf_count(unit: Unit, parts: u128, usage: &UsageCounts) -> Result<u64, PriceError> {
     let count = reported_or_zero(unit, usage)?;
-    let parts: u128 = rows
-        .iter()
-        .filter(|other| other.unit != unit && of.row.contains(other.row))
-        .filter_map(|other| other.leaf.map(u128::from))
-        .sum();
     u64::try_from(parts)
         .ok()
         .and_then(|parts| count.checked_sub(parts))

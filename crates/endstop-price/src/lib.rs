@@ -54,7 +54,7 @@ use std::sync::LazyLock;
 use flate2::read::GzDecoder;
 
 pub use amount::ExactUsd;
-pub use calculate::{Line, ListedRate, ModelPrice, PriceError, Priced, UnitRate};
+pub use calculate::{Line, ListedRate, ModelPrice, PriceError, Priced, RatesInForce, UnitRate};
 pub use cost_is::CostIs;
 pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};

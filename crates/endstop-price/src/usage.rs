@@ -159,7 +159,12 @@ impl UsageCounts {
             let (path, found) = (unit.key().to_owned(), count.to_string());
             return Err(UsageError::NotACount { path, found });
         }
-        let place = self.counts.partition_point(|(known, _)| *known < unit);
+        // Most come in order.
+        let is_next = self.counts.last().is_none_or(|(last, _)| *last < unit);
+        let place = match is_next {
+            true => self.counts.len(),
+            false => self.counts.partition_point(|(known, _)| *known < unit),
+        };
         match self.counts.get_mut(place) {
             Some((known, old)) if *known == unit => *old = count,
             _ => {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::limits::SQLITE_PAUSE;
@@ -53,6 +54,8 @@ impl From<rusqlite::Error> for OpenError {
 pub(crate) fn open(path: &Path, kind: &FileKind, busy: Duration) -> Result<Connection, OpenError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(busy)?;
+    // Otherwise SQLite plans a kept statement again for each new value in a comparison, which takes longer than the statement.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     check_owner(&mut connection, kind)?;
     keep_a_log(&connection, busy)?;
     connection.pragma_update(None, "synchronous", kind.synchronous)?;

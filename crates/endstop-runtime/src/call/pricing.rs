@@ -7,7 +7,7 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use endstop_price::{
-    CallContext, ModelPrice, PriceTable, RESELLER, ReportedUsage, Unit, UsageCounts,
+    CallContext, ModelPrice, PriceTable, RESELLER, RatesInForce, ReportedUsage, Unit, UsageCounts,
 };
 
 use crate::limits::{LARGEST_WINDOW, MAX_RESPONDED_MODELS, MAX_RESPONDED_NAME};
@@ -242,7 +242,7 @@ impl Pricing {
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
         let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
-        self.dearest(&counts, at)
+        self.offers(at, &CallContext::default()).dearest(&counts)
     }
 
     /// The cost of a call whose provider or upstream reports one: by the table, or as it is reported if that is more, or if it
@@ -259,36 +259,31 @@ impl Pricing {
         }
     }
 
-    /// The highest cost of these counts, at the requested tier or without it, and for any model that may respond.
-    fn dearest(&self, counts: &UsageCounts, at: WallTime) -> Cost {
-        let plain = CallContext::default();
-        let of_one = |one: &Self| {
-            let cost = one.exact(counts, at, &plain);
-            if self.asked == plain {
-                return cost;
-            }
-            dearer(cost, one.exact(counts, at, &self.asked))
+    /// The rates that a call may be billed at: at the requested tier or without it, of any model that may respond.
+    fn offers<'p>(&'p self, at: WallTime, plain: &'p CallContext) -> Offers<'p> {
+        let asked = Some(&self.asked).filter(|asked| *asked != plain);
+        let of_one = |one: &'p Self| Offer {
+            plain: one.price.as_ref().map(|price| price.in_force(at, plain)),
+            asked: one.price.as_ref().zip(asked).map(|(price, asked)| price.in_force(at, asked)),
         };
-        self.others.iter().fold(of_one(self), |dearest, other| match (dearest, of_one(other)) {
-            (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
-            _ => Cost::Unpriced,
-        })
+        Offers { first: of_one(self), others: self.others.iter().map(of_one).collect() }
     }
 
     /// The most that a call with these tokens can cost: all input uncached, or all of it written to a cache if that
     /// costs more; all of it, and all output, at the highest rate of the content and options of the request.
     pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
+        let plain_context = CallContext::default();
+        let offers = self.offers(at, &plain_context);
+        let worst = |usage: &TokenUsage, input| self.worst_output(&offers, usage, input);
         let plain = TokenUsage { input, output, ..TokenUsage::default() };
         let written = TokenUsage { input: 0, cache_write: input, ..plain };
         let written_1h = TokenUsage { input: 0, cache_write_1h: input, ..plain };
-        let mut worst =
-            dearer(self.worst_output(&plain, None, at), self.worst_output(&written, None, at));
+        let mut most = dearer(worst(&plain, None), worst(&written, None));
         if self.may_write_1h {
-            worst = dearer(worst, self.worst_output(&written_1h, None, at));
+            most = dearer(most, worst(&written_1h, None));
         }
-        self.modalities.input_units().iter().fold(worst, |worst, unit| {
-            dearer(worst, self.worst_output(&plain, Some((unit, input)), at))
-        })
+        let units = self.modalities.input_units().iter();
+        units.fold(most, |most, unit| dearer(most, worst(&plain, Some((unit, input)))))
     }
 
     /// Whether searches or output other than text can come on top of the tokens of text.
@@ -319,7 +314,12 @@ impl Pricing {
     }
 
     /// The most for this input, with all searches, whatever the output is.
-    fn worst_output(&self, usage: &TokenUsage, input: Option<(&str, u64)>, at: WallTime) -> Cost {
+    fn worst_output(
+        &self,
+        offers: &Offers<'_>,
+        usage: &TokenUsage,
+        input: Option<(&str, u64)>,
+    ) -> Cost {
         let with = |output: Option<(&str, u64)>| {
             let Ok(mut counts) = UsageCounts::from_token_usage(usage) else {
                 return Cost::Unpriced;
@@ -331,10 +331,44 @@ impl Pricing {
                     return Cost::Unpriced;
                 }
             }
-            self.dearest(&counts, at)
+            offers.dearest(&counts)
         };
         let units = self.modalities.output_units();
         units.fold(with(None), |worst, unit| dearer(worst, with(Some((unit, usage.output)))))
+    }
+}
+
+/// The rates of one who may answer a call.
+struct Offer<'p> {
+    plain: Option<RatesInForce<'p>>,
+    /// Those of what the request asks for, if it asks for something.
+    asked: Option<RatesInForce<'p>>,
+}
+
+impl Offer<'_> {
+    fn dearest(&self, counts: &UsageCounts) -> Cost {
+        let at = |rates: &Option<RatesInForce<'_>>| {
+            let total = rates.as_ref().and_then(|rates| rates.total(counts).ok());
+            total.map_or(Cost::Unpriced, Cost::Known)
+        };
+        dearer(at(&self.plain), at(&self.asked))
+    }
+}
+
+/// The rates of everyone who may answer a call.
+struct Offers<'p> {
+    first: Offer<'p>,
+    others: Vec<Offer<'p>>,
+}
+
+impl Offers<'_> {
+    /// The highest cost of these counts; unknown if that of one is.
+    fn dearest(&self, counts: &UsageCounts) -> Cost {
+        let first = self.first.dearest(counts);
+        self.others.iter().fold(first, |dearest, other| match (dearest, other.dearest(counts)) {
+            (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+            _ => Cost::Unpriced,
+        })
     }
 }
 

@@ -46,7 +46,7 @@ CREATE INDEX act_by_time ON act (at);
 CREATE INDEX act_by_run ON act (run);
 ";
 
-const OWN_RUN: &str =
+pub(super) const OWN_RUN: &str =
     "SELECT number FROM run WHERE id = ?1 AND process = ?2 ORDER BY number DESC LIMIT 1";
 
 const LAST_RUN: &str = "SELECT number FROM run WHERE id = ?1 ORDER BY number DESC LIMIT 1";

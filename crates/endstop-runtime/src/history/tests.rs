@@ -10,7 +10,7 @@ use endstop_core::Policy;
 use endstop_core::condition::named::max_steps;
 use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::units::TokenUsage;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, StatementStatus, TransactionBehavior};
 
 use super::recorder::Act;
 use super::*;
@@ -80,6 +80,21 @@ fn settle(recorder: &HistoryRecorder, run: &RunInfo, after: u64) {
             key: Some("alice"),
             number: None,
         },
+    );
+}
+
+#[test]
+fn a_statement_that_each_call_needs_is_planned_once() {
+    let (file, run) = (TestFile::new(), info("one"));
+    let (recorder, other) = (file.recorder(), info("another"));
+    for (number, run) in [&run, &other, &run, &other].into_iter().enumerate() {
+        settle(&recorder, run, number as u64);
+    }
+    let writer = recorder.writer();
+    let kept = writer.connection.as_ref().unwrap().prepare_cached(rows::OWN_RUN).unwrap();
+    assert_eq!(
+        (kept.get_status(StatementStatus::Run), kept.get_status(StatementStatus::RePrepare)),
+        (4, 0)
     );
 }
 
