@@ -178,7 +178,8 @@ impl CallService {
             | Endpoint::Other => {
                 let passed =
                     pass_through::pass_through(&self.context, route, &peer, &head, incoming);
-                (passed.await, None)
+                // Boxed: the future of each model call would have room for it.
+                (Box::pin(passed).await, None)
             }
         }
     }

@@ -400,7 +400,7 @@ impl Service {
                     async move { service.answer_intercepted(request, peer, host).await }
                 }
             };
-            return self.tunnels.answer(request, peer, handler).await;
+            return Box::pin(self.tunnels.answer(request, peer, handler)).await;
         }
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())

@@ -38,7 +38,8 @@ pub(super) async fn send(
         OnClientGone::Close => false,
     };
     if !continues {
-        return send::send(context, admitted, parsed, client).await;
+        // Boxed, like the other: a connection has no room for it before its call is admitted.
+        return Box::pin(send::send(context, admitted, parsed, client)).await;
     }
     let sending = {
         let (context, parsed, client) = (Arc::clone(context), Arc::clone(parsed), client.clone());
