@@ -190,7 +190,7 @@ pub(super) async fn admit(
             }
             AdmissionBlocked::Uncounted => {
                 account_wait.interrupt();
-                admission.counted = Some(count::input_tokens(context, run, parsed).await);
+                admission.counted = Some(Box::pin(count::input_tokens(context, run, parsed)).await);
             }
             AdmissionBlocked::Paused => {
                 account_wait.interrupt();

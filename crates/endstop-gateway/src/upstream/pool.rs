@@ -269,7 +269,8 @@ impl Pool {
             match self.h2.pick(since) {
                 H2Pick::Slot(slot) => return Ok(Some(PooledConnection::H2(slot))),
                 H2Pick::Untold(connection) => connection.told().await,
-                H2Pick::Connect => return self.connect().await.map(Some),
+                // Boxed: few requests open a connection.
+                H2Pick::Connect => return Box::pin(self.connect()).await.map(Some),
                 H2Pick::Full => return Ok(None),
             }
         }
