@@ -64,7 +64,7 @@ pub enum CancelOn {
     Any,
 }
 
-/// What ends a wait before its future is ready.
+/// The end of a wait whose future is not ready.
 enum WaitEnd {
     /// A cancellation, or a time limit that trips.
     Stop(CancelOn),
