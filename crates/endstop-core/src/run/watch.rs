@@ -11,7 +11,7 @@
 //! The questions are those of `judge`: which rules trip, whether a step ended naturally, which acts are held back, which
 //! faults stop any run. The way through the events is written here a second time, because [`Run`](super::Run) evaluates its
 //! whole policy and commits one decision at each event, and here only the rules of limits that are passed are evaluated,
-//! and no decision changes the meter. One function for both would have to branch at each of these places. The differential
+//! and no rule changes the meter. One function for both would have to branch at each of these places. The differential
 //! tests compare both on generated policies and runs.
 //!
 //! ```
