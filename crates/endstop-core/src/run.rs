@@ -426,13 +426,7 @@ impl Run {
             }
             _ => {}
         }
-        let fault = if self.state.meter.step().is_missed_by(event) {
-            RESPONSE_WITHOUT_STEP
-        } else if self.state.meter.tallies().has_overflowed() {
-            "an amount passed the largest number that can be counted"
-        } else {
-            return;
-        };
+        let Some(fault) = judge::fault(&self.state.meter, event) else { return };
         if !self.has_raised(StopReason::ErrorForbade) {
             self.raise(StopSignal::new(StopReason::ErrorForbade).with_message(fault), true);
         }
@@ -620,7 +614,3 @@ impl Run {
         Ok(Self::with_state(state, probes, program))
     }
 }
-
-/// The message of a run whose driver reports a response without its step.
-const RESPONSE_WITHOUT_STEP: &str = "the driver reported a model response outside a step: it has to report \
-     `EventKind::StepBegin` before the responses of a step, or no limit on steps can trip";

@@ -625,6 +625,50 @@ async fn the_active_time_of_a_child_stands_still_while_its_call_in_flight_ends()
     assert_eq!((of("active"), of("elapsed")), (Some(3_000), Some(10_000)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_begins_in_an_aborted_run_has_one_grace_together() {
+    let run = root("steps >= 9");
+    run.token().cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+    let (begun, grace) = (tokio::time::Instant::now(), Some(Duration::from_secs(5)));
+    let mut short = Box::pin(tokio::time::sleep(Duration::from_secs(2)));
+    assert_eq!(run.wait_in_grace(&mut short, grace).await, Waited::Done(()));
+    for _ in 0..2 {
+        let mut never = std::future::pending::<()>();
+        assert_eq!(run.wait_in_grace(&mut never, grace).await, Waited::Aborted);
+        assert_eq!(begun.elapsed().as_secs(), 5);
+    }
+    assert_eq!(run.wait_in_grace(&mut std::future::ready(7), None).await, Waited::Done(7));
+    assert_eq!(run.wait_in_grace(&mut std::future::pending::<()>(), None).await, Waited::Aborted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_ends_the_grace_of_a_run_that_is_out_of_time() {
+    for notices_the_abort in [false, true] {
+        let run = root("elapsed >= 1s");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(run.tick().stops() && !run.token().is_cancelled());
+        let begun = tokio::time::Instant::now();
+        let late = async {
+            let mut work = Box::pin(async {
+                if notices_the_abort {
+                    run.token().aborted().await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            });
+            run.wait_in_grace(&mut work, Some(Duration::from_secs(5))).await
+        };
+        let person = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            run.token().cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+        };
+        let (waited, ()) = tokio::join!(late, person);
+        // Work that ends with the abort has ended.
+        let expected = if notices_the_abort { Waited::Done(()) } else { Waited::Aborted };
+        assert_eq!((waited, begun.elapsed().as_secs()), (expected, 2));
+    }
+}
+
 #[test]
 fn a_response_is_charged_by_all_of_its_report() {
     let table = PriceTable::embedded();

@@ -83,6 +83,17 @@ pub(super) const fn is_judged_first(kind: &EventKind<'_>) -> bool {
     kind.is_intention() || matches!(kind, EventKind::HandOff { .. })
 }
 
+/// The fault of an event, after it is counted, for which every run stops under any policy.
+pub(super) const fn fault(meter: &Meter, event: &Event<'_>) -> Option<&'static str> {
+    if meter.step().is_missed_by(event) {
+        Some(RESPONSE_WITHOUT_STEP)
+    } else if meter.tallies().has_overflowed() {
+        Some("an amount passed the largest number that can be counted")
+    } else {
+        None
+    }
+}
+
 /// Whether an event is about a step that has ended naturally. A step in which another act would begin has not.
 pub(super) const fn is_natural_end(meter: &Meter, event: &Event<'_>, after_step: bool) -> bool {
     let open = meter.step().is_open() || after_step;
@@ -326,3 +337,7 @@ fn foreseen(trial: Sight<'_>) -> Option<WrapUp> {
     let rule = trial.met(Action::Finish).next()?;
     Some(WrapUp { rule, foreseen: Some(signal_of(trial, rule)) })
 }
+
+/// The message of a run whose driver reports a response without its step.
+const RESPONSE_WITHOUT_STEP: &str = "the driver reported a model response outside a step: it has to report \
+     `EventKind::StepBegin` before the responses of a step, or no limit on steps can trip";

@@ -8,10 +8,11 @@
 //! That holds for policies of stop rules ([`can_watch`]). A rule that pauses, retries, warns or wraps up, or refuses
 //! a sub-agent, changes later events, as does a person who lets a run continue; see [`Watch::is_exact`].
 //!
-//! The questions are those of `judge`: which rules trip, whether a step ended naturally, which acts are held back.
-//! The way through the events is written here a second time, because a run commits its decisions at each event, and
-//! here nothing is decided until a limit is passed. The differential tests compare both on generated policies and
-//! runs.
+//! The questions are those of `judge`: which rules trip, whether a step ended naturally, which acts are held back, which
+//! faults stop any run. The way through the events is written here a second time, because [`Run`](super::Run) evaluates its
+//! whole policy and commits one decision at each event, and here only the rules of limits that are passed are evaluated,
+//! and no rule changes the meter. One function for both would have to branch at each of these places. The differential
+//! tests compare both on generated policies and runs.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,7 +42,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::judge::{is_held_back, is_judged_first, is_natural_end, stands};
+use super::judge::{fault, is_held_back, is_judged_first, is_natural_end, stands};
 use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::meter::{Meter, Reading, Sight, Truth};
@@ -243,7 +244,7 @@ impl Watch {
             }
             _ => {}
         }
-        self.meter.step().is_missed_by(event) || self.meter.tallies().has_overflowed()
+        fault(&self.meter, event).is_some()
     }
 
     /// The decision of [`Run::observe`](super::Run::observe), for every policy that is left: they have

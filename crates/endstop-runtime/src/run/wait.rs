@@ -64,6 +64,14 @@ pub enum CancelOn {
     Any,
 }
 
+/// The end of a wait whose future is not ready.
+enum WaitEnd {
+    /// A cancellation, or a time limit that trips.
+    Stop(CancelOn),
+    /// This moment, or an abort before it. An output that is ready at the same time counts.
+    Grace { until: Instant, abort: CancelToken },
+}
+
 /// A watch for progress: the time since a count last changed, such as the number of settled calls. A wait for other calls
 /// gives up if none of them makes progress.
 ///
@@ -119,7 +127,8 @@ impl RunHandle {
         future: &mut F,
         cancel_on: CancelOn,
     ) -> Waited<F::Output> {
-        self.output_of(future, cancel_on).await.map_or(Waited::Aborted, Waited::Done)
+        let end = WaitEnd::Stop(cancel_on);
+        self.output_of(future, &end).await.map_or(Waited::Aborted, Waited::Done)
     }
 
     /// Waits a moment for other calls in flight, of which this run needs what they hold: until `changed` is ready, or until
@@ -155,17 +164,17 @@ impl RunHandle {
     ///
     /// Cancel safe: the run decides the same later.
     pub async fn stopped(&self, cancel_on: CancelOn) -> Directive {
-        match self.output_of(&mut pending::<Infallible>(), cancel_on).await {
+        match self.output_of(&mut pending::<Infallible>(), &WaitEnd::Stop(cancel_on)).await {
             Ok(never) => match never {},
             Err(directive) => directive,
         }
     }
 
-    /// The output of `future`, or the directive that came first.
+    /// The output of `future`, or the directive that came first. Every wait of a run is this one.
     async fn output_of<F: Future + Unpin>(
         &self,
         future: &mut F,
-        cancel_on: CancelOn,
+        end: &WaitEnd,
     ) -> Result<F::Output, Directive> {
         loop {
             // A future that is ready needs no timers.
@@ -174,25 +183,44 @@ impl RunHandle {
                 return Ok(output);
             }
             let pause_changed = self.node().pause_changed();
-            self.node().share_new_pauses();
-            let token = self.in_flight();
-            let stopped = async {
-                match cancel_on {
-                    CancelOn::Abort => token.aborted().await,
-                    CancelOn::Any => token.cancelled().await,
-                }
-            };
+            // In its grace the run is over, and takes no pause.
+            if matches!(end, WaitEnd::Stop(_)) {
+                self.node().share_new_pauses();
+            }
             tokio::select! {
                 biased;
-                _ = stopped => return Err(Directive::Abort),
+                () = self.stopped_before_output(end) => return Err(Directive::Abort),
                 output = &mut *future => return Ok(output),
                 () = pause_changed => {}
-                () = self.next_tick() => {
-                    let directive = self.tick();
+                () = self.time_of(end) => {
+                    let directive = match end {
+                        WaitEnd::Stop(_) => self.tick(),
+                        WaitEnd::Grace { .. } => Directive::Abort,
+                    };
                     if directive.stops() {
                         return Err(directive);
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for a cancellation that ends the wait even if its future is ready at the same time.
+    async fn stopped_before_output(&self, end: &WaitEnd) {
+        let token = self.in_flight();
+        match end {
+            WaitEnd::Stop(CancelOn::Abort) => token.aborted().await,
+            WaitEnd::Stop(CancelOn::Any) => token.cancelled().await,
+            WaitEnd::Grace { .. } => pending().await,
+        }
+    }
+
+    /// Sleeps until the next time limit can trip, or to the end of the grace.
+    async fn time_of(&self, end: &WaitEnd) {
+        match end {
+            WaitEnd::Stop(_) => self.next_tick().await,
+            WaitEnd::Grace { until, abort } => {
+                let _ = abort.run_until_aborted(tokio::time::sleep_until(*until)).await;
             }
         }
     }
@@ -215,18 +243,18 @@ impl RunHandle {
         if let Some(output) = (&mut *future).now_or_never() {
             return Waited::Done(output);
         }
-        if self.in_flight().urgency() != Some(Urgency::Now) && !self.is_out_of_time() {
-            return self.wait(future, CancelOn::Abort).await;
-        }
-        let until = grace.map_or_else(Instant::now, |grace| self.node().late_until(grace));
-        let token = self.token();
-        let was_aborted = token.urgency() == Some(Urgency::Now);
-        tokio::select! {
-            biased;
-            output = future => Waited::Done(output),
-            () = token.aborted(), if !was_aborted => Waited::Aborted,
-            () = tokio::time::sleep_until(until) => Waited::Aborted,
-        }
+        let is_late = self.in_flight().urgency() == Some(Urgency::Now) || self.is_out_of_time();
+        let end = if is_late {
+            let until = grace.map_or_else(Instant::now, |grace| self.node().late_until(grace));
+            let token = self.token();
+            // The abort that began the grace does not end it.
+            let was_aborted = token.urgency() == Some(Urgency::Now);
+            let abort = if was_aborted { CancelToken::new() } else { token.clone() };
+            WaitEnd::Grace { until, abort }
+        } else {
+            WaitEnd::Stop(CancelOn::Abort)
+        };
+        self.output_of(future, &end).await.map_or(Waited::Aborted, Waited::Done)
     }
 
     /// Counts the time that has passed: a rule that trips by time alone trips, and aborts calls in flight.
