@@ -48,7 +48,8 @@ pub(crate) struct Tree {
 }
 
 /// The budgets over time that the calls of a tree have asked for, and those that were killed. They change under one lock:
-/// either a kill finds the budget of a call, or the call finds the kill.
+/// either a kill finds the budget of a call, or the call finds the kill. A kill cannot look further ahead, because a budget
+/// of a model is known only with the call.
 #[derive(Default)]
 pub(super) struct TreeDraws {
     drawn: BTreeSet<String>,
