@@ -23,6 +23,7 @@ use super::child::Ended;
 use super::guard::{GuardOutcome, LIMITS_FIXED};
 use super::shutdown::SentSignals;
 use crate::command::redact;
+use crate::duration::millis;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
 
@@ -220,7 +221,7 @@ impl RunOutcome<'_> {
     /// Why a run without an approval counts as stopped.
     fn why_held(&self) -> Option<String> {
         let rules = self.paused_by.as_ref()?.join("; ");
-        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        let limit = millis(self.pause_limit);
         if let Some(reset) = &self.reset {
             let text = trip::reset_text(reset);
             return Some(format!("the command ended before {text} (rule {rules})"));
@@ -232,7 +233,7 @@ impl RunOutcome<'_> {
     }
 
     fn elapsed_ms(&self) -> Millis {
-        Millis(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
+        millis(self.elapsed)
     }
 
     /// One line: how it ended, steps, calls, tokens, money, time.
