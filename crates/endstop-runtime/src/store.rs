@@ -32,6 +32,7 @@ mod whole_lines;
 
 pub use self::disk::{create_private_directory, private_file, read_certificates, replace_file};
 pub use self::error::StoreError;
+pub(crate) use self::error::holder;
 pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;

@@ -410,9 +410,8 @@ fn run_environment(
         environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
-        let file = output::create_private(path).map_err(|error: io::Error| {
-            CliError::new(format!("cannot write `{}`: {error}", path.display()))
-        })?;
+        let file = output::create_private(path)
+            .map_err(|error: io::Error| CliError::cannot_write(path, &error))?;
         let recorder = TraceRecorder::one_file(file).prices(args.gateway.table()?.version());
         Ok::<_, CliError>(Arc::new(recorder.continues(true)))
     });

@@ -168,7 +168,7 @@ fn to_json(state: &AgentState, setup: &Setup, meaning: ExitMeaning, before: usiz
     let execution = &state.execution;
     let response = new_response(state, before);
     let paused_by = held(state).into_iter().map(|rule| {
-        let leaf = trip::first_true(&rule.tree);
+        let leaf = rule.tree.first_true();
         json!({
             "rule": rule.id,
             "condition": leaf.map(|leaf| &leaf.text),

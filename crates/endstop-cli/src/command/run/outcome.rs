@@ -415,8 +415,7 @@ impl JsonFile {
     /// # Errors
     /// Returns an error if it cannot.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
-        let failed =
-            |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
+        let failed = |error: io::Error| CliError::cannot_write(path, &error);
         let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
         let name = path.file_name().filter(|_| !is_special);
         let draft = match name {
@@ -448,9 +447,7 @@ impl JsonFile {
                 .inspect_err(|_| drop(fs::remove_file(&draft))),
             None => fs::write(&self.path, text),
         };
-        written.map_err(|error| {
-            CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
-        })
+        written.map_err(|error| CliError::cannot_write(&self.path, &error))
     }
 }
 
