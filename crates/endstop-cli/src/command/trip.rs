@@ -33,10 +33,11 @@ pub(super) fn reset_text(reset: &WindowReset) -> String {
     format!("the {} window of the plan resets ({})", clean(&reset.window), at.trim_matches('"'))
 }
 
-/// The amounts settled beyond the limits; `None` if there are none.
+/// The note on the amounts settled beyond the limits; `None` if there are none.
 pub(super) fn overshoot(overshoot: &Amounts) -> Option<String> {
     let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
     let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));
     let parts: Vec<String> = cost.into_iter().chain(of_tokens).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    let text = parts.join(", ");
+    (!parts.is_empty()).then(|| format!("overshoot: {text} beyond the limit, by calls in flight"))
 }

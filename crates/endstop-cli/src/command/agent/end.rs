@@ -58,7 +58,7 @@ pub(super) fn tell(
         output::note(&format!("\n{record}\n"));
     }
     if let Some(text) = trip::overshoot(overshoot) {
-        output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
+        output::note(&text);
     }
     for tool in &state.execution.still_running {
         output::warn(&format!("the tool `{tool}` could not be aborted and may still be running"));

@@ -133,7 +133,7 @@ impl RunOutcome<'_> {
             ));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
-            output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
+            output::note(&text);
         }
         if !self.unknown_fields.is_empty() {
             let names = self.unknown_fields.join("`, `");
