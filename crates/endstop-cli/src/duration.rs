@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use endstop::clock;
 use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::{parse, parse_amount};
+use endstop::core::units::Millis;
 
 /// Checks a length of time and returns it as it is written: `90s`, `10m`, `1h30m`.
 pub(crate) fn time(text: &str) -> Result<String, String> {
@@ -24,8 +26,13 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let millis = parse_amount(&time(text)?, Unit::Duration).map_err(|error| error.to_string())?;
-    Ok(Duration::from_millis(millis))
+    let amount = parse_amount(&time(text)?, Unit::Duration).map_err(|error| error.to_string())?;
+    Ok(Duration::from_millis(amount))
+}
+
+/// The whole milliseconds of a time; saturates.
+pub(crate) fn millis(time: Duration) -> Millis {
+    Millis(clock::millis(time))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -120,6 +121,12 @@ impl CliError {
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, code: ExitMeaning::Usage.code(), details: None }
+    }
+
+    /// A file or directory that cannot be written.
+    #[must_use]
+    pub fn cannot_write(path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("cannot write `{}`: {error}", path.display()))
     }
 
     /// Unusable input, from the text of an error that ends with what to do: `x is not a time: write 10m`.

@@ -1,4 +1,4 @@
-//! Files and streams that the command line names, read up to a limit.
+//! Files, streams and variables that the command line names. Files and streams are read up to a limit.
 //!
 //! A separate file because every subcommand that is given a file reads it this way. A limit is checked while
 //! reading, because `/dev/zero` and a pipe have no length to ask for before.
@@ -10,6 +10,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::CliError;
 use crate::limits::{FILE_RECHECK, FRESH_FILE};
+
+/// Reads an environment variable, without white space around it.
+///
+/// # Errors
+/// Returns an error if it is empty or not set.
+pub(crate) fn read_variable(name: &str) -> Result<String, CliError> {
+    match std::env::var(name) {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        _ => Err(CliError::new(format!("environment variable `{name}` is empty or not set"))),
+    }
+}
 
 /// Reads a text file of at most `limit` bytes; `kind` is what it should be, such as `policy file`.
 ///

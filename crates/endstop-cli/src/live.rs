@@ -11,8 +11,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use endstop::clock::system_wall_time;
 use endstop::runtime::RunHandle;
 use endstop::store::replace_file;
 use endstop_gateway::{Control, RunControl};
@@ -99,7 +99,9 @@ pub(crate) fn enter(
     limits: String,
     socket: Option<&Path>,
 ) -> Option<Registration> {
-    let now = i64::try_from(wall_ms()).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let now = i64::try_from(system_wall_time().0)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let process = LiveProcess {
         pid: std::process::id(),
         kind: kind.to_owned(),
@@ -131,12 +133,6 @@ impl LiveAgent {
     pub(crate) async fn end(self) {
         self.control.end().await;
     }
-}
-
-/// Milliseconds since 1970.
-fn wall_ms() -> u128 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map(|since| since.as_millis()).unwrap_or_default()
 }
 
 /// Enters a process.

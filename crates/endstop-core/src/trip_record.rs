@@ -141,6 +141,32 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// Returns the first condition in it that is true: the part that makes it true, or itself if it has none. `None` if it
+    /// is not true.
+    ///
+    /// ```
+    /// use endstop_core::Truth;
+    /// use endstop_core::trip_record::NodeRecord;
+    ///
+    /// let node = |text: &str, state, parts| {
+    ///     let text = text.to_owned();
+    ///     NodeRecord { text, state, observed: None, projected: None, limit: None, margin: None, parts }
+    /// };
+    /// let steps = node("steps >= 25", Truth::False, Vec::new());
+    /// let cost = node("cost >= $2.00", Truth::True, Vec::new());
+    /// assert_eq!(steps.first_true(), None);
+    /// let either = node("or", Truth::True, vec![steps, cost.clone()]);
+    /// assert_eq!(either.first_true(), Some(&cost));
+    /// ```
+    #[must_use]
+    pub fn first_true(&self) -> Option<&Self> {
+        if self.state != Truth::True {
+            return None;
+        }
+        // A condition under a `not` is false if the whole is true.
+        self.parts.iter().find_map(Self::first_true).or(Some(self))
+    }
+
     /// Recursion is bounded by the depth that a policy may have.
     fn is_written_as(&self, other: &Self) -> bool {
         self.text == other.text

@@ -5,9 +5,8 @@
 
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::control_source::SourceError;
@@ -212,7 +211,7 @@ fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, 
 }
 
 fn amount_schema(_: &mut SchemaGenerator) -> Schema {
-    Schema::try_from(json!({ "type": ["number", "string", "null"] })).unwrap_or_default()
+    json_schema!({ "type": ["number", "string", "null"] })
 }
 
 #[cfg(test)]

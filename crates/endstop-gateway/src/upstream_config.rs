@@ -87,7 +87,9 @@ impl Upstreams {
 
 /// The address of a provider's own server, as the base of an upstream has it: only that of OpenAI has its version.
 fn server_of(provider: &str) -> &'static str {
-    let server = ProviderApi::of(provider).and_then(|api| api.server).unwrap_or_default();
+    let Some(server) = ProviderApi::of(provider).and_then(|api| api.server) else {
+        unreachable!("the table of providers has the server of `{provider}`")
+    };
     let versions: &[&str] = if provider == "openai" { &[] } else { &["v1/", "v1beta/"] };
     versions.iter().find_map(|version| server.strip_suffix(version)).unwrap_or(server)
 }

@@ -283,7 +283,8 @@ impl Report {
     /// Returns the report as JSON; docs/replay-json.md describes it.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(self).unwrap_or_default()
+        serde_json::to_value(self)
+            .unwrap_or_else(|error| unreachable!("a report has a form as JSON: {error}"))
     }
 }
 

@@ -317,7 +317,9 @@ impl Chooser {
 
     /// Formats of these runs on which the family cannot be tested.
     fn not_told_by(&self, index: usize) -> Vec<&'static str> {
-        let first = self.offsets.get(index).copied().unwrap_or_default();
+        let Some(&first) = self.offsets.get(index) else {
+            unreachable!("each family has its first policy")
+        };
         let testable = self.comparison.testable.iter();
         let untold = testable.filter(|(_, testable)| testable.get(first) != Some(&true));
         untold.map(|(format, _)| *format).collect()

@@ -43,7 +43,7 @@
 //! ```
 #![deny(clippy::arithmetic_side_effects)]
 
-mod amounts;
+pub(crate) mod amounts;
 mod hold;
 mod lease;
 mod refused;

@@ -273,16 +273,20 @@ pub enum Spender<'a> {
     },
 }
 
+/// Shows something to each observer. One that fails must not end what it watches.
+pub(crate) fn tell_each(observers: &[Arc<dyn Observer>], tell: impl Fn(&dyn Observer)) {
+    for observer in observers {
+        let _ = catch_unwind(AssertUnwindSafe(|| tell(&**observer)));
+    }
+}
+
 /// Calls [`Observer::settled`] of all observers. The caller holds no lock of a run.
 pub(crate) fn tell_settled(
     observers: &[Arc<dyn Observer>],
     info: &RunInfo,
     call: &SettledCall<'_>,
 ) {
-    for observer in observers {
-        // An observer that fails must not end what it watches.
-        let _ = catch_unwind(AssertUnwindSafe(|| observer.settled(info, call)));
-    }
+    tell_each(observers, |observer| observer.settled(info, call));
 }
 
 /// Calls [`Observer::continues_from`] of all observers.
@@ -292,10 +296,7 @@ pub(crate) fn tell_continues(
     charged: u64,
     until: WallTime,
 ) {
-    for observer in observers {
-        // As for a settled call.
-        let _ = catch_unwind(AssertUnwindSafe(|| observer.continues_from(info, charged, until)));
-    }
+    tell_each(observers, |observer| observer.continues_from(info, charged, until));
 }
 
 /// Watches runs. Shared by all runs of a tree.

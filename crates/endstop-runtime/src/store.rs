@@ -14,6 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{millis, system_wall_time};
+
 pub(crate) mod disk;
 mod error;
 mod file;
@@ -30,6 +32,7 @@ mod whole_lines;
 
 pub use self::disk::{create_private_directory, private_file, read_certificates, replace_file};
 pub use self::error::StoreError;
+pub(crate) use self::error::holder;
 pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;
@@ -204,12 +207,11 @@ pub trait Store: Send + Sync + Debug {
 
 /// Milliseconds since 1970-01-01T00:00Z by the wall clock; 0 if the clock is set to an earlier time.
 fn now_millis() -> u64 {
-    millis_since_epoch(SystemTime::now())
+    system_wall_time().0
 }
 
 fn millis_since_epoch(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    time.duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
 /// Returns all lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read

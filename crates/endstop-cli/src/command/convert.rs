@@ -1,7 +1,7 @@
 //! `endstop convert`: recorded runs, written in another format.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -169,7 +169,7 @@ struct Directory {
 
 impl Directory {
     fn make(path: &Path, target: Target) -> Result<Self, CliError> {
-        create_private_directory(path).map_err(|error| cannot_write(path, &error))?;
+        create_private_directory(path).map_err(|error| CliError::cannot_write(path, &error))?;
         let (path, ending) = (path.to_owned(), target.ending());
         Ok(Self { path, ending, runs: 0, names: BTreeMap::new() })
     }
@@ -179,7 +179,7 @@ impl Directory {
         let path = self.path.join(name);
         output::create_private(&path)
             .and_then(|mut file| file.write_all(run.text.as_bytes()))
-            .map_err(|error| cannot_write(&path, &error))?;
+            .map_err(|error| CliError::cannot_write(&path, &error))?;
         self.runs += 1;
         Ok(())
     }
@@ -198,10 +198,6 @@ impl Directory {
             name = format!("{stem}-{number}");
         }
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::new(format!("cannot write `{}`: {error}", path.display()))
 }
 
 /// A run's name as a file's: letters, digits, `.`, `_` and `-`, not hidden.

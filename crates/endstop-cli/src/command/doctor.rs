@@ -8,9 +8,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
-use endstop::core::units::WallTime;
+use endstop::clock::system_wall_time;
 use endstop_price::{CallContext, PriceTable};
 use serde_json::{Value, json};
 
@@ -223,9 +222,7 @@ impl<'a> Diagnosis<'a> {
         };
         let table = PriceTable::embedded();
         let price = table.find(provider, model).or_else(|| table.find(None, model))?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = WallTime(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-        let rates = price.rates(now, &CallContext::default());
+        let rates = price.rates(system_wall_time(), &CallContext::default());
         let rate = |key: &str| {
             rates.iter().find(|rate| rate.unit.key() == key).map(|rate| rate.base.to_decimal())
         };

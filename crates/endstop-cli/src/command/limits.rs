@@ -25,6 +25,10 @@ pub(super) const OF_AGENT: DefaultLimits =
 /// agents for hours, and one that makes no call spends nothing.
 pub(super) const OF_COMMAND: DefaultLimits = &[("steps", "steps >= 100"), ("usd", "cost >= $5.00")];
 
+/// The end of a sentence about limits that apply by default.
+pub(super) const SET_OTHERS: &str =
+    " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)";
+
 /// The flags.
 #[derive(Debug, clap::Args)]
 pub(super) struct Limits {

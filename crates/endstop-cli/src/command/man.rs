@@ -59,17 +59,13 @@ fn subcommand(root: &clap::Command, name: &str) -> Result<clap::Command, CliErro
 }
 
 fn write_all_pages(root: &clap::Command, directory: &Path) -> Result<(), CliError> {
-    fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
+    fs::create_dir_all(directory).map_err(|error| CliError::cannot_write(directory, &error))?;
     for page in std::iter::once(root).chain(root.get_subcommands()) {
         let page = Man::new(page.clone());
         let file = directory.join(page.get_filename());
         let mut text = Vec::new();
         page.render(&mut text)?;
-        fs::write(&file, text).map_err(|error| cannot_write(&file, &error))?;
+        fs::write(&file, text).map_err(|error| CliError::cannot_write(&file, &error))?;
     }
     Ok(())
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::new(format!("cannot write `{}`: {error}", path.display()))
 }

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use endstop::agent::AgentState;
+use endstop::clock::{millis, system_wall_time};
 use endstop::core::run::Status;
 use endstop::core::units::WallTime;
 use endstop::runtime::history::Pruned;
@@ -67,11 +68,10 @@ async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         return Err(CliError::new(format!("`{shown}` is no directory")).with_hint("check the path"));
     }
     let store = keep::open(args.store.as_deref())?;
-    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let before = before.saturating_sub(args.older_than).as_millis();
+    let before = system_wall_time().0.saturating_sub(millis(args.older_than));
     let runs = store.list().await.map_err(|error| keep::failed(&error))?;
     let (mut removed, mut bytes) = (0u64, 0u64);
-    for run in runs.iter().filter(|run| u128::from(run.saved_at) < before) {
+    for run in runs.iter().filter(|run| run.saved_at < before) {
         if !has_ended(&*store, run).await {
             continue;
         }
@@ -93,7 +93,6 @@ async fn prune(args: &PruneArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     output::note(&format!("{what} {runs} ({} of states)", size(bytes)));
     // Only the user's own runs belong to the history.
     if args.store.is_none() {
-        let before = u64::try_from(before).unwrap_or(u64::MAX);
         prune_history(WallTime(before), args.dry_run, what)?;
     }
     Ok(ExitCode::SUCCESS)

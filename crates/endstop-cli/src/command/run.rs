@@ -35,7 +35,7 @@ use nix::sys::signal::Signal;
 
 use super::control_files::{ControlFiles, OutsideAct};
 use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
-use super::limits::{Limits, OF_COMMAND, in_words};
+use super::limits::{Limits, OF_COMMAND, SET_OTHERS, in_words};
 use super::redact;
 use super::replay::input::with_prices;
 use crate::budgets::Budgets;
@@ -410,9 +410,8 @@ fn run_environment(
         environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
-        let file = output::create_private(path).map_err(|error: io::Error| {
-            CliError::new(format!("cannot write `{}`: {error}", path.display()))
-        })?;
+        let file = output::create_private(path)
+            .map_err(|error: io::Error| CliError::cannot_write(path, &error))?;
         let recorder = TraceRecorder::one_file(file).prices(args.gateway.table()?.version());
         Ok::<_, CliError>(Arc::new(recorder.continues(true)))
     });
@@ -500,9 +499,7 @@ async fn close(open: Open, id: &RunId) -> Counts {
 fn announce(args: &RunArgs, policy: &Policy, is_default: bool, budgets: Option<String>) {
     let mut text = format!("endstop: {}", in_words(policy.rules.iter()));
     if is_default {
-        text.push_str(
-            " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
-        );
+        text.push_str(SET_OTHERS);
     }
     if args.guard.intercepts() {
         text.push_str("; calls to model providers are intercepted");

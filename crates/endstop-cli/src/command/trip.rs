@@ -2,12 +2,11 @@
 //!
 //! A separate file because `run`, `serve` and `agent` say it alike.
 
-use endstop::core::Truth;
 use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::amount_text;
 use endstop::core::policy::Action;
 use endstop::core::run::WindowReset;
-use endstop::core::trip_record::{NodeRecord, RuleRecord, TripRecord};
+use endstop::core::trip_record::{RuleRecord, TripRecord};
 use endstop::core::units::Money;
 use endstop::ledger::Amounts;
 use endstop::observe::clean;
@@ -19,18 +18,9 @@ pub(super) fn pausing(record: &TripRecord) -> impl Iterator<Item = &RuleRecord> 
     record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips)
 }
 
-/// The first condition of a rule that trips.
-pub(super) fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
-    if node.state != Truth::True {
-        return None;
-    }
-    // A condition under a `not` is false if the whole is true.
-    node.parts.iter().find_map(first_true).or(Some(node))
-}
-
 /// `ask: cost >= $1.00 is $1.20`.
 pub(super) fn why(rule: &RuleRecord) -> String {
-    let leaf = first_true(&rule.tree);
+    let leaf = rule.tree.first_true();
     let observed = leaf.and_then(|leaf| leaf.observed.as_ref());
     let observed = observed.map(|value| format!(" is {value}")).unwrap_or_default();
     let text = leaf.map_or("", |leaf| leaf.text.as_str());
@@ -43,10 +33,11 @@ pub(super) fn reset_text(reset: &WindowReset) -> String {
     format!("the {} window of the plan resets ({})", clean(&reset.window), at.trim_matches('"'))
 }
 
-/// The amounts settled beyond the limits; `None` if there are none.
+/// The note on the amounts settled beyond the limits; `None` if there are none.
 pub(super) fn overshoot(overshoot: &Amounts) -> Option<String> {
     let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
     let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));
     let parts: Vec<String> = cost.into_iter().chain(of_tokens).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    let text = parts.join(", ");
+    (!parts.is_empty()).then(|| format!("overshoot: {text} beyond the limit, by calls in flight"))
 }

@@ -145,7 +145,8 @@ impl From<TotalChange> for TotalChanged {
 
 /// An answer as JSON.
 pub(super) fn json_of(answer: &impl Serialize) -> Value {
-    serde_json::to_value(answer).unwrap_or_default()
+    serde_json::to_value(answer)
+        .unwrap_or_else(|error| unreachable!("an answer has a form as JSON: {error}"))
 }
 
 /// An error as JSON.

@@ -5,7 +5,7 @@ mod keys;
 use std::borrow::Cow;
 
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Health, Killed, Problem, RunChange, RunDetail, RunList, TotalState};
@@ -253,7 +253,7 @@ impl JsonSchema for WrittenAmount {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        Schema::try_from(json!({ "type": ["number", "string"] })).unwrap_or_default()
+        json_schema!({ "type": ["number", "string"] })
     }
 }
 

@@ -30,6 +30,13 @@ impl MessageDigests {
     fn of_first(&self, count: usize) -> Option<u64> {
         self.0.get(count).copied()
     }
+
+    fn of_all(&self) -> u64 {
+        match self.0.last() {
+            Some(digest) => *digest,
+            None => unreachable!("the first entry is that of no messages"),
+        }
+    }
 }
 
 /// Everything besides the messages that a count of a request's tokens depends on.
@@ -279,7 +286,7 @@ impl ConversationMemory {
             self.reported = None;
         }
         self.count = asked.messages.len();
-        self.digest = digests.of_first(self.count).unwrap_or_default();
+        self.digest = digests.of_all();
         self.first = first_of_user(asked);
         self.tail = [None; TAIL_MESSAGES];
         // The first message says nothing of the rest: many conversations may share it.

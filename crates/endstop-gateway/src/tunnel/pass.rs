@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use endstop_runtime::clock::millis;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::time::{Instant, sleep};
 
@@ -21,8 +22,7 @@ impl LastByte {
     }
 
     fn is_now(&self) {
-        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.millis.store(millis, Ordering::Relaxed);
+        self.millis.store(millis(self.begun.elapsed()), Ordering::Relaxed);
     }
 
     /// Waits until no byte was passed on for `idle`.

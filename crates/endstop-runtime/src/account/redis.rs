@@ -51,8 +51,9 @@ const FORMAT: u64 = 1;
 
 /// Accounts in Redis 7 or Valkey, which any number of processes on any number of machines share. Clones are the same handle.
 ///
-/// Each operation is one function on the server, which happens completely or not at all. Its time is that of the server.
-/// Money is counted in nano-dollars there, each amount rounded up.
+/// Each operation is one function on the server, which checks and counts in one step, and happens completely or not at all.
+/// Several commands would have to be repeated whenever another process was faster, most often when a budget is nearly used up.
+/// The time is that of the server. Money is counted in nano-dollars there, each amount rounded up.
 ///
 /// The server keeps ids for a while: that of a settled hold for ten minutes, of an expired one for seven days, of a correction for
 /// 400 days. Repeated within that time, an operation counts once. Later, a settlement finds no hold, and a reservation or a

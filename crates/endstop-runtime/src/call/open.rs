@@ -18,6 +18,7 @@ use super::plan::{CallPlan, PlannedCall, settled};
 use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
 use crate::account::{AccountBlock, AccountHold, AccountWait};
+use crate::clock::millis;
 use crate::ledger::{Amounts, Hold};
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
@@ -514,7 +515,7 @@ impl OpenCall {
 
     /// Output tokens that a model can have made since the request was sent.
     fn made_until_now(&self) -> u64 {
-        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let millis = millis(self.begun.elapsed());
         let rate = ProviderApi::fastest_output_of(self.pricing.provider());
         (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }

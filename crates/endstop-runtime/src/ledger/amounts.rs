@@ -239,15 +239,16 @@ impl Limits {
     }
 }
 
-mod picos {
+/// Money as an integer of pico-dollars.
+pub(crate) mod picos {
     use endstop_core::units::Money;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(money: &Money, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(money: &Money, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(money.picos())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Money, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Money, D::Error> {
         u64::deserialize(from).map(Money::from_picos)
     }
 }

@@ -25,7 +25,7 @@ pub struct CostUncertainty {
     /// estimated.
     pub causes: BTreeMap<UnconfirmedCause, u64>,
     /// The sum of these amounts, in pico-dollars.
-    #[serde(with = "picos")]
+    #[serde(with = "crate::ledger::amounts::picos")]
     pub unconfirmed: Money,
 }
 
@@ -144,21 +144,6 @@ impl From<String> for UnconfirmedCause {
     fn from(text: String) -> Self {
         let Ok(cause) = text.parse();
         cause
-    }
-}
-
-/// Pico-dollars.
-mod picos {
-    use endstop_core::units::Money;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub(super) fn serialize<S: Serializer>(money: &Money, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(money.picos())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Money, D::Error> {
-        u64::deserialize(from).map(Money::from_picos)
     }
 }
 

@@ -1,10 +1,8 @@
 //! A call that waits for the reset of a budget over time, as its run shows it.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::awaited_accounts::AwaitedAccounts;
 use super::{RunHandle, RunNode};
 use crate::account::{AccountRefused, AccountWait};
 
@@ -99,22 +97,10 @@ impl RunHandle {
 }
 
 impl RunNode {
-    fn account_waits(&self) -> MutexGuard<'_, AwaitedAccounts> {
-        self.tree.account_waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reports to the observers which budget calls of the tree begin to wait for, or that none of them waits any longer. The caller
     /// holds the lock of the waits.
     fn report_account_wait(&self, refused: Option<&AccountRefused>) {
-        let mut root = self;
-        while let Some(parent) = &root.parent {
-            root = parent;
-        }
-        for observer in &self.tree.observers {
-            // An observer that fails must not end what it watches.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                observer.account_awaited(&root.info, refused);
-            }));
-        }
+        let root = self.root_info();
+        self.tell_observers(|observer| observer.account_awaited(root, refused));
     }
 }

@@ -86,7 +86,7 @@ impl<'s> LockedChain<'s> {
 
     /// Remembers a call that was not sent, or that the last one was, for every run concerned.
     pub(crate) fn set_refused_call(&mut self, refused: Option<&RefusedCall>) {
-        self.all_cores().for_each(|core| core.refused_call = refused.cloned());
+        self.all_cores().for_each(|core| core.set_refused_call(refused.cloned()));
     }
 
     /// Adds usage to every run concerned.
@@ -104,18 +104,17 @@ impl<'s> LockedChain<'s> {
             Some((_, core)) => &mut **core,
             None => &mut *self.core,
         };
-        outermost.charges = outermost.charges.map(|charges| charges.saturating_add(1));
-        outermost.charges
+        outermost.count_charge()
     }
 
     /// The most output tokens that a provider counted of one call of the whole tree of runs, in this process.
     pub(crate) fn largest_output(&self) -> u64 {
-        self.outermost().largest_output
+        self.outermost().largest_output()
     }
 
     /// Reports a tool that could not be aborted, to every run concerned.
     pub(super) fn add_still_running(&mut self, tool: &str) {
-        self.all_cores().for_each(|core| core.carried.still_running.push(tool.to_owned()));
+        self.all_cores().for_each(|core| core.add_still_running(tool));
     }
 
     /// Whether every core would admit it. `kind_of` gives the event for each budget and for the policy's rule for
@@ -211,12 +210,12 @@ impl<'s> LockedChain<'s> {
         for (node, core) in ancestors.chain([own]) {
             match (&above, core.run.pause_request()) {
                 (Some(PauseRequest { by, why }), None) => {
-                    core.shares_pause = true;
+                    core.set_shares_pause(true);
                     let kind = EventKind::PauseRequested { by, why };
                     node.take_in(core, self.now, Source::Own, &kind, Detail::None);
                 }
-                (None, Some(_)) if core.shares_pause => {
-                    core.shares_pause = false;
+                (None, Some(_)) if core.shares_pause() => {
+                    core.set_shares_pause(false);
                     let by = resumed_by.map_or("", |node| &node.info.agent);
                     let kind = EventKind::ResumeRequested { by, why: "" };
                     node.take_in(core, self.now, Source::Own, &kind, Detail::None);
@@ -235,7 +234,7 @@ impl<'s> LockedChain<'s> {
 
     /// Ends the run's own pause from outside, and returns whether there was one.
     pub(super) fn resume(&mut self, by: &str, why: &str) -> bool {
-        let has_own = self.core.run.pause_request().is_some() && !self.core.shares_pause;
+        let has_own = self.core.run.pause_request().is_some() && !self.core.shares_pause();
         if has_own {
             self.record_own(&EventKind::ResumeRequested { by, why }, Detail::None);
         }

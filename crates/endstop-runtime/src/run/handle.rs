@@ -1,7 +1,6 @@
 //! One run of a tree, for its driver.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use endstop_core::Program;
 use endstop_core::event::EventKind;
@@ -11,8 +10,6 @@ use endstop_core::run::next_trip::Resource;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::StopSignal;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
-
-use tokio::sync::Notify;
 
 use super::environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 use super::node::{RunCore, RunNode, Tree, is_over};
@@ -90,7 +87,7 @@ impl RunHandle {
 
     /// Sets how many calls the run and its descendants were charged for before this process.
     pub(crate) fn set_charges(&self, charges: Option<u64>) {
-        self.node.core().charges = charges;
+        self.node.core().set_charges(charges);
     }
 
     /// A root run whose budget has nothing yet of what it spent before.
@@ -116,20 +113,9 @@ impl RunHandle {
             None => Budget::root(limits),
         };
         let token = environment.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let clock = RunClock::start(Millis(run.at().0.saturating_add(later.0)), environment.wall);
-        let tree = Arc::new(Tree {
-            observers: environment.observers,
-            kill: environment.kill,
-            root: token.clone(),
-            reach: environment.reach,
-            driver: environment.driver,
-            accounts: Mutex::new(environment.accounts),
-            draws: Mutex::default(),
-            account_waits: Mutex::default(),
-            pause_changed: Notify::new(),
-            pause_changes: AtomicU64::new(0),
-            key: Mutex::default(),
-        });
+        let clock =
+            RunClock::start(Millis(run.at().0.saturating_add(later.0)), environment.wall.clone());
+        let tree = Arc::new(Tree::new(environment, token.clone()));
         let core = RunCore::new(run, carried);
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))
     }
@@ -163,7 +149,7 @@ impl RunHandle {
         let budget = self.node.budget.child(limits_of(&program));
         let clock = RunClock::start(Millis(0), wall);
         let core = RunCore::new(Run::new(program), Carried::default());
-        let (parent, tree) = (Some(Arc::clone(&self.node)), Arc::clone(&self.node.tree));
+        let (parent, tree) = (Some(Arc::clone(&self.node)), self.node.tree());
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), parent, tree, core)))
     }
 
@@ -190,7 +176,7 @@ impl RunHandle {
     /// Returns the token that cancels the run and its descendants.
     #[must_use]
     pub fn token(&self) -> &CancelToken {
-        &self.node.token
+        self.node.token()
     }
 
     /// Returns the token that calls in flight depend on. It is cancelled with [`RunHandle::token`], and when limits of
@@ -249,7 +235,7 @@ impl RunHandle {
     /// the tree's [`StopReach`] says.
     pub fn record(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.node.record(kind, detail);
-        if directive.stops() && self.node.tree.reach == StopReach::Tree {
+        if directive.stops() && self.node.reach() == StopReach::Tree {
             self.node.stop_descendants(directive);
         }
         directive
@@ -329,7 +315,7 @@ impl RunHandle {
     /// Reads the core and its further counts, under one lock.
     pub fn look_at_all<T>(&self, look: impl FnOnce(&Run, &Carried) -> T) -> T {
         let core = self.node.core();
-        look(&core.run, &core.carried)
+        look(&core.run, core.carried())
     }
 
     /// Tokens used, descendants' included, and whether some of them are estimates.
@@ -349,13 +335,13 @@ impl RunHandle {
     pub fn report(&self) -> Report {
         let (core, budget) = (self.node.core(), &self.node.budget);
         let report = Report::of(&self.node.info, &core.run, budget);
-        report.with_uncertainty(&core.run, budget, core.carried.uncertainty.clone())
+        report.with_uncertainty(&core.run, budget, core.carried().uncertainty.clone())
     }
 
     /// Takes the warnings that no driver has taken yet.
     #[must_use]
     pub fn take_notices(&self) -> Vec<Notice> {
-        std::mem::take(&mut self.node.core().notices)
+        self.node.core().take_notices()
     }
 
     /// Returns the steps, tokens, money and time that are left, as a sentence that begins with a space; empty if
@@ -405,7 +391,7 @@ fn spent(core: &RunCore) -> Amounts {
         steps: core.run.step_count(),
         attempts: core.run.attempts(),
         tool_calls: core.run.tool_calls(),
-        tokens: core.carried.usage.total(),
+        tokens: core.carried().usage.total(),
         // Calls without a price count by the policy's rates, if it has some.
         cost: core.run.known_cost(),
     }

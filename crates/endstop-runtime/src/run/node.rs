@@ -1,7 +1,6 @@
 //! One run among the runs of a tree: its decision core, its node of the ledger, its token.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,39 +17,60 @@ use tokio::time::Instant;
 use super::awaited_accounts::AwaitedAccounts;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
-use super::environment::{Carried, ExternalStop, StopReach};
+use super::environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 use crate::account::RunAccounts;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal, look_at};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{
-    Detail, Observation, Observer, RefusedCall, RunInfo, SettledCall, Unconfirmed, tell_settled,
+    Detail, Observation, Observer, RefusedCall, RunInfo, SettledCall, Unconfirmed, tell_each,
+    tell_settled,
 };
 
 /// The parts that all runs of a tree share.
 pub(crate) struct Tree {
-    pub(super) observers: Vec<Arc<dyn Observer>>,
-    pub(super) kill: Option<Arc<dyn KillSwitch>>,
+    observers: Vec<Arc<dyn Observer>>,
+    kill: Option<Arc<dyn KillSwitch>>,
     /// The token of the root run: a kill reaches every run of the tree.
-    pub(super) root: CancelToken,
-    pub(super) reach: StopReach,
-    pub(super) driver: Option<&'static str>,
+    root: CancelToken,
+    reach: StopReach,
+    driver: Option<&'static str>,
     /// Replaced by [`RunHandle::set_accounts`](crate::RunHandle::set_accounts).
-    pub(super) accounts: Mutex<Option<RunAccounts>>,
-    pub(super) draws: Mutex<TreeDraws>,
-    pub(super) account_waits: Mutex<AwaitedAccounts>,
+    accounts: Mutex<Option<RunAccounts>>,
+    draws: Mutex<TreeDraws>,
+    account_waits: Mutex<AwaitedAccounts>,
     /// Notified when a run of the tree is paused from outside, or no longer.
-    pub(super) pause_changed: Notify,
+    pause_changed: Notify,
     /// How often that was.
-    pub(super) pause_changes: AtomicU64,
+    pause_changes: AtomicU64,
     /// The name of the key of the client whose calls begin now.
-    pub(super) key: Mutex<Option<Arc<str>>>,
+    key: Mutex<Option<Arc<str>>>,
+}
+
+impl Tree {
+    /// The parts of a new tree. `root` is the token of its outermost run.
+    pub(super) fn new(environment: RunEnvironment, root: CancelToken) -> Self {
+        Self {
+            observers: environment.observers,
+            kill: environment.kill,
+            root,
+            reach: environment.reach,
+            driver: environment.driver,
+            accounts: Mutex::new(environment.accounts),
+            draws: Mutex::default(),
+            account_waits: Mutex::default(),
+            pause_changed: Notify::new(),
+            pause_changes: AtomicU64::new(0),
+            key: Mutex::default(),
+        }
+    }
 }
 
 /// The budgets over time that the calls of a tree have asked for, and those that were killed. They change under one lock:
-/// either a kill finds the budget of a call, or the call finds the kill.
+/// either a kill finds the budget of a call, or the call finds the kill. A kill cannot look further ahead, because a budget
+/// of a model is known only with the call.
 #[derive(Default)]
-pub(super) struct TreeDraws {
+struct TreeDraws {
     drawn: BTreeSet<String>,
     /// Each with the reason.
     killed: BTreeMap<String, String>,
@@ -61,8 +81,8 @@ pub(crate) struct RunNode {
     pub(crate) info: RunInfo,
     pub(crate) budget: Budget,
     pub(crate) parent: Option<Arc<Self>>,
-    pub(super) token: CancelToken,
-    pub(super) tree: Arc<Tree>,
+    token: CancelToken,
+    tree: Arc<Tree>,
     clock: RunClock,
     /// Cancelled with the token, and by the run's own limits: calls in flight and descendants depend on it. A run
     /// that resumes after a limit gets a new one.
@@ -87,21 +107,21 @@ impl std::fmt::Debug for RunNode {
 /// The state of a run that is decided on and counted, under its lock.
 pub(crate) struct RunCore {
     pub(crate) run: Run,
-    pub(super) carried: Carried,
+    carried: Carried,
     /// Warnings that no driver has taken yet.
-    pub(super) notices: Vec<Notice>,
+    notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
     is_out_of_budget: bool,
     /// The pause from outside is that of an ancestor.
-    pub(super) shares_pause: bool,
-    pub(super) refused_call: Option<RefusedCall>,
+    shares_pause: bool,
+    refused_call: Option<RefusedCall>,
     /// Cancellations of the token that are recorded.
     cancellations_taken: usize,
     /// The most output tokens that a provider counted of one call, of the run or a descendant, in this process.
-    pub(super) largest_output: u64,
+    largest_output: u64,
     /// The charged calls of the run and its descendants, in the order of their events. `None` if those before this process are not
     /// known.
-    pub(super) charges: Option<u64>,
+    charges: Option<u64>,
     last_wall: LastWall,
 }
 
@@ -126,6 +146,48 @@ impl RunCore {
     /// The policy's answer to calls without a price.
     pub(crate) fn unpriced(&self) -> OnUnpriced {
         self.run.program().policy().unpriced()
+    }
+
+    /// The counts that the core does not have.
+    pub(super) fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    /// Takes the warnings that no driver has taken yet.
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Whether the pause from outside is that of an ancestor.
+    pub(super) fn shares_pause(&self) -> bool {
+        self.shares_pause
+    }
+
+    pub(super) fn set_shares_pause(&mut self, shares: bool) {
+        self.shares_pause = shares;
+    }
+
+    pub(super) fn set_refused_call(&mut self, refused: Option<RefusedCall>) {
+        self.refused_call = refused;
+    }
+
+    pub(super) fn largest_output(&self) -> u64 {
+        self.largest_output
+    }
+
+    pub(super) fn set_charges(&mut self, charges: Option<u64>) {
+        self.charges = charges;
+    }
+
+    /// Counts a call that is charged, and returns its number.
+    pub(super) fn count_charge(&mut self) -> Option<u64> {
+        self.charges = self.charges.map(|charges| charges.saturating_add(1));
+        self.charges
+    }
+
+    /// Notes a tool that could not be aborted.
+    pub(super) fn add_still_running(&mut self, tool: &str) {
+        self.carried.still_running.push(tool.to_owned());
     }
 
     pub(super) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
@@ -162,6 +224,24 @@ impl RunNode {
             ends: EndQueue::default(),
             core: Mutex::new(core),
         }
+    }
+
+    pub(super) fn token(&self) -> &CancelToken {
+        &self.token
+    }
+
+    pub(super) fn tree(&self) -> Arc<Tree> {
+        Arc::clone(&self.tree)
+    }
+
+    /// Shows something to every observer of the tree.
+    pub(super) fn tell_observers(&self, tell: impl Fn(&dyn Observer)) {
+        tell_each(&self.tree.observers, tell);
+    }
+
+    /// The budgets over time whose resets calls of the tree wait for.
+    pub(super) fn account_waits(&self) -> MutexGuard<'_, AwaitedAccounts> {
+        self.tree.account_waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn reach(&self) -> StopReach {
@@ -462,14 +542,11 @@ impl RunNode {
         core.carried.uncertainty.take(kind, detail.is_estimate(), Unconfirmed::of(&detail));
         let notices = core.run.take_notices();
         let (info, run, budget) = (&self.info, &core.run, &self.budget);
-        for observer in &self.tree.observers {
+        self.tell_observers(|observer| {
             let seen = Observation { info, event: &event, directive, detail, run, budget };
-            // An observer that fails must not end what it watches.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                observer.observe(&seen);
-                notices.iter().for_each(|notice| observer.warned(info, notice, run));
-            }));
-        }
+            observer.observe(&seen);
+            notices.iter().for_each(|notice| observer.warned(info, notice, run));
+        });
         core.notices.extend(notices);
         directive
     }
@@ -496,12 +573,7 @@ impl RunNode {
             }
         }
         while let Some(end) = self.ends.next() {
-            for observer in &self.tree.observers {
-                // An observer that fails must not end what it watches.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    observer.run_ended(&self.info, &end, &self.budget);
-                }));
-            }
+            self.tell_observers(|observer| observer.run_ended(&self.info, &end, &self.budget));
         }
     }
 }

@@ -11,6 +11,7 @@ use endstop_core::run::{Run, WindowReset};
 use endstop_core::units::WallTime;
 
 use super::handle::RunHandle;
+use crate::clock::millis;
 use crate::limits::{AFTER_RESET, MAX_RESET_WAIT, RESET_RECHECK};
 
 impl RunHandle {
@@ -36,7 +37,7 @@ impl RunHandle {
     #[must_use]
     pub fn next_reset(&self) -> Option<WindowReset> {
         let reset = self.look(Run::next_reset)?;
-        let longest = u64::try_from(MAX_RESET_WAIT.as_millis()).unwrap_or(u64::MAX);
+        let longest = millis(MAX_RESET_WAIT);
         (reset.at.0 <= self.wall().0.saturating_add(longest)).then_some(reset)
     }
 
@@ -51,7 +52,7 @@ impl RunHandle {
     ///
     /// Cancel safe: nothing is recorded.
     pub async fn window_reset(&self) -> String {
-        let after = u64::try_from(AFTER_RESET.as_millis()).unwrap_or(u64::MAX);
+        let after = millis(AFTER_RESET);
         loop {
             let Some(reset) = self.next_reset() else { return pending().await };
             let left = reset.at.0.saturating_add(after).saturating_sub(self.wall().0);

@@ -261,7 +261,7 @@ impl RunHandle {
     pub fn tick(&self) -> Directive {
         let directive = self.node().record_plain(&EventKind::Tick);
         if directive.stops() {
-            match self.node().tree.reach {
+            match self.node().reach() {
                 StopReach::Tree => self.node().stop_descendants(directive),
                 StopReach::Run => self.node().abort_descendants(),
             }
@@ -284,7 +284,7 @@ impl RunHandle {
 
     /// Sleeps until the next time limit can trip; forever if none can.
     async fn next_tick(&self) {
-        let next = match self.node().tree.reach {
+        let next = match self.node().reach() {
             StopReach::Tree => self.next_limit_in_time().map(|left| left.0),
             // The driver waits for the ancestor as well, and ticks it there.
             StopReach::Run => {

@@ -100,6 +100,7 @@ impl StoreError {
     }
 }
 
-fn holder(pid: Option<u32>) -> String {
+/// The process that holds a lock.
+pub(crate) fn holder(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }

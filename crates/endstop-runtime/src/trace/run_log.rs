@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::replay::Replayed;
 use crate::account::BudgetStoreError;
 use crate::store::sealed_file::TraceFileError;
-use crate::store::{RunId, StoreError};
+use crate::store::{RunId, StoreError, holder};
 
 /// The lines of root runs, by their ids.
 ///
@@ -170,7 +170,7 @@ pub enum AppendError {
 #[non_exhaustive]
 pub enum RunLogError {
     /// Another process uses the directory.
-    #[error("{} stores its runs there", owner(*pid))]
+    #[error("{} stores its runs there", holder(*pid))]
     Locked {
         /// Its number, if that is known.
         pid: Option<u32>,
@@ -223,11 +223,6 @@ impl RunLogError {
             _ => self.to_string(),
         }
     }
-}
-
-/// The process that uses a directory.
-fn owner(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 fn by_name(name: &str) -> &str {

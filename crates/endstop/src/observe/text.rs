@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use endstop_core::human;
 use endstop_core::units::{Millis, WallTime};
+use endstop_runtime::clock::millis;
 use unicode_width::UnicodeWidthChar;
 
 use super::clean;
@@ -71,7 +72,7 @@ pub(super) fn clock(wall: WallTime, minutes_east: i32) -> String {
 
 /// A measured time as people read it: `877ms`, `1.9s`, `2m 5s`.
 pub(super) fn took(duration: Duration) -> String {
-    human::duration(Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    human::duration(Millis(millis(duration)))
 }
 
 #[cfg(test)]

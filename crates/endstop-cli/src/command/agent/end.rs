@@ -58,7 +58,7 @@ pub(super) fn tell(
         output::note(&format!("\n{record}\n"));
     }
     if let Some(text) = trip::overshoot(overshoot) {
-        output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
+        output::note(&text);
     }
     for tool in &state.execution.still_running {
         output::warn(&format!("the tool `{tool}` could not be aborted and may still be running"));
@@ -168,7 +168,7 @@ fn to_json(state: &AgentState, setup: &Setup, meaning: ExitMeaning, before: usiz
     let execution = &state.execution;
     let response = new_response(state, before);
     let paused_by = held(state).into_iter().map(|rule| {
-        let leaf = trip::first_true(&rule.tree);
+        let leaf = rule.tree.first_true();
         json!({
             "rule": rule.id,
             "condition": leaf.map(|leaf| &leaf.text),

@@ -73,9 +73,7 @@ impl Record {
         model: &dyn Model,
         store: Option<&dyn Store>,
     ) -> Result<(), CliError> {
-        let failed = |error: io::Error| {
-            CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
-        };
+        let failed = |error: io::Error| CliError::cannot_write(&self.path, &error);
         let mut out = io::BufWriter::new(output::create_private(&self.path).map_err(failed)?);
         if let (Some(store), true) = (store, state.execution.core.is_some()) {
             let info = RunInfo {

@@ -12,7 +12,7 @@ use endstop::tool::builtin::{Builtin, Workspace};
 use endstop_price::PriceTable;
 use serde_json::{Value, json};
 
-use super::super::limits::{OF_AGENT, in_words, names_money, names_only_money};
+use super::super::limits::{OF_AGENT, SET_OTHERS, in_words, names_money, names_only_money};
 use super::super::replay::input::prices as load_prices;
 
 use super::{AgentArgs, model};
@@ -170,9 +170,7 @@ impl Setup {
         let limits = in_words(self.policy.rules.iter().filter(counts));
         let mut text = format!("model {}, {limits}", self.model);
         if self.is_default_policy {
-            text.push_str(
-                " (the default; set others with --usd, --steps, --tokens, --timeout, --stop or --policy)",
-            );
+            text.push_str(SET_OTHERS);
         }
         if self.is_policy_replaced {
             text.push_str(" (instead of those that were stored with the run)");

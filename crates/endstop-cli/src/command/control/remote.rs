@@ -2,6 +2,7 @@
 
 use super::client::Gateway;
 use crate::error::CliError;
+use crate::input::read_variable;
 
 /// The options of a command that asks a gateway at an address. Each command says what it asks for.
 #[derive(Debug, clap::Args)]
@@ -27,10 +28,6 @@ impl ServerArgs {
     pub(in crate::command) fn gateway(&self) -> Result<Option<Gateway>, CliError> {
         let Some(url) = &self.server else { return Ok(None) };
         let variable = self.token_env.as_deref().unwrap_or_default();
-        let token = std::env::var(variable).ok().filter(|token| !token.trim().is_empty());
-        let token = token.ok_or_else(|| {
-            CliError::new(format!("environment variable `{variable}` is empty or not set"))
-        })?;
-        Gateway::remote(url, token.trim()).map(Some)
+        Gateway::remote(url, &read_variable(variable)?).map(Some)
     }
 }

@@ -9,13 +9,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use endstop::core::units::Millis;
 use endstop_gateway::{DirectConnections, Gateway, TunnelReport, Tunnels, model_hosts};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::watch::RunSnapshot;
-use crate::duration::span;
+use crate::duration::{millis, span};
 use crate::limits::{
     ATTEMPT_SPAN, DEFAULT_GUARD_WAIT, LONG_WAITS, MAX_RETRY_GAP, MAX_RETRY_SPAN, MIN_ATTEMPTS,
     MIN_FEW_SPAN,
@@ -394,10 +393,6 @@ fn in_words(report: &TunnelReport, count: impl Fn(&DirectConnections) -> u64) ->
     let words: Vec<_> =
         hosts.map(|(host, count)| format!("{} to {host}", counted(count, "connection"))).collect();
     words.join(" and ")
-}
-
-fn millis(time: Duration) -> Millis {
-    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

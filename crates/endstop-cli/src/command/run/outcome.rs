@@ -23,6 +23,7 @@ use super::child::Ended;
 use super::guard::{GuardOutcome, LIMITS_FIXED};
 use super::shutdown::SentSignals;
 use crate::command::redact;
+use crate::duration::millis;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
 
@@ -132,7 +133,7 @@ impl RunOutcome<'_> {
             ));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
-            output::note(&format!("overshoot: {text} beyond the limit, by calls in flight"));
+            output::note(&text);
         }
         if !self.unknown_fields.is_empty() {
             let names = self.unknown_fields.join("`, `");
@@ -220,7 +221,7 @@ impl RunOutcome<'_> {
     /// Why a run without an approval counts as stopped.
     fn why_held(&self) -> Option<String> {
         let rules = self.paused_by.as_ref()?.join("; ");
-        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        let limit = millis(self.pause_limit);
         if let Some(reset) = &self.reset {
             let text = trip::reset_text(reset);
             return Some(format!("the command ended before {text} (rule {rules})"));
@@ -232,7 +233,7 @@ impl RunOutcome<'_> {
     }
 
     fn elapsed_ms(&self) -> Millis {
-        Millis(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
+        millis(self.elapsed)
     }
 
     /// One line: how it ended, steps, calls, tokens, money, time.
@@ -414,8 +415,7 @@ impl JsonFile {
     /// # Errors
     /// Returns an error if it cannot.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
-        let failed =
-            |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
+        let failed = |error: io::Error| CliError::cannot_write(path, &error);
         let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
         let name = path.file_name().filter(|_| !is_special);
         let draft = match name {
@@ -447,9 +447,7 @@ impl JsonFile {
                 .inspect_err(|_| drop(fs::remove_file(&draft))),
             None => fs::write(&self.path, text),
         };
-        written.map_err(|error| {
-            CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
-        })
+        written.map_err(|error| CliError::cannot_write(&self.path, &error))
     }
 }
 

@@ -24,6 +24,7 @@ use super::signals::{SignalMeaning, Signals};
 use super::terminal::Terminal;
 use super::watch::RunSnapshot;
 use crate::command::trip;
+use crate::duration::millis;
 use crate::limits::{SUPERVISE_LOOK, SUPERVISE_LOOK_OFTEN, SUSPENDING, TERM_TO_KILL};
 use crate::output::duration;
 
@@ -472,8 +473,4 @@ impl Supervisor<'_> {
         let due = [self.shutdown.due(), self.state.suspended, limit, self.guard_due()];
         due.into_iter().flatten().fold(look, Instant::min)
     }
-}
-
-fn millis(time: Duration) -> Millis {
-    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

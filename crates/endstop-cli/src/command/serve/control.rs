@@ -7,6 +7,7 @@ use std::sync::Arc;
 use endstop_gateway::{Control, ControlSource, Gateway, Key};
 
 use crate::error::CliError;
+use crate::input::read_variable;
 
 /// Flags of the control API.
 #[derive(Debug, clap::Args)]
@@ -41,7 +42,7 @@ impl ControlArgs {
         Ok(Control {
             socket: self.socket(clients),
             listen: self.control_addr,
-            token: self.control_token_env.as_deref().map(token).transpose()?,
+            token: self.control_token_env.as_deref().map(read_variable).transpose()?.map(Key::new),
             source: Some(Arc::new(source)),
         })
     }
@@ -91,11 +92,4 @@ pub(super) fn in_words(gateway: &Gateway) -> impl Iterator<Item = String> {
         .map(|path| format!("curl --unix-socket {} http://endstop{RUNS}", path.display()));
     let addr = gateway.control_addr().map(|addr| format!("http://{addr}{RUNS}"));
     socket.into_iter().chain(addr)
-}
-
-fn token(variable: &str) -> Result<Key, CliError> {
-    match std::env::var(variable) {
-        Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
-        _ => Err(CliError::new(format!("environment variable `{variable}` is empty or not set"))),
-    }
 }

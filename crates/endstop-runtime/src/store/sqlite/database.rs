@@ -9,6 +9,7 @@ use super::super::{
     Durability, RunId, RunSummary, StoreError, StoredState, Version, label, newest_first,
     next_version, now_millis,
 };
+use crate::clock::millis;
 use crate::limits::SQLITE_BUSY;
 use crate::sqlite_file::{self, FileKind, OpenError, is_busy, signed, unsigned};
 
@@ -159,7 +160,7 @@ pub(super) fn remove(connection: &Connection, id: &RunId) -> rusqlite::Result<bo
 pub(super) fn error(doing: String, path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     if is_busy(error) {
-        let waited_ms = u64::try_from(SQLITE_BUSY.as_millis()).unwrap_or(u64::MAX);
+        let waited_ms = millis(SQLITE_BUSY);
         return StoreError::Busy { doing, path, waited_ms };
     }
     let damaged = matches!(

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use endstop_core::Run;
 use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::human::{money, short};
 use endstop_core::policy::Action;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::trip_record::{NodeRecord, TripRecord};
+use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
-use endstop_core::{Run, Truth};
 
 use super::super::text::{clean_to, took};
 use super::super::{Detail, Observation, clean};
@@ -335,7 +335,7 @@ fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
 /// The rules of `action` that trip, each with a leaf that is true: `ask-first (cost >= $1.00 is $1.20)`.
 fn tripping(record: &TripRecord, action: Action) -> String {
     let rules = record.rules.iter().filter(|rule| rule.trips && rule.action == action);
-    let words = rules.map(|rule| match first_true(&rule.tree) {
+    let words = rules.map(|rule| match rule.tree.first_true() {
         Some(leaf) => {
             let observed = leaf.observed.as_ref();
             let is = observed.map(|value| format!(" is {value}")).unwrap_or_default();
@@ -344,14 +344,6 @@ fn tripping(record: &TripRecord, action: Action) -> String {
         None => rule.id.clone(),
     });
     clean_to(&words.collect::<Vec<_>>().join(", "), RULE_COLUMNS)
-}
-
-fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
-    if node.state != Truth::True {
-        return None;
-    }
-    // A condition under a `not` is false if the whole is true.
-    node.parts.iter().find_map(first_true).or(Some(node))
 }
 
 /// ` by ann: lunch`, without a part that is not known.
