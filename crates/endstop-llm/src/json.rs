@@ -16,7 +16,7 @@ mod walk;
 
 pub(crate) use splice::{Changes, Object, SpliceError};
 pub use walk::JsonError;
-pub(crate) use walk::{FromJson, Walk, is_plain, parse, parse_noting};
+pub(crate) use walk::{FromJson, FromMembers, Walk, is_plain, parse, parse_noting};
 
 /// A value as its text; empty if it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +107,10 @@ impl<'j> Raw<'j> {
 impl<'j> FromJson<'j> for Raw<'j> {
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         walk.raw()
+    }
+
+    fn of_raw(raw: Self) -> Self {
+        raw
     }
 }
 
@@ -250,6 +254,21 @@ macro_rules! fields {
                     Ok(())
                 })?;
                 Ok(value)
+            }
+        }
+
+        impl<$life> crate::json::FromMembers<$life> for $name<$life> {
+            fn of_members(
+                members: &[(crate::json::Key<$life>, crate::json::Raw<$life>)],
+            ) -> Self {
+                let mut value = Self::default();
+                for (key, raw) in members {
+                    match key.as_str() {
+                        $($($key)|+ => value.$field = crate::json::FromJson::of_raw(*raw),)*
+                        _ => {}
+                    }
+                }
+                value
             }
         }
     };

@@ -12,7 +12,7 @@ use crate::content_kinds::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
     ImageData, PartMarks, hold_of, is_known_key, is_known_type,
 };
-use crate::json::{Entry, Key, Raw, fields};
+use crate::json::{Entry, FromMembers, Key, Raw, fields};
 use crate::limits::{MAX_PART_DEPTH, MAX_SHOWN_NAME, MAX_UNKNOWN_KINDS};
 use crate::{MessageMark, ReadError};
 
@@ -182,7 +182,7 @@ impl TokenBound {
         check_members(message.members(), MESSAGE_KEYS)?;
         let digest = digest(message)?;
         let Weight { tokens, is_open, has_media, elsewhere, .. } =
-            self.weigh(message.raw(), true)?;
+            self.weigh(message.raw(), Some(message.members()), true)?;
         let kept = kept_output(message);
         Ok(MessageMark {
             digest,
@@ -205,7 +205,7 @@ impl TokenBound {
         hash.update(key.as_bytes());
         digest_value(&mut hash, value);
         let Weight { tokens, is_open, has_media, elsewhere, .. } =
-            self.weigh(value, INSTRUCTIONS.contains(&key))?;
+            self.weigh(value, None, INSTRUCTIONS.contains(&key))?;
         let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
         Ok(MessageMark {
             digest: hash.digest(),
@@ -217,8 +217,14 @@ impl TokenBound {
         })
     }
 
-    /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
-    fn weigh(&mut self, value: Raw<'_>, is_content: bool) -> Result<Weight, ReadError> {
+    /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes. `members` are those of the
+    /// value, if they are known.
+    fn weigh(
+        &mut self,
+        value: Raw<'_>,
+        members: Option<&[(Key<'_>, Raw<'_>)]>,
+        is_content: bool,
+    ) -> Result<Weight, ReadError> {
         let mut weight = Weight {
             image: self.image,
             tokens: length(value.json()),
@@ -230,7 +236,10 @@ impl TokenBound {
         };
         let json = value.json();
         if self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json) {
-            weight.part(value, MAX_PART_DEPTH, false)?;
+            match members.filter(|_| value.is_object()) {
+                Some(members) => weight.object(value, members, MAX_PART_DEPTH, false)?,
+                None => weight.part(value, MAX_PART_DEPTH, false)?,
+            }
         }
         for name in std::mem::take(&mut weight.unknown) {
             if !self.unknown_kinds.contains(&name) {
@@ -333,14 +342,16 @@ struct Weight {
 impl Weight {
     /// Adds a part, or a list of parts. Parts of Gemini differ by their keys.
     fn part(&mut self, value: Raw<'_>, depth: u8, is_keyed: bool) -> Result<(), ReadError> {
-        let Some(depth) = depth.checked_sub(1) else {
-            // Nothing is known of what stands deeper.
-            if value.is_object() || value.is_list() {
-                self.file(true);
-            }
-            return Ok(());
-        };
+        if value.is_object() {
+            let members = if depth > 0 { value.members() } else { Vec::new() };
+            return self.object(value, &members, depth, is_keyed);
+        }
         if value.is_list() {
+            let Some(depth) = depth.checked_sub(1) else {
+                // Nothing is known of what stands deeper.
+                self.file(true);
+                return Ok(());
+            };
             let items = value.items();
             if items.is_empty() && may_have_media(value.json()) {
                 // More than are read.
@@ -348,19 +359,32 @@ impl Weight {
             }
             return items.into_iter().try_for_each(|item| self.part(item, depth, is_keyed));
         }
-        if !value.is_object() {
+        Ok(())
+    }
+
+    /// Adds a part with these members.
+    fn object(
+        &mut self,
+        value: Raw<'_>,
+        members: &[(Key<'_>, Raw<'_>)],
+        depth: u8,
+        is_keyed: bool,
+    ) -> Result<(), ReadError> {
+        let Some(depth) = depth.checked_sub(1) else {
+            // Nothing is known of what stands deeper.
+            self.file(true);
             return Ok(());
-        }
-        let members = value.members();
+        };
         if members.is_empty() && may_have_media(value.json()) {
             // More than are read.
             self.file(true);
             return Ok(());
         }
-        check_members(&members, PART_KEYS)?;
-        let part: Part<'_> = value.read();
+        check_members(members, PART_KEYS)?;
+        // Without members it may have more than are read.
+        let part = if members.is_empty() { value.read() } else { Part::of_members(members) };
         if self.is_content {
-            self.note_unknown(&part, &members, is_keyed);
+            self.note_unknown(&part, members, is_keyed);
         }
         match part.hold() {
             ContentHold::Parts | ContentHold::KeptOutput | ContentHold::KeptSpeech => {
@@ -381,7 +405,9 @@ impl Weight {
                 self.tokens = self.tokens.saturating_add(self.image);
                 self.has_media = true;
             }
-            ContentHold::Recording => self.recording(value, &part.kind.text().unwrap_or_default()),
+            ContentHold::Recording => {
+                self.recording(members, &part.kind.text().unwrap_or_default())
+            }
             ContentHold::Window | ContentHold::KeptItem => self.file(true),
         }
         Ok(())
@@ -424,8 +450,7 @@ impl Weight {
 
     /// A recording of a known rate, which a part of this kind has under the name of its kind: inside itself, or
     /// somewhere else.
-    fn recording(&mut self, part: Raw<'_>, kind: &str) {
-        let members = part.members();
+    fn recording(&mut self, members: &[(Key<'_>, Raw<'_>)], kind: &str) {
         let media = members.iter().find(|(key, _)| key.as_str() == kind).map(|(_, value)| *value);
         let media = media.unwrap_or_default();
         let address: Address<'_> = media.read();

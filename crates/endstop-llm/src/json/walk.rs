@@ -26,6 +26,20 @@ pub struct JsonError {
 pub(crate) trait FromJson<'j>: Sized {
     /// Reads the next value.
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError>;
+
+    /// Reads a value whose text is known.
+    fn of_raw(raw: Raw<'j>) -> Self
+    where
+        Self: Default,
+    {
+        raw.read()
+    }
+}
+
+/// A type that can be read from the members of an object.
+pub(crate) trait FromMembers<'j> {
+    /// Reads members that are all those of an object, in order.
+    fn of_members(members: &[(Key<'j>, Raw<'j>)]) -> Self;
 }
 
 /// The members of an object as they are: in order, with all duplicates.

@@ -7,7 +7,7 @@ use crate::content_kinds::{FILE_TOKENS, IMAGE_TOKENS};
 use crate::json::Raw;
 
 fn weigh(value: Raw<'_>) -> Weight {
-    TokenBound::of_model("m").weigh(value, false).unwrap()
+    TokenBound::of_model("m").weigh(value, None, false).unwrap()
 }
 
 fn bound(value: Raw<'_>) -> u64 {
