@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::ReadError;
-use crate::json::{self, Raw};
+use crate::json::{self, Raw, ReadEntry};
 
 /// A key that decides.
 pub(crate) struct DecidingKey {
@@ -51,6 +51,9 @@ const fn length_bit(text: &str) -> u64 {
     1 << (text.len() & 63)
 }
 
+/// The key of the tools of a request.
+pub(crate) const TOOLS: &str = "tools";
+
 /// Keys of a tool that decide who runs it, how often, and which model it asks.
 pub(crate) const TOOL_KEYS: &[DecidingKey] =
     &[DecidingKey::of(&["type"]), DecidingKey::of(&["max_uses"]), DecidingKey::of(&["model"])];
@@ -85,6 +88,29 @@ pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],
 ) -> Result<(), ReadError> {
+    check_with(members, keys, |_, value, inner| check_objects(value, inner))
+}
+
+/// Like [`check_members`], for a request whose `tools` are known: all elements, if that is a list.
+pub(crate) fn check_request<T>(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[DecidingKey],
+    tools: &[ReadEntry<'_, T>],
+) -> Result<(), ReadError> {
+    check_with(members, keys, |name, value, inner| {
+        if name == TOOLS && value.is_list() {
+            return tools.iter().try_for_each(|it| check_members(it.entry.members(), inner));
+        }
+        check_objects(value, inner)
+    })
+}
+
+/// Checks members, and with `check_inner` the value of each key that has keys inside.
+fn check_with(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[DecidingKey],
+    check_inner: impl Fn(&str, Raw<'_>, &[DecidingKey]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
     debug_assert!(keys.len() <= 64, "each key has its own bit");
     let mut found = 0u64;
     for (name, value) in members {
@@ -103,7 +129,7 @@ pub(crate) fn check_members(
         }
         found |= bit;
         if !key.inner.is_empty() {
-            check_objects(*value, key.inner)?;
+            check_inner(name, *value, key.inner)?;
         }
     }
     Ok(())

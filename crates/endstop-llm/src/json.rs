@@ -212,6 +212,21 @@ impl<'j> FromJson<'j> for Entry<'j> {
     }
 }
 
+/// An object that is read as `T`, with its text and all its members.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadEntry<'j, T> {
+    pub(crate) entry: Entry<'j>,
+    pub(crate) value: T,
+}
+
+impl<'j, T: FromMembers<'j>> FromJson<'j> for ReadEntry<'j, T> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
+        let entry = Entry::from_json(walk)?;
+        let value = T::of_members(entry.members());
+        Ok(Self { entry, value })
+    }
+}
+
 /// The members of an object as they are.
 #[derive(Clone, Debug, Default)]
 struct Members<'j>(Vec<(Key<'j>, Raw<'j>)>);

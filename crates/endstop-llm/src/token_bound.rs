@@ -201,11 +201,29 @@ impl TokenBound {
         key: &str,
         value: Raw<'_>,
     ) -> Result<MessageMark, ReadError> {
+        self.mark_outside(key, value, None)
+    }
+
+    /// Like [`TokenBound::mark_fixed`], for a part whose members are known.
+    pub(crate) fn mark_fixed_entry(
+        &mut self,
+        key: &str,
+        part: &Entry<'_>,
+    ) -> Result<MessageMark, ReadError> {
+        self.mark_outside(key, part.raw(), Some(part.members()))
+    }
+
+    fn mark_outside(
+        &mut self,
+        key: &str,
+        value: Raw<'_>,
+        members: Option<&[(Key<'_>, Raw<'_>)]>,
+    ) -> Result<MessageMark, ReadError> {
         let mut hash = Xxh3::new();
         hash.update(key.as_bytes());
         digest_value(&mut hash, value);
         let Weight { tokens, is_open, has_media, elsewhere, .. } =
-            self.weigh(value, None, INSTRUCTIONS.contains(&key))?;
+            self.weigh(value, members, INSTRUCTIONS.contains(&key))?;
         let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
         Ok(MessageMark {
             digest: hash.digest(),
