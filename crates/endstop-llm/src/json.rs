@@ -14,17 +14,24 @@ use serde::de::{Deserializer, Error, Visitor};
 mod splice;
 mod walk;
 
+use walk::parse_known;
+
 pub(crate) use splice::{Changes, Object, SpliceError};
 pub use walk::JsonError;
 pub(crate) use walk::{FromJson, FromMembers, Walk, is_plain, parse, parse_noting};
 
-/// A value as its text; empty if it is absent.
+/// A value as its text, which is known to be JSON; empty if it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Raw<'j>(&'j str);
 
 impl<'j> Raw<'j> {
-    /// Of a text that is one JSON value.
-    pub(crate) const fn of(json: &'j str) -> Self {
+    /// The value that a text is; absent if it is not one.
+    pub(crate) fn of(json: &'j str) -> Self {
+        parse(json).unwrap_or_default()
+    }
+
+    /// Of a text that was read as one value, or as nothing. What it has inside is not checked again.
+    const fn known(json: &'j str) -> Self {
         Self(json)
     }
 
@@ -90,7 +97,7 @@ impl<'j> Raw<'j> {
 
     /// Its value; the default if it has another kind.
     pub(crate) fn read<T: FromJson<'j> + Default>(self) -> T {
-        parse(self.0).unwrap_or_default()
+        parse_known(self).unwrap_or_default()
     }
 
     /// The elements of a list; of anything else none.
@@ -183,7 +190,7 @@ pub(crate) struct Entry<'j> {
 }
 
 impl<'j> Entry<'j> {
-    /// Of a text that is one JSON value.
+    /// Of a value.
     pub(crate) fn of(raw: Raw<'j>) -> Self {
         Self { raw, members: raw.read() }
     }

@@ -146,6 +146,35 @@ fn what_is_no_json_is_refused() {
     }
 }
 
+/// That a value, and each one in it, is read in the same way whether or not its text is checked again.
+fn reads_alike(value: Raw<'_>) {
+    let Ok(List(items)) = parse::<List<Raw<'_>>>(value.json()) else {
+        assert_eq!(value, Raw::default());
+        return;
+    };
+    let Members(members) = parse(value.json()).unwrap();
+    assert_eq!(value.items(), items);
+    assert_eq!(value.members(), members);
+    items.into_iter().for_each(reads_alike);
+    members.into_iter().for_each(|(_, inner)| reads_alike(inner));
+}
+
+#[test]
+fn a_value_that_is_read_again_is_the_same() {
+    for text in [
+        r#" [ 1 , -2.5e+3,true , null,"a]\\" , {"k" : [ { } , [ ] ] },[[],[[{}]]]] "#,
+        r#"{ "a\"}" : "{[" , "b":{"c":{},"d":[ 0 ],"e":false}, "f" :"\ud83d","g":12 }"#,
+        "[\n\t1\r,\n{\t\"a\"\n:\r1\n}\n]",
+        "12",
+        " \"x\" ",
+        "{}",
+        "[]",
+    ] {
+        assert!(Raw::of(text).is_some(), "{text}");
+        reads_alike(Raw::of(text));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -156,6 +185,8 @@ proptest! {
         prop_assert_eq!(parse::<Members<'_>>(&text).is_ok(), is_json);
         prop_assert_eq!(parse::<List<Raw<'_>>>(&text).is_ok(), is_json);
         prop_assert_eq!(parse::<Some_<'_>>(&text).is_ok(), is_json);
+        prop_assert_eq!(Raw::of(&text).json().is_empty(), !is_json);
+        reads_alike(Raw::of(&text));
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
             let raw = parse::<Raw<'_>>(&text).unwrap();
             prop_assert_eq!(serde_json::from_str::<Value>(raw.json()).unwrap(), value);
