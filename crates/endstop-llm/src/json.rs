@@ -30,7 +30,7 @@ impl<'j> Raw<'j> {
         parse(json).unwrap_or_default()
     }
 
-    /// Of a text that was read as one value, or as nothing. What it has inside is not checked again.
+    /// Of a text that was read as one value, or as nothing. Later reads of it check nothing.
     const fn known(json: &'j str) -> Self {
         Self(json)
     }

@@ -253,7 +253,9 @@ impl TokenBound {
             unknown: Vec::new(),
         };
         let json = value.json();
-        if self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json) {
+        let has_parts =
+            || self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json);
+        if (value.is_object() || value.is_list()) && has_parts() {
             match members.filter(|_| value.is_object()) {
                 Some(members) => weight.object(value, members, MAX_PART_DEPTH, false)?,
                 None => weight.part(value, MAX_PART_DEPTH, false)?,
@@ -280,6 +282,14 @@ fields! {
     }
 }
 
+/// The kinds of content that a whole message can be.
+static KEPT_OUTPUT: LazyLock<Vec<&'static ContentKind>> = LazyLock::new(|| {
+    let is_of_message = |kind: &&ContentKind| {
+        matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
+    };
+    CONTENT_KINDS.iter().filter(is_of_message).collect()
+});
+
 /// The hold of a message of the model that stands for output that the upstream keeps: reasoning without its encrypted
 /// text, and speech without its data.
 fn kept_output(message: &Entry<'_>) -> Option<ContentHold> {
@@ -292,10 +302,7 @@ fn kept_output(message: &Entry<'_>) -> Option<ContentHold> {
         ContentMark::IdIn(key) => message.get(key).read::<Audio<'_>>().id.is_some(),
         _ => false,
     };
-    let is_of_message = |kind: &&ContentKind| {
-        matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
-    };
-    CONTENT_KINDS.iter().filter(is_of_message).find(is_kept).map(|kind| kind.hold)
+    KEPT_OUTPUT.iter().copied().find(is_kept).map(|kind| kind.hold)
 }
 
 impl Part<'_> {
