@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use aho_corasick::packed::Searcher;
 use endstop_price::TOOL_INSTRUCTION_TOKENS;
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
@@ -24,23 +25,25 @@ const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
 
-/// Words of which each value has one whose hold is not its bytes, or the mark of an escape. A test looks for each kind.
-static FIND_MEDIA: LazyLock<[Finder<'static>; 11]> = LazyLock::new(|| {
-    let words = [
-        "image",
-        "file",
-        "inlineData",
-        "inline_data",
-        "document",
-        "audio",
-        "video",
-        "_url\"",
-        "item_reference",
-        "container_upload",
-        "\\u",
-    ];
-    words.map(Finder::new)
-});
+/// Words of which each value has one whose hold is not its bytes, or an escape. A test looks for each kind.
+const MEDIA_WORDS: [&str; 10] = [
+    "image",
+    "file",
+    "inlineData",
+    "inline_data",
+    "document",
+    "audio",
+    "video",
+    "_url\"",
+    "item_reference",
+    "container_upload",
+];
+
+/// Looks for all of them at once. `None` on processors for which the library has no such search.
+static FIND_MEDIA: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(MEDIA_WORDS));
+
+/// The mark of an escape. Not one of the words: the search compares as many bytes at once as the shortest of them has.
+static FIND_ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
 
 /// Keys of a message that decide how many tokens it is.
 const MESSAGE_KEYS: &[DecidingKey] = &[
@@ -330,7 +333,11 @@ fn length(text: &str) -> u64 {
 
 /// Whether something in it may be more than its bytes, or has an escape.
 fn may_have_media(json: &str) -> bool {
-    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
+    let has_word = match &*FIND_MEDIA {
+        Some(words) => words.find(json).is_some(),
+        None => MEDIA_WORDS.iter().any(|word| json.contains(*word)),
+    };
+    has_word || FIND_ESCAPE.find(json.as_bytes()).is_some()
 }
 
 /// Whether something in it, which has no escapes, may have a `type` that no kind of content has. One inside the data of a
