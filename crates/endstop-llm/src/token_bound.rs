@@ -286,7 +286,7 @@ fields! {
 }
 
 /// The kinds of content that a whole message can be.
-static KEPT_OUTPUT: LazyLock<Vec<&'static ContentKind>> = LazyLock::new(|| {
+static KEPT_OUTPUT: LazyLock<Vec<&ContentKind>> = LazyLock::new(|| {
     let is_of_message = |kind: &&ContentKind| {
         matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
     };

@@ -117,12 +117,13 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     check_request(&members, KEYS, &request.tools.0)?;
     let model = request.model.text().unwrap_or_default();
     let mut bound = TokenBound::of_model(&model);
+    let offers = request.offers();
     let mut parsed = CallRequest {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: request.stream_options.include_usage.is_true(),
-        contract: request.output_contract(),
-        tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
+        contract: request.output_contract(&offers),
+        tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         fixed: fixed_marks_with(
             &members,
             "messages",
@@ -172,11 +173,11 @@ impl<'j> Request<'j> {
         parsed.provider_tools = tools;
     }
 
-    fn output_contract(&self) -> crate::OutputContract {
+    fn output_contract(&self, offers: &[Offer<'_>]) -> crate::OutputContract {
         let format = self.format.kind.text();
         let wants_json = matches!(format.as_deref(), Some("json_schema" | "json_object"));
         let choice = if self.tool_choice.is_some() { self.tool_choice } else { self.function_call };
-        output_contract(&self.offers(), &requirement(choice), wants_json)
+        output_contract(offers, &requirement(choice), wants_json)
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{List, Members, Raw, parse};
+use super::{FromMembers, List, Members, Raw, parse};
 
 fields! {
     Some_<'j> {
@@ -52,6 +52,21 @@ fn fields_of_the_wrong_kind_are_absent() {
 fn the_last_of_several_values_counts_under_any_of_the_names() {
     let got = read(r#"{"first":1,"erste":2,"f\u0069rst":3}"#);
     assert_eq!(got.first.count(), Some(3));
+}
+
+#[test]
+fn fields_are_the_same_if_the_members_are_known() {
+    for json in [
+        "{}",
+        "3",
+        r#"{"first":1,"other":{},"erste":[2]}"#,
+        r#"{"inner":{"word":"a","word":"b"},"list":[{"word":1},3,null,{"w\u006frd":2}]}"#,
+        r#"{"inner":3,"list":"x","first":null}"#,
+        r#"{"inner":{"word":1},"inner":{},"list":[{}],"list":null}"#,
+    ] {
+        let got = Some_::of_members(&Raw::of(json).members());
+        assert_eq!(format!("{got:?}"), format!("{:?}", read(json)), "{json}");
+    }
 }
 
 #[test]
