@@ -20,7 +20,7 @@ pub(crate) struct DecidingKey {
 
 impl DecidingKey {
     pub(crate) const fn of(spellings: &'static [&'static str]) -> Self {
-        let (mut lengths, mut rest) = (0, spellings);
+        let (mut lengths, mut rest) = (0u64, spellings);
         while let Some((first, others)) = rest.split_first() {
             lengths |= length_bit(first);
             rest = others;
@@ -48,7 +48,7 @@ impl DecidingKey {
 /// A bit that texts of the same length share.
 const fn length_bit(text: &str) -> u64 {
     // Lengths 64 apart share one too.
-    1 << (text.len() & 63)
+    1u64 << (text.len() & 63)
 }
 
 /// The key of the tools of a request.

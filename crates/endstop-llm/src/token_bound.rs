@@ -258,6 +258,7 @@ impl TokenBound {
         let json = value.json();
         let has_parts =
             || self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json);
+        // Nothing else has parts, whatever words it has.
         if (value.is_object() || value.is_list()) && has_parts() {
             match members.filter(|_| value.is_object()) {
                 Some(members) => weight.object(value, members, MAX_PART_DEPTH, false)?,
