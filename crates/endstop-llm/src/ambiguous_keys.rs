@@ -6,19 +6,26 @@
 use std::borrow::Cow;
 
 use crate::ReadError;
-use crate::json::{self, Raw};
+use crate::json::{self, Raw, ReadEntry};
 
 /// A key that decides.
 pub(crate) struct DecidingKey {
     /// How it may be written: one word for one thing, so that two spellings are twice the same key.
     spellings: &'static [&'static str],
+    /// A bit for the length of each spelling: most keys of an object have another one.
+    lengths: u64,
     /// Keys of the object that is its value, or of each object in the list that is.
     inner: &'static [Self],
 }
 
 impl DecidingKey {
     pub(crate) const fn of(spellings: &'static [&'static str]) -> Self {
-        Self { spellings, inner: &[] }
+        let (mut lengths, mut rest) = (0u64, spellings);
+        while let Some((first, others)) = rest.split_first() {
+            lengths |= length_bit(first);
+            rest = others;
+        }
+        Self { spellings, lengths, inner: &[] }
     }
 
     /// How it may be written.
@@ -28,9 +35,24 @@ impl DecidingKey {
     }
 
     pub(crate) const fn with(self, inner: &'static [Self]) -> Self {
-        Self { spellings: self.spellings, inner }
+        Self { spellings: self.spellings, lengths: self.lengths, inner }
+    }
+
+    /// Whether a key with this bit for its length is this one, in letters of any case.
+    fn is(&self, folded: &str, length_bit: u64) -> bool {
+        self.lengths & length_bit != 0
+            && self.spellings.iter().any(|spelling| folded.eq_ignore_ascii_case(spelling))
     }
 }
+
+/// A bit that texts of the same length share.
+const fn length_bit(text: &str) -> u64 {
+    // Lengths 64 apart share one too.
+    1u64 << (text.len() & 63)
+}
+
+/// The key of the tools of a request.
+pub(crate) const TOOLS: &str = "tools";
 
 /// Keys of a tool that decide who runs it, how often, and which model it asks.
 pub(crate) const TOOL_KEYS: &[DecidingKey] =
@@ -66,23 +88,48 @@ pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],
 ) -> Result<(), ReadError> {
-    let mut found = vec![false; keys.len()];
+    check_with(members, keys, |_, value, inner| check_objects(value, inner))
+}
+
+/// Like [`check_members`], for a request whose `tools` are known: all elements, if that is a list.
+pub(crate) fn check_request<T>(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[DecidingKey],
+    tools: &[ReadEntry<'_, T>],
+) -> Result<(), ReadError> {
+    check_with(members, keys, |name, value, inner| {
+        if name == TOOLS && value.is_list() {
+            return tools.iter().try_for_each(|it| check_members(it.entry.members(), inner));
+        }
+        check_objects(value, inner)
+    })
+}
+
+/// Checks members, and with `check_inner` the value of each key that has keys inside.
+fn check_with(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[DecidingKey],
+    check_inner: impl Fn(&str, Raw<'_>, &[DecidingKey]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    debug_assert!(keys.len() <= 64, "each key has its own bit");
+    let mut found = 0u64;
     for (name, value) in members {
         let name = name.as_str();
         let folded = folded(name);
-        let is_it = |(key, _): &(&DecidingKey, &mut bool)| {
-            key.spellings.iter().any(|spelling| folded.eq_ignore_ascii_case(spelling))
-        };
-        let Some((key, is_there)) = keys.iter().zip(&mut found).find(is_it) else { continue };
+        let length = length_bit(&folded);
+        let is_it = |(_, key): &(u32, &DecidingKey)| key.is(&folded, length);
+        let Some((at, key)) = (0u32..).zip(keys).find(is_it) else { continue };
         if !key.spellings.contains(&name) {
             let known = key.spellings.join("` or `");
             return Err(ReadError::Misspelled { key: name.to_owned(), known });
         }
-        if std::mem::replace(is_there, true) {
+        let bit = 1u64.rotate_left(at);
+        if found & bit != 0 {
             return Err(ReadError::Duplicate(name.to_owned()));
         }
+        found |= bit;
         if !key.inner.is_empty() {
-            check_objects(*value, key.inner)?;
+            check_inner(name, *value, key.inner)?;
         }
     }
     Ok(())

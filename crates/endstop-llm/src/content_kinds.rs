@@ -3,7 +3,7 @@
 //! A message is held at its bytes, as no tokenizer makes more tokens than there are bytes. Some content costs more
 //! than its bytes tell: images, documents with pages, recordings, and all that is only referred to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use crate::Api;
@@ -292,8 +292,23 @@ pub(crate) fn is_known_key(own: &str) -> bool {
     })
 }
 
+/// The holds of parts that have nothing but one of these types, as the table has them.
+static HOLDS: LazyLock<HashMap<&str, ContentHold>> = LazyLock::new(|| {
+    let (names, _) = &*TYPES;
+    let of = |name: &&'static str| {
+        (*name, hold_in_table(&PartMarks { kind: Some(*name), ..PartMarks::default() }))
+    };
+    names.iter().map(of).collect()
+});
+
 /// The hold of a part.
 pub(crate) fn hold_of(part: &PartMarks<'_>) -> ContentHold {
+    let is_typed = part.source.is_none() && part.inline.is_none() && !part.has_file;
+    let known = part.kind.filter(|_| is_typed).and_then(|kind| HOLDS.get(kind));
+    known.copied().unwrap_or_else(|| hold_in_table(part))
+}
+
+fn hold_in_table(part: &PartMarks<'_>) -> ContentHold {
     let kind = CONTENT_KINDS.iter().find(|kind| kind.mark.fits(part));
     kind.map_or(ContentHold::Parts, |kind| kind.hold)
 }

@@ -14,17 +14,24 @@ use serde::de::{Deserializer, Error, Visitor};
 mod splice;
 mod walk;
 
+use walk::parse_known;
+
 pub(crate) use splice::{Changes, Object, SpliceError};
 pub use walk::JsonError;
-pub(crate) use walk::{FromJson, Walk, is_plain, parse, parse_noting};
+pub(crate) use walk::{FromJson, FromMembers, Walk, is_plain, parse, parse_noting};
 
-/// A value as its text; empty if it is absent.
+/// A value as its text, which is known to be JSON; empty if it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Raw<'j>(&'j str);
 
 impl<'j> Raw<'j> {
-    /// Of a text that is one JSON value.
-    pub(crate) const fn of(json: &'j str) -> Self {
+    /// The value that a text is; absent if it is not one.
+    pub(crate) fn of(json: &'j str) -> Self {
+        parse(json).unwrap_or_default()
+    }
+
+    /// Of a text that was read as one value, or as nothing. Later reads of it check nothing.
+    const fn known(json: &'j str) -> Self {
         Self(json)
     }
 
@@ -90,7 +97,7 @@ impl<'j> Raw<'j> {
 
     /// Its value; the default if it has another kind.
     pub(crate) fn read<T: FromJson<'j> + Default>(self) -> T {
-        parse(self.0).unwrap_or_default()
+        parse_known(self).unwrap_or_default()
     }
 
     /// The elements of a list; of anything else none.
@@ -107,6 +114,10 @@ impl<'j> Raw<'j> {
 impl<'j> FromJson<'j> for Raw<'j> {
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         walk.raw()
+    }
+
+    fn of_raw(raw: Self) -> Self {
+        raw
     }
 }
 
@@ -179,7 +190,7 @@ pub(crate) struct Entry<'j> {
 }
 
 impl<'j> Entry<'j> {
-    /// Of a text that is one JSON value.
+    /// Of a value.
     pub(crate) fn of(raw: Raw<'j>) -> Self {
         Self { raw, members: raw.read() }
     }
@@ -205,6 +216,21 @@ impl<'j> FromJson<'j> for Entry<'j> {
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         let (raw, members) = walk.with_text()?;
         Ok(Self { raw, members })
+    }
+}
+
+/// An object that is read as `T`, with its text and all its members.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadEntry<'j, T> {
+    pub(crate) entry: Entry<'j>,
+    pub(crate) value: T,
+}
+
+impl<'j, T: FromMembers<'j>> FromJson<'j> for ReadEntry<'j, T> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
+        let entry = Entry::from_json(walk)?;
+        let value = T::of_members(entry.members());
+        Ok(Self { entry, value })
     }
 }
 
@@ -250,6 +276,21 @@ macro_rules! fields {
                     Ok(())
                 })?;
                 Ok(value)
+            }
+        }
+
+        impl<$life> crate::json::FromMembers<$life> for $name<$life> {
+            fn of_members(
+                members: &[(crate::json::Key<$life>, crate::json::Raw<$life>)],
+            ) -> Self {
+                let mut value = Self::default();
+                for (key, raw) in members {
+                    match key.as_str() {
+                        $($($key)|+ => value.$field = crate::json::FromJson::of_raw(*raw),)*
+                        _ => {}
+                    }
+                }
+                value
             }
         }
     };

@@ -1,5 +1,9 @@
 //! Fields of requests that do not change the price, so that unknown ones can be reported.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use crate::api::Api;
 use crate::json::{Key, Raw};
 use crate::limits::MAX_UNKNOWN_KINDS;
@@ -168,15 +172,21 @@ pub(crate) fn unknown_fields(api: Api, members: &[(Key<'_>, Raw<'_>)]) -> Vec<St
     unknown.take(MAX_UNKNOWN_KINDS).map(shown).collect()
 }
 
+/// The fields of all tables: each member of each request is looked up. Gemini takes its fields with underscores too.
+static FIELDS: LazyLock<HashSet<(Api, Cow<'static, str>)>> = LazyLock::new(|| {
+    let free = KNOWN_FIELDS.iter().flat_map(|(api, keys)| keys.iter().map(move |key| (*api, *key)));
+    let priced = PRICE_FIELDS.iter().map(|field| (field.api, field.first_key()));
+    let tools = TOOL_KINDS.iter().map(|kind| (kind.api, kind.pattern));
+    let all = free.chain(priced).chain(tools);
+    let spelled = all.clone().filter(|(api, _)| *api == Api::Gemini);
+    let spelled =
+        spelled.map(|(api, key)| (api, Cow::<'static, str>::Owned(with_underscores(key))));
+    all.map(|(api, key)| (api, Cow::Borrowed(key))).chain(spelled).collect()
+});
+
 fn is_known(api: Api, own: &str) -> bool {
-    let has = |key: &str| {
-        key == own || api == Api::Gemini && own.contains('_') && with_underscores(key) == own
-    };
-    let free = KNOWN_FIELDS.iter().filter(|(of, _)| *of == api).flat_map(|(_, keys)| *keys);
-    let priced =
-        PRICE_FIELDS.iter().filter(|field| field.api == api).map(|field| field.first_key());
-    let tools = TOOL_KINDS.iter().filter(|kind| kind.api == api).map(|kind| kind.pattern);
-    free.copied().chain(priced).chain(tools).any(has)
+    let fields: &HashSet<(Api, Cow<'_, str>)> = &FIELDS;
+    fields.contains(&(api, Cow::Borrowed(own)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
+use crate::ambiguous_keys::TOOLS;
+use crate::json::{
+    Changes, Entry, FromJson, Key, Object, Raw, ReadEntry, fields, parse, parse_noting,
+};
 use crate::known_fields::unknown_fields;
 use crate::provider_tools::{has_max_uses, is_of_client};
 use crate::token_bound::TokenBound;
@@ -112,9 +115,26 @@ pub(crate) fn fixed_marks(
     messages: &str,
     bound: &mut TokenBound,
 ) -> Result<Vec<MessageMark>, ReadError> {
+    fixed_marks_with::<()>(members, messages, None, bound)
+}
+
+/// Like [`fixed_marks`], for a request whose `tools` are known: all elements, if that is a list.
+///
+/// # Errors
+/// Returns an error if two readers could read it in two ways.
+pub(crate) fn fixed_marks_with<T>(
+    members: &[(Key<'_>, Raw<'_>)],
+    messages: &str,
+    tools: Option<&[ReadEntry<'_, T>]>,
+    bound: &mut TokenBound,
+) -> Result<Vec<MessageMark>, ReadError> {
     let mut marks = Vec::with_capacity(members.len());
     for (key, value) in members.iter().filter(|(key, _)| key.as_str() != messages) {
-        if value.is_list() {
+        if let Some(tools) = tools.filter(|_| key.as_str() == TOOLS && value.is_list()) {
+            for tool in tools {
+                marks.push(bound.mark_fixed_entry(TOOLS, &tool.entry)?);
+            }
+        } else if value.is_list() {
             for item in value.items() {
                 marks.push(bound.mark_fixed(key.as_str(), item)?);
             }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use aho_corasick::packed::Searcher;
 use endstop_price::TOOL_INSTRUCTION_TOKENS;
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
@@ -12,7 +13,7 @@ use crate::content_kinds::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
     ImageData, PartMarks, hold_of, is_known_key, is_known_type,
 };
-use crate::json::{Entry, Key, Raw, fields};
+use crate::json::{Entry, FromMembers, Key, Raw, fields};
 use crate::limits::{MAX_PART_DEPTH, MAX_SHOWN_NAME, MAX_UNKNOWN_KINDS};
 use crate::{MessageMark, ReadError};
 
@@ -24,23 +25,25 @@ const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
 
-/// Words of which each value has one whose hold is not its bytes, or the mark of an escape. A test looks for each kind.
-static FIND_MEDIA: LazyLock<[Finder<'static>; 11]> = LazyLock::new(|| {
-    let words = [
-        "image",
-        "file",
-        "inlineData",
-        "inline_data",
-        "document",
-        "audio",
-        "video",
-        "_url\"",
-        "item_reference",
-        "container_upload",
-        "\\u",
-    ];
-    words.map(Finder::new)
-});
+/// Words of which each value has one whose hold is not its bytes, or an escape. A test looks for each kind.
+const MEDIA_WORDS: [&str; 10] = [
+    "image",
+    "file",
+    "inlineData",
+    "inline_data",
+    "document",
+    "audio",
+    "video",
+    "_url\"",
+    "item_reference",
+    "container_upload",
+];
+
+/// Looks for all of them at once. `None` on processors for which the library has no such search.
+static FIND_MEDIA: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(MEDIA_WORDS));
+
+/// The mark of an escape. Not one of the words: the search compares as many bytes at once as the shortest of them has.
+static FIND_ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
 
 /// Keys of a message that decide how many tokens it is.
 const MESSAGE_KEYS: &[DecidingKey] = &[
@@ -182,7 +185,7 @@ impl TokenBound {
         check_members(message.members(), MESSAGE_KEYS)?;
         let digest = digest(message)?;
         let Weight { tokens, is_open, has_media, elsewhere, .. } =
-            self.weigh(message.raw(), true)?;
+            self.weigh(message.raw(), Some(message.members()), true)?;
         let kept = kept_output(message);
         Ok(MessageMark {
             digest,
@@ -201,11 +204,29 @@ impl TokenBound {
         key: &str,
         value: Raw<'_>,
     ) -> Result<MessageMark, ReadError> {
+        self.mark_outside(key, value, None)
+    }
+
+    /// Like [`TokenBound::mark_fixed`], for a part whose members are known.
+    pub(crate) fn mark_fixed_entry(
+        &mut self,
+        key: &str,
+        part: &Entry<'_>,
+    ) -> Result<MessageMark, ReadError> {
+        self.mark_outside(key, part.raw(), Some(part.members()))
+    }
+
+    fn mark_outside(
+        &mut self,
+        key: &str,
+        value: Raw<'_>,
+        members: Option<&[(Key<'_>, Raw<'_>)]>,
+    ) -> Result<MessageMark, ReadError> {
         let mut hash = Xxh3::new();
         hash.update(key.as_bytes());
         digest_value(&mut hash, value);
         let Weight { tokens, is_open, has_media, elsewhere, .. } =
-            self.weigh(value, INSTRUCTIONS.contains(&key))?;
+            self.weigh(value, members, INSTRUCTIONS.contains(&key))?;
         let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
         Ok(MessageMark {
             digest: hash.digest(),
@@ -217,8 +238,14 @@ impl TokenBound {
         })
     }
 
-    /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
-    fn weigh(&mut self, value: Raw<'_>, is_content: bool) -> Result<Weight, ReadError> {
+    /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes. `members` are those of the
+    /// value, if they are known.
+    fn weigh(
+        &mut self,
+        value: Raw<'_>,
+        members: Option<&[(Key<'_>, Raw<'_>)]>,
+        is_content: bool,
+    ) -> Result<Weight, ReadError> {
         let mut weight = Weight {
             image: self.image,
             tokens: length(value.json()),
@@ -229,8 +256,14 @@ impl TokenBound {
             unknown: Vec::new(),
         };
         let json = value.json();
-        if self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json) {
-            weight.part(value, MAX_PART_DEPTH, false)?;
+        let has_parts =
+            || self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json);
+        // Nothing else has parts, whatever words it has.
+        if (value.is_object() || value.is_list()) && has_parts() {
+            match members.filter(|_| value.is_object()) {
+                Some(members) => weight.object(value, members, MAX_PART_DEPTH, false)?,
+                None => weight.part(value, MAX_PART_DEPTH, false)?,
+            }
         }
         for name in std::mem::take(&mut weight.unknown) {
             if !self.unknown_kinds.contains(&name) {
@@ -253,6 +286,14 @@ fields! {
     }
 }
 
+/// The kinds of content that a whole message can be.
+static KEPT_OUTPUT: LazyLock<Vec<&ContentKind>> = LazyLock::new(|| {
+    let is_of_message = |kind: &&ContentKind| {
+        matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
+    };
+    CONTENT_KINDS.iter().filter(is_of_message).collect()
+});
+
 /// The hold of a message of the model that stands for output that the upstream keeps: reasoning without its encrypted
 /// text, and speech without its data.
 fn kept_output(message: &Entry<'_>) -> Option<ContentHold> {
@@ -265,10 +306,7 @@ fn kept_output(message: &Entry<'_>) -> Option<ContentHold> {
         ContentMark::IdIn(key) => message.get(key).read::<Audio<'_>>().id.is_some(),
         _ => false,
     };
-    let is_of_message = |kind: &&ContentKind| {
-        matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
-    };
-    CONTENT_KINDS.iter().filter(is_of_message).find(is_kept).map(|kind| kind.hold)
+    KEPT_OUTPUT.iter().copied().find(is_kept).map(|kind| kind.hold)
 }
 
 impl Part<'_> {
@@ -296,7 +334,11 @@ fn length(text: &str) -> u64 {
 
 /// Whether something in it may be more than its bytes, or has an escape.
 fn may_have_media(json: &str) -> bool {
-    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
+    let has_word = match &*FIND_MEDIA {
+        Some(words) => words.find(json).is_some(),
+        None => MEDIA_WORDS.iter().any(|word| json.contains(*word)),
+    };
+    has_word || FIND_ESCAPE.find(json.as_bytes()).is_some()
 }
 
 /// Whether something in it, which has no escapes, may have a `type` that no kind of content has. One inside the data of a
@@ -333,14 +375,16 @@ struct Weight {
 impl Weight {
     /// Adds a part, or a list of parts. Parts of Gemini differ by their keys.
     fn part(&mut self, value: Raw<'_>, depth: u8, is_keyed: bool) -> Result<(), ReadError> {
-        let Some(depth) = depth.checked_sub(1) else {
-            // Nothing is known of what stands deeper.
-            if value.is_object() || value.is_list() {
-                self.file(true);
-            }
-            return Ok(());
-        };
+        if value.is_object() {
+            let members = if depth > 0 { value.members() } else { Vec::new() };
+            return self.object(value, &members, depth, is_keyed);
+        }
         if value.is_list() {
+            let Some(depth) = depth.checked_sub(1) else {
+                // Nothing is known of what stands deeper.
+                self.file(true);
+                return Ok(());
+            };
             let items = value.items();
             if items.is_empty() && may_have_media(value.json()) {
                 // More than are read.
@@ -348,19 +392,32 @@ impl Weight {
             }
             return items.into_iter().try_for_each(|item| self.part(item, depth, is_keyed));
         }
-        if !value.is_object() {
+        Ok(())
+    }
+
+    /// Adds a part with these members.
+    fn object(
+        &mut self,
+        value: Raw<'_>,
+        members: &[(Key<'_>, Raw<'_>)],
+        depth: u8,
+        is_keyed: bool,
+    ) -> Result<(), ReadError> {
+        let Some(depth) = depth.checked_sub(1) else {
+            // Nothing is known of what stands deeper.
+            self.file(true);
             return Ok(());
-        }
-        let members = value.members();
+        };
         if members.is_empty() && may_have_media(value.json()) {
             // More than are read.
             self.file(true);
             return Ok(());
         }
-        check_members(&members, PART_KEYS)?;
-        let part: Part<'_> = value.read();
+        check_members(members, PART_KEYS)?;
+        // Without members it may have more than are read.
+        let part = if members.is_empty() { value.read() } else { Part::of_members(members) };
         if self.is_content {
-            self.note_unknown(&part, &members, is_keyed);
+            self.note_unknown(&part, members, is_keyed);
         }
         match part.hold() {
             ContentHold::Parts | ContentHold::KeptOutput | ContentHold::KeptSpeech => {
@@ -381,7 +438,9 @@ impl Weight {
                 self.tokens = self.tokens.saturating_add(self.image);
                 self.has_media = true;
             }
-            ContentHold::Recording => self.recording(value, &part.kind.text().unwrap_or_default()),
+            ContentHold::Recording => {
+                self.recording(members, &part.kind.text().unwrap_or_default())
+            }
             ContentHold::Window | ContentHold::KeptItem => self.file(true),
         }
         Ok(())
@@ -424,8 +483,7 @@ impl Weight {
 
     /// A recording of a known rate, which a part of this kind has under the name of its kind: inside itself, or
     /// somewhere else.
-    fn recording(&mut self, part: Raw<'_>, kind: &str) {
-        let members = part.members();
+    fn recording(&mut self, members: &[(Key<'_>, Raw<'_>)], kind: &str) {
         let media = members.iter().find(|(key, _)| key.as_str() == kind).map(|(_, value)| *value);
         let media = media.unwrap_or_default();
         let address: Address<'_> = media.read();

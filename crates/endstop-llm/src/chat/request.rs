@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::edit;
-use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth};
-use crate::json::{Entry, List, Object, Raw, fields};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_request, truth};
+use crate::json::{Entry, List, Object, Raw, ReadEntry, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Kind, Noted, arguments_of, complete, fixed_marks, read_noting, text_of};
+use crate::parts::{Kind, Noted, arguments_of, complete, fixed_marks_with, read_noting, text_of};
 use crate::price_fields::{self, SEARCH_PLUGIN};
 use crate::provider_tools::ProviderTools;
 use crate::token_bound::{TokenBound, tool_instructions};
@@ -42,7 +42,7 @@ fields! {
         web_search: Raw<'j> = "web_search_options",
         live_search: Raw<'j> = "search_parameters",
         plugins: Raw<'j> = "plugins",
-        tools: List<Tool<'j>> = "tools",
+        tools: List<ReadEntry<'j, Tool<'j>>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
         functions: List<Function<'j>> = "functions",
         function_call: Raw<'j> = "function_call",
@@ -114,16 +114,22 @@ pub(crate) fn messages(body: &[u8]) -> Option<&str> {
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
-    check_members(&members, KEYS)?;
+    check_request(&members, KEYS, &request.tools.0)?;
     let model = request.model.text().unwrap_or_default();
     let mut bound = TokenBound::of_model(&model);
+    let offers = request.offers();
     let mut parsed = CallRequest {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: request.stream_options.include_usage.is_true(),
-        contract: request.output_contract(),
-        tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "messages", &mut bound)?,
+        contract: request.output_contract(&offers),
+        tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+        fixed: fixed_marks_with(
+            &members,
+            "messages",
+            Some(request.tools.0.as_slice()),
+            &mut bound,
+        )?,
         root: Object::known(text, &members, edit::KEYS),
         ..price_fields::read(Api::Chat, body, &members)?
     };
@@ -137,7 +143,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
 
 impl<'j> Request<'j> {
     fn offers(&self) -> Vec<Offer<'j>> {
-        let tools = self.tools.0.iter().map(|tool| &tool.function);
+        let tools = self.tools.0.iter().map(|tool| &tool.value.function);
         let functions = tools.chain(&self.functions.0);
         functions
             .filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.parameters }))
@@ -147,7 +153,7 @@ impl<'j> Request<'j> {
     /// Adds the tools that run at the provider, and the kinds of those that have no bound.
     fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        for kind in self.tools.0.iter().filter_map(|tool| tool.kind.text()) {
+        for kind in self.tools.0.iter().filter_map(|tool| tool.value.kind.text()) {
             if let Some(unknown) = tools.offer(Api::Chat, &kind, None) {
                 parsed.note_unbounded(unknown.to_owned());
             }
@@ -167,11 +173,11 @@ impl<'j> Request<'j> {
         parsed.provider_tools = tools;
     }
 
-    fn output_contract(&self) -> crate::OutputContract {
+    fn output_contract(&self, offers: &[Offer<'_>]) -> crate::OutputContract {
         let format = self.format.kind.text();
         let wants_json = matches!(format.as_deref(), Some("json_schema" | "json_object"));
         let choice = if self.tool_choice.is_some() { self.tool_choice } else { self.function_call };
-        output_contract(&self.offers(), &requirement(choice), wants_json)
+        output_contract(offers, &requirement(choice), wants_json)
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, FILE_TOKENS, IMAGE_TOKENS, ImageData,
+    PartMarks, hold_in_table, hold_of,
 };
 use crate::{Api, MessageMark};
 
@@ -362,6 +363,22 @@ fn no_documented_kind_of_content_is_refused() {
     for kind in CONTENT_KINDS {
         for api in kind.apis {
             assert!(refused(*api, &sample(kind, false)).is_empty(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hold_that_is_looked_up_is_the_one_of_the_table() {
+    for kind in CONTENT_KINDS {
+        let (ContentMark::Type(name) | ContentMark::Source(name, _)) = kind.mark else { continue };
+        for source in [None, Some("text"), Some("content"), Some("url")] {
+            for inline in [None, Some("image/png"), Some("")] {
+                for has_file in [false, true] {
+                    let name = named(name);
+                    let part = PartMarks { kind: Some(&name), source, inline, has_file };
+                    assert_eq!(hold_of(&part), hold_in_table(&part), "{part:?}");
+                }
+            }
         }
     }
 }

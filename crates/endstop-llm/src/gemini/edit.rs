@@ -150,8 +150,8 @@ pub(crate) fn without_calls(
         if candidate.get("index").and_then(|place| changes.value(&place).count()).unwrap_or(0) > 0 {
             continue;
         }
-        if goes_on {
-            changes.remove(whole, &["finishReason", "finish_reason"]);
+        if goes_on && let Some(place) = changes.place(whole) {
+            changes.remove(place, &["finishReason", "finish_reason"]);
         }
         let content = candidate.get("content").and_then(|place| changes.object(place));
         let Some(parts) = content.and_then(|content| content.get("parts")) else { continue };

@@ -79,7 +79,7 @@ impl<'j> Changes<'j> {
         let text = std::str::from_utf8(body)?;
         let changes = Self::of_text(text);
         let members: Members<'_> = parse(text)?;
-        let root = changes.object_of(changes.value(&(0..text.len())), members);
+        let root = changes.object_of(Raw::known(text.trim_ascii()), members);
         Ok((changes, root.ok_or(SpliceError::NoObject)?))
     }
 
@@ -88,15 +88,20 @@ impl<'j> Changes<'j> {
         Self { text, splices: Vec::new() }
     }
 
-    /// The value at a place.
+    /// The value at a place. It is checked: the places may be those of another text.
     pub(crate) fn value(&self, place: &Range<usize>) -> Raw<'j> {
-        Raw::of(self.text.get(place.clone()).unwrap_or_default().trim_ascii())
+        Raw::of(self.text_at(place))
+    }
+
+    fn text_at(&self, place: &Range<usize>) -> &'j str {
+        self.text.get(place.clone()).unwrap_or_default().trim_ascii()
     }
 
     /// The object at a place, if there is one.
     pub(crate) fn object(&self, place: Range<usize>) -> Option<Object<'j>> {
-        let value = self.value(&place);
-        self.object_of(value, parse(value.json()).ok()?)
+        let text = self.text_at(&place);
+        let members = parse(text).ok()?;
+        self.object_of(Raw::known(text), members)
     }
 
     fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
@@ -106,9 +111,9 @@ impl<'j> Changes<'j> {
         Some(Object { end, members: members.collect::<Option<_>>()? })
     }
 
-    /// The whole text.
-    pub(crate) const fn whole(&self) -> Raw<'j> {
-        Raw::of(self.text)
+    /// The place of the whole text.
+    pub(crate) const fn whole(&self) -> Range<usize> {
+        0..self.text.len()
     }
 
     /// The place of a value that was read from this text.
@@ -157,16 +162,16 @@ impl<'j> Changes<'j> {
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
     }
 
-    /// Removes all members of an object with one of these keys, unless nothing else would be left. At most once of
-    /// an object, and not with another change of them.
-    pub(crate) fn remove(&mut self, object: Raw<'j>, keys: &[&str]) {
-        let places = self.place(object).zip(self.place(object).and_then(|it| self.object(it)));
-        let Some((whole, Object { members, .. })) = places else { return };
+    /// Removes all members with one of these keys of the object at a place, unless nothing else would be left. At
+    /// most once of an object, and not with another change of them.
+    pub(crate) fn remove(&mut self, object: Range<usize>, keys: &[&str]) {
+        let start = object.start;
+        let Some(Object { members, .. }) = self.object(object) else { return };
         let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
         let Some(first) = members.iter().position(stays) else { return };
-        let opening = self.text.get(whole.start..).and_then(|text| text.find('{'));
+        let opening = self.text.get(start..).and_then(|text| text.find('{'));
         let Some(opening) = opening else { unreachable!("an object begins with a brace") };
-        let begin = whole.start.saturating_add(opening).saturating_add(1);
+        let begin = start.saturating_add(opening).saturating_add(1);
         let mut before = begin;
         for (at, member) in members.iter().enumerate() {
             if at > first && !stays(member) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{List, Members, Raw, parse};
+use super::{FromMembers, List, Members, Raw, parse};
 
 fields! {
     Some_<'j> {
@@ -52,6 +52,21 @@ fn fields_of_the_wrong_kind_are_absent() {
 fn the_last_of_several_values_counts_under_any_of_the_names() {
     let got = read(r#"{"first":1,"erste":2,"f\u0069rst":3}"#);
     assert_eq!(got.first.count(), Some(3));
+}
+
+#[test]
+fn fields_are_the_same_if_the_members_are_known() {
+    for json in [
+        "{}",
+        "3",
+        r#"{"first":1,"other":{},"erste":[2]}"#,
+        r#"{"inner":{"word":"a","word":"b"},"list":[{"word":1},3,null,{"w\u006frd":2}]}"#,
+        r#"{"inner":3,"list":"x","first":null}"#,
+        r#"{"inner":{"word":1},"inner":{},"list":[{}],"list":null}"#,
+    ] {
+        let got = Some_::of_members(&Raw::of(json).members());
+        assert_eq!(format!("{got:?}"), format!("{:?}", read(json)), "{json}");
+    }
 }
 
 #[test]
@@ -146,6 +161,35 @@ fn what_is_no_json_is_refused() {
     }
 }
 
+/// That a value, and each one in it, is read in the same way whether or not its text is checked again.
+fn reads_alike(value: Raw<'_>) {
+    let Ok(List(items)) = parse::<List<Raw<'_>>>(value.json()) else {
+        assert_eq!(value, Raw::default());
+        return;
+    };
+    let Members(members) = parse(value.json()).unwrap();
+    assert_eq!(value.items(), items);
+    assert_eq!(value.members(), members);
+    items.into_iter().for_each(reads_alike);
+    members.into_iter().for_each(|(_, inner)| reads_alike(inner));
+}
+
+#[test]
+fn a_value_that_is_read_again_is_the_same() {
+    for text in [
+        r#" [ 1 , -2.5e+3,true , null,"a]\\" , {"k" : [ { } , [ ] ] },[[],[[{}]]]] "#,
+        r#"{ "a\"}" : "{[" , "b":{"c":{},"d":[ 0 ],"e":false}, "f" :"\ud83d","g":12 }"#,
+        "[\n\t1\r,\n{\t\"a\"\n:\r1\n}\n]",
+        "12",
+        " \"x\" ",
+        "{}",
+        "[]",
+    ] {
+        assert!(Raw::of(text).is_some(), "{text}");
+        reads_alike(Raw::of(text));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -156,6 +200,8 @@ proptest! {
         prop_assert_eq!(parse::<Members<'_>>(&text).is_ok(), is_json);
         prop_assert_eq!(parse::<List<Raw<'_>>>(&text).is_ok(), is_json);
         prop_assert_eq!(parse::<Some_<'_>>(&text).is_ok(), is_json);
+        prop_assert_eq!(Raw::of(&text).json().is_empty(), !is_json);
+        reads_alike(Raw::of(&text));
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
             let raw = parse::<Raw<'_>>(&text).unwrap();
             prop_assert_eq!(serde_json::from_str::<Value>(raw.json()).unwrap(), value);

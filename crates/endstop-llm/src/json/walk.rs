@@ -26,6 +26,20 @@ pub struct JsonError {
 pub(crate) trait FromJson<'j>: Sized {
     /// Reads the next value.
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError>;
+
+    /// Reads a value whose text is known.
+    fn of_raw(raw: Raw<'j>) -> Self
+    where
+        Self: Default,
+    {
+        raw.read()
+    }
+}
+
+/// A type that can be read from the members of an object.
+pub(crate) trait FromMembers<'j> {
+    /// Reads members that are all those of an object, in order.
+    fn of_members(members: &[(Key<'j>, Raw<'j>)]) -> Self;
 }
 
 /// The members of an object as they are: in order, with all duplicates.
@@ -33,22 +47,28 @@ type Listed<'j> = Vec<(Key<'j>, Raw<'j>)>;
 
 /// Reads a text that is one value.
 pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, JsonError> {
-    parse_with(text, None).map(|(value, _)| value)
+    parse_with(text, None, false).map(|(value, _)| value)
+}
+
+/// Reads a value whose text is known to be JSON.
+pub(super) fn parse_known<'j, T: FromJson<'j>>(value: Raw<'j>) -> Result<T, JsonError> {
+    parse_with(value.json(), None, true).map(|(value, _)| value)
 }
 
 /// Like [`parse`], including the members of the object that the text is.
 pub(crate) fn parse_noting<'j, T: FromJson<'j>>(
     text: &'j str,
 ) -> Result<(T, Listed<'j>), JsonError> {
-    let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)))?;
+    let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)), false)?;
     Ok((value, noted.unwrap_or_default()))
 }
 
 fn parse_with<'j, T: FromJson<'j>>(
     text: &'j str,
     noted: Option<Listed<'j>>,
+    is_known: bool,
 ) -> Result<(T, Option<Listed<'j>>), JsonError> {
-    let mut walk = Walk { text, at: 0, open: Vec::new(), noted };
+    let mut walk = Walk { text, at: 0, is_known, open: Vec::new(), noted };
     let value = T::from_json(&mut walk)?;
     match walk.next() {
         None => Ok((value, walk.noted)),
@@ -61,6 +81,8 @@ fn parse_with<'j, T: FromJson<'j>>(
 pub(crate) struct Walk<'j> {
     text: &'j str,
     at: usize,
+    /// The text is known to be JSON: values that are skipped are not checked.
+    is_known: bool,
     /// The closing brackets of the lists and objects that are being skipped.
     open: Vec<u8>,
     /// The members of the next object, if they should be noted.
@@ -139,6 +161,9 @@ impl<'j> Walk<'j> {
 
     /// Passes over the next value, however deep it is.
     pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
+        if self.is_known {
+            return self.skip_known();
+        }
         self.open.clear();
         loop {
             match self.next() {
@@ -166,6 +191,38 @@ impl<'j> Walk<'j> {
                 None => return Err(self.broken("a value is missing")),
             }
             if self.ends_all()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes over the next value of a text that is known to be JSON: only strings and brackets tell where it ends.
+    fn skip_known(&mut self) -> Result<(), JsonError> {
+        self.next();
+        let mut depth = 0usize;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.step();
+                    self.string()?;
+                }
+                Some(b'{' | b'[') => {
+                    self.step();
+                    depth = depth.saturating_add(1);
+                }
+                Some(b'}' | b']') => {
+                    self.step();
+                    depth = depth.saturating_sub(1);
+                }
+                Some(byte) if is_between(byte) => self.step(),
+                Some(_) => {
+                    while self.peek().is_some_and(|byte| !is_between(byte) && !closes(byte)) {
+                        self.step();
+                    }
+                }
+                None => return Err(self.broken("a value is missing")),
+            }
+            if depth == 0 {
                 return Ok(());
             }
         }
@@ -201,7 +258,7 @@ impl<'j> Walk<'j> {
             let inner = start.saturating_add(1)..end.saturating_sub(1);
             return Ok(Key(self.text.get(inner).unwrap_or_default().into()));
         }
-        let text = Raw::of(self.text.get(start..end).unwrap_or_default()).text();
+        let text = Raw::known(self.text.get(start..end).unwrap_or_default()).text();
         text.map(Key).ok_or_else(|| self.broken("a key that cannot be read"))
     }
 
@@ -296,7 +353,7 @@ impl<'j> Walk<'j> {
     }
 
     fn text_since(&self, start: usize) -> Raw<'j> {
-        Raw::of(self.text.get(start..self.at).unwrap_or_default())
+        Raw::known(self.text.get(start..self.at).unwrap_or_default())
     }
 
     fn rest(&self) -> &'j [u8] {
@@ -341,6 +398,16 @@ impl<'j> Walk<'j> {
     fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
         if self.takes(byte) { Ok(()) } else { Err(self.broken("another character is expected")) }
     }
+}
+
+/// Whether a byte is one of those between values.
+const fn is_between(byte: u8) -> bool {
+    matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// Whether a byte ends an object or a list.
+const fn closes(byte: u8) -> bool {
+    matches!(byte, b'}' | b']')
 }
 
 /// Whether the characters of a string all stand for themselves in JSON.

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth};
-use crate::json::{List, Raw, fields};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_request, truth};
+use crate::json::{List, Raw, ReadEntry, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Formatted, Kind, Noted, ToolChoice, arguments_of, complete, fixed_marks, read_noting,
+    Formatted, Kind, Noted, ToolChoice, arguments_of, complete, fixed_marks_with, read_noting,
     read_object, text_of,
 };
 use crate::price_fields;
@@ -45,7 +45,7 @@ fields! {
         model: Raw<'j> = "model",
         stream: Raw<'j> = "stream",
         servers: List<Raw<'j>> = "mcp_servers",
-        tools: List<Tool<'j>> = "tools",
+        tools: List<ReadEntry<'j, Tool<'j>>> = "tools",
         tool_choice: ToolChoice<'j> = "tool_choice",
         format: Kind<'j> = "output_format",
         config: Formatted<'j> = "output_config",
@@ -86,7 +86,7 @@ fields! {
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
-    check_members(&members, KEYS)?;
+    check_request(&members, KEYS, &request.tools.0)?;
     let model = request.model.text().unwrap_or_default();
     let mut bound = TokenBound::of_model(&model);
     let offers = request.offers();
@@ -98,7 +98,12 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "messages", &mut bound)?,
+        fixed: fixed_marks_with(
+            &members,
+            "messages",
+            Some(request.tools.0.as_slice()),
+            &mut bound,
+        )?,
         ..price_fields::read(Api::Messages, body, &members)?
     };
     request.add_models_of_tools(&mut parsed);
@@ -122,14 +127,14 @@ pub(crate) fn may_remove_tools(body: &[u8]) -> bool {
 
 impl<'j> Request<'j> {
     fn offers(&self) -> Vec<Offer<'j>> {
-        let offers = self.tools.0.iter();
+        let offers = self.tools.0.iter().map(|it| &it.value);
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
     }
 
     /// Adds the tools that run at the provider, and the kinds of those that have no bound.
     fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        for tool in &self.tools.0 {
+        for ReadEntry { value: tool, .. } in &self.tools.0 {
             let kind = tool.kind.text().unwrap_or_default();
             if kind.is_empty() {
                 continue;
@@ -141,7 +146,7 @@ impl<'j> Request<'j> {
         if !self.servers.0.is_empty() {
             tools.offer(Api::Messages, "mcp_servers", None);
         }
-        let has_others = self.tools.0.iter().any(|tool| !tool.runs_there());
+        let has_others = self.tools.0.iter().any(|tool| !tool.value.runs_there());
         tools.are_removable = has_others
             && matches!(
                 requirement(&self.tool_choice),
@@ -152,8 +157,8 @@ impl<'j> Request<'j> {
 
     /// Adds the models that tools ask: a call may be charged at their prices.
     fn add_models_of_tools(&self, parsed: &mut CallRequest) {
-        let of_tools = self.tools.0.iter().filter(|tool| tool.runs_there());
-        let models = of_tools.filter_map(|tool| tool.model.text()).map(Cow::into_owned);
+        let of_tools = self.tools.0.iter().filter(|tool| tool.value.runs_there());
+        let models = of_tools.filter_map(|tool| tool.value.model.text()).map(Cow::into_owned);
         parsed.fallbacks.extend(models);
     }
 }

@@ -313,6 +313,8 @@ fn a_field_among_more_members_than_are_read_is_refused() {
         (Api::Gemini, format!(r#"{{"generationConfig":{}}}"#, wide(r#""candidateCount":8"#))),
         (Api::Messages, wide(r#""inference_geo":"us""#)),
         (Api::Chat, format!(r#"{{"plugins":[{}]}}"#, wide(r#""id":"file-parser""#))),
+        (Api::Chat, format!(r#"{{"tools":[{}]}}"#, wide(r#""type":"web_search""#))),
+        (Api::Messages, format!(r#"{{"tools":[{}]}}"#, wide(r#""type":"web_search""#))),
     ] {
         assert!(api.dialect().read(PATH, body.as_bytes()).is_err(), "{api:?}");
     }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{MAX_PART_DEPTH, TokenBound, Weight};
+use super::{MAX_PART_DEPTH, MEDIA_WORDS, TokenBound, Weight, may_have_media};
 use crate::content_kinds::{FILE_TOKENS, IMAGE_TOKENS};
 use crate::json::Raw;
 
 fn weigh(value: Raw<'_>) -> Weight {
-    TokenBound::of_model("m").weigh(value, false).unwrap()
+    TokenBound::of_model("m").weigh(value, None, false).unwrap()
 }
 
 fn bound(value: Raw<'_>) -> u64 {
@@ -86,6 +86,20 @@ fn an_image_is_at_most_what_images_cost() {
     ] {
         let got = bound(Raw::of(&message.to_string()));
         assert!((IMAGE_TOKENS..IMAGE_TOKENS + 300).contains(&got), "{got}");
+    }
+}
+
+#[test]
+fn a_word_for_media_is_found_wherever_it_is() {
+    for word in MEDIA_WORDS.into_iter().chain(["\\u"]) {
+        for before in 0..80 {
+            let (before, after) = ("i_".repeat(before), "f".repeat(80 - before));
+            assert!(may_have_media(&format!("{before}{word}{after}")), "{before} {word}");
+            assert!(may_have_media(&format!("{before}{word}")), "{before} {word}");
+            let mut cut = word.to_owned();
+            cut.pop();
+            assert!(!may_have_media(&format!("{before}{cut}{after}")), "{before} {cut}");
+        }
     }
 }
 
