@@ -32,7 +32,7 @@ pub(crate) struct KillEpoch {
     file: PathBuf,
     epoch: u64,
     stamp: Option<FileStamp>,
-    /// What the times of looks are counted from.
+    /// The start, from which times are counted.
     since: Instant,
     /// The last look found it off, and serves until then: in microseconds.
     off_until: AtomicU64,
@@ -127,7 +127,7 @@ impl KillEpoch {
         why
     }
 
-    /// Looks at the file.
+    /// Reads the state of the file, and the file if it is another one.
     fn look(&self) -> Option<String> {
         match FileStamp::of(&self.file) {
             Ok(stamp) if stamp == self.stamp => return None,
@@ -191,7 +191,7 @@ fn not_written(directory: &Path, error: &io::Error) -> CliError {
 
 impl EpochLock {
     /// Begins the next epoch: once this returns, processes that started before it admit no further call. It waits until no
-    /// look from before serves any more.
+    /// earlier look serves.
     ///
     /// # Errors
     /// Returns an error if the state directory cannot be written.
