@@ -7,7 +7,9 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use endstop::cancel::{FileKillSwitch, KillSwitch, MemoryKillSwitch};
 use endstop::store::{create_private_directory, private_file, replace_file};
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use crate::budgets::state_directory;
 use crate::error::{CliError, ExitMeaning};
 use crate::input::{FileStamp, read_text};
-use crate::limits::MAX_EPOCH_BYTES;
+use crate::limits::{EPOCH_LOOK, EPOCH_WAIT, MAX_EPOCH_BYTES};
 
 /// The version of the file.
 const VERSION: u64 = 1;
@@ -30,6 +32,10 @@ pub(crate) struct KillEpoch {
     file: PathBuf,
     epoch: u64,
     stamp: Option<FileStamp>,
+    /// The start, from which times are counted.
+    since: Instant,
+    /// The last look found it off, and serves until then: in microseconds.
+    off_until: AtomicU64,
 }
 
 /// The kill epoch, the file of `--kill-file`, and the kills of a store that other machines share.
@@ -80,7 +86,11 @@ impl KillEpoch {
         let file = directory.join(NAME);
         let stamp = FileStamp::of(&file).ok().flatten();
         let epoch = read(&file).map_or(0, |(epoch, _)| epoch);
-        Ok(Some(Arc::new(Self { file, epoch, stamp })))
+        Ok(Some(Arc::new(Self::new(file, epoch, stamp))))
+    }
+
+    fn new(file: PathBuf, epoch: u64, stamp: Option<FileStamp>) -> Self {
+        Self { file, epoch, stamp, since: Instant::now(), off_until: AtomicU64::new(0) }
     }
 
     /// Refuses to continue if everything was killed since the start.
@@ -88,7 +98,7 @@ impl KillEpoch {
     /// # Errors
     /// Why.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        match self.on() {
+        match self.look() {
             None => Ok(()),
             Some(why) => Err(CliError::new(format!("killed while it started: {why}"))
                 .with_exit(ExitMeaning::Stopped)),
@@ -98,6 +108,27 @@ impl KillEpoch {
 
 impl KillSwitch for KillEpoch {
     fn on(&self) -> Option<String> {
+        self.on_at(whole_micros(self.since.elapsed()))
+    }
+}
+
+impl KillEpoch {
+    /// Why it is on at a time in microseconds since the start. A call asks several times, so a look that found it off serves
+    /// for a while. That is counted from before the look, so `kill --all` knows how long to wait.
+    fn on_at(&self, now: u64) -> Option<String> {
+        if now < self.off_until.load(Ordering::Relaxed) {
+            return None;
+        }
+        let why = self.look();
+        if why.is_none() {
+            let until = now.saturating_add(whole_micros(EPOCH_LOOK));
+            self.off_until.store(until, Ordering::Relaxed);
+        }
+        why
+    }
+
+    /// Reads the state of the file, and the file if it is another one.
+    fn look(&self) -> Option<String> {
         match FileStamp::of(&self.file) {
             Ok(stamp) if stamp == self.stamp => return None,
             // Removing the file kills nothing.
@@ -159,7 +190,8 @@ fn not_written(directory: &Path, error: &io::Error) -> CliError {
 }
 
 impl EpochLock {
-    /// Begins the next epoch: processes that started before it admit no further call.
+    /// Begins the next epoch: once this returns, processes that started before it admit no further call. It waits until no
+    /// earlier look serves.
     ///
     /// # Errors
     /// Returns an error if the state directory cannot be written.
@@ -171,13 +203,19 @@ impl EpochLock {
         let text = json!({ "version": VERSION, "epoch": epoch, "why": why }).to_string();
         let draft = self.directory.join(format!("{NAME}.draft"));
         replace_file(&file, &draft, text.as_bytes())
-            .map_err(|error| not_written(&self.directory, &error))
+            .map_err(|error| not_written(&self.directory, &error))?;
+        thread::sleep(EPOCH_WAIT);
+        Ok(())
     }
 }
 
 fn micros() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map(|since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX)).unwrap_or_default()
+    now.map(whole_micros).unwrap_or_default()
+}
+
+fn whole_micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whether a `kill --all` holds the lock.

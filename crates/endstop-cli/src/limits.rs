@@ -70,6 +70,12 @@ pub(crate) const MAX_SECRET_BYTES: usize = 4 << 10;
 /// The longest file of the kill epoch that is read, in bytes: a number and a reason.
 pub(crate) const MAX_EPOCH_BYTES: usize = 64 << 10;
 
+/// How long a look at the kill epoch serves that found no kill. A call asks six times within it.
+pub(crate) const EPOCH_LOOK: Duration = Duration::from_millis(1);
+
+/// How long `kill --all` waits after it began the next epoch, before it reports success: longer than a look serves.
+pub(crate) const EPOCH_WAIT: Duration = Duration::from_millis(5);
+
 /// The longest reason of a pause that is read from its file, in bytes: it is a line for a person.
 pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 

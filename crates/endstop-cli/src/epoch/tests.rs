@@ -21,11 +21,36 @@ fn a_kill_epoch_of_version_1_is_written_and_read() {
     let (epoch, why) = read(&file).unwrap();
     assert_eq!((epoch, why.as_str()), (1_795_608_000_000_000, WHY));
     // It kills what started before it, and nothing else.
-    let before = KillEpoch { file: file.clone(), epoch: epoch - 1, stamp: None };
+    let before = KillEpoch::new(file.clone(), epoch - 1, None);
     assert_eq!(before.on().as_deref(), Some(WHY));
-    assert_eq!(KillEpoch { epoch, ..before }.on(), None);
+    assert_eq!(KillEpoch::new(file.clone(), epoch, None).on(), None);
     // The next one is later by any clock.
     lock.begin_next("again").unwrap();
     assert!(read(&file).unwrap().0 > epoch);
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_look_that_finds_no_kill_serves_for_a_short_time_and_one_that_finds_a_kill_for_none() {
+    let name = format!("endstop-epoch-look-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join(NAME);
+    let serves = whole_micros(EPOCH_LOOK);
+    let epoch = KillEpoch::new(file.clone(), 0, None);
+    assert_eq!(epoch.on_at(7), None);
+    std::fs::write(&file, r#"{"version":1,"epoch":9,"why":"bill"}"#).unwrap();
+    // The file is not looked at again until the time is over.
+    assert_eq!(epoch.on_at(7 + serves - 1), None);
+    assert!(epoch.check().is_err(), "a check looks at once");
+    assert_eq!(epoch.on_at(7 + serves).as_deref(), Some("bill"));
+    // Then it stays on.
+    assert_eq!(epoch.on_at(8 + serves).as_deref(), Some("bill"));
+    assert_eq!(epoch.on_at(7 + 9 * serves).as_deref(), Some("bill"));
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_kill_of_everything_waits_for_longer_than_a_look_serves() {
+    assert!(EPOCH_WAIT > EPOCH_LOOK);
 }
