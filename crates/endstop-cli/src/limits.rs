@@ -70,7 +70,7 @@ pub(crate) const MAX_SECRET_BYTES: usize = 4 << 10;
 /// The longest file of the kill epoch that is read, in bytes: a number and a reason.
 pub(crate) const MAX_EPOCH_BYTES: usize = 64 << 10;
 
-/// How long a look at the kill epoch serves that found no kill. A call asks six times within it.
+/// How long an answer that nothing was killed holds. A call asks several times before it is sent, and again when it ends.
 pub(crate) const EPOCH_LOOK: Duration = Duration::from_millis(1);
 
 /// How long `kill --all` waits after it began the next epoch, before it reports success: longer than a look serves.

@@ -115,11 +115,16 @@ impl RunHandle {
         if is_untold_money(&accounts, plan) {
             return Err(NotAdmitted::Unpriced);
         }
+        let (provider, model) = (plan.provider(), plan.model());
+        let is_counted = accounts.counts(provider, model);
         let amounts = |output| {
+            if !is_counted {
+                // Not read, and the worst case takes longer to price than all the rest.
+                return Amounts::ZERO;
+            }
             let amounts = plan.amounts(plan.worst(output));
             Amounts { steps: u64::from(counts_step), ..amounts }
         };
-        let (provider, model) = (plan.provider(), plan.model());
         self.draw_on(&accounts, provider, model)?;
         let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
         held.map_err(NotAdmitted::Account)
@@ -139,11 +144,14 @@ impl RunHandle {
     /// Whether an account refuses even the smallest form of a call: then neither the call nor its step should begin.
     pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
         let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(()) };
+        let planned = self.planned(plan);
+        if accounts.names_of_call(planned.provider(), planned.model()).is_empty() {
+            return Ok(());
+        }
         // The run's own rules come first.
         if !self.would_admit(&EventKind::StepBegin) {
             return Ok(());
         }
-        let planned = self.planned(plan);
         self.draw_on(&accounts, planned.provider(), planned.model())?;
         if is_untold_money(&accounts, &planned) {
             return Err(NotAdmitted::Unpriced);

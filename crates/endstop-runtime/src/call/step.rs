@@ -17,20 +17,14 @@ impl RunHandle {
     /// ([`CallPlan::is_final`]); it then does not count as a step of this run.
     pub fn begin_step(&self, plan: &CallPlan<'_>) -> Directive {
         let model = plan.pricing.model();
-        if plan.is_final
-            && self.node().budget_is_shared()
-            && self.would_admit(&EventKind::StepBegin)
-        {
+        if plan.is_final && self.node().budget_is_shared() {
             let planned = self.planned(plan);
-            let checked = {
-                let mut chain = self.node().chain();
-                let checked = chain.check_shared(&planned);
-                if checked.is_err() {
-                    chain.note_refused(&planned);
-                }
-                checked
-            };
-            if let Err(why) = checked {
+            let checked = self.node().chain().check_shared(&planned);
+            // A step that the rules refuse says so itself. Few calls are refused, and asking the rules costs more.
+            if let Err(why) = checked
+                && self.would_admit(&EventKind::StepBegin)
+            {
+                self.node().chain().note_refused(&planned);
                 self.not_admitted(&why, model);
                 return Directive::Stop;
             }

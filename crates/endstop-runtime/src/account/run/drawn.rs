@@ -88,6 +88,11 @@ impl DrawnAccounts {
         self.tables.set.of_call_without(&self.names(), (provider, model), is_left_out)
     }
 
+    /// Whether a call is counted on any account here.
+    pub(crate) fn counts(&self, provider: &str, model: &str) -> bool {
+        !self.of_call(provider, model).is_empty()
+    }
+
     /// The names of the accounts that a call is counted on here, and not by another process.
     pub(crate) fn counting_names(&self, provider: &str, model: &str) -> Vec<String> {
         self.of_call(provider, model).into_iter().map(|it| it.name.clone()).collect()
