@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use endstop_core::units::{Money, WallTime};
 use rusqlite::ErrorCode;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use reader::History;
@@ -113,7 +114,7 @@ impl HistoryError {
 /// The process whose runs are recorded.
 ///
 /// See the example of [`HistoryRecorder`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryOrigin {
     /// Its kind, such as `run`, `serve` or `agent`.
     pub kind: String,

@@ -299,7 +299,7 @@ impl Observer for HistoryRecorder {
             let Act { who, what, detail, why } = act;
             let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
             let (who, why) = (text(who), text(why));
-            self.put(HistoryEntry::Act(ActEntry { run, at: now, who, what, detail, why }));
+            self.put(HistoryEntry::Act(ActEntry { run, at: now, who, what: what.into(), detail, why }));
         }
     }
 
@@ -371,8 +371,8 @@ impl Observer for HistoryRecorder {
             run: info.id.to_string(),
             row,
             at: (status != Status::Paused).then_some(at),
-            status: status.name(),
-            reason: run.stop_reason().map(StopReason::value),
+            status: status.name().into(),
+            reason: run.stop_reason().map(|reason| reason.value().into()),
             text: signal.filter(|it| is_of_endstop(it)).map(|it| it.message.clone()),
         }));
     }
