@@ -28,6 +28,7 @@
 //! Limits and budgets do not read the history: what they count is exact in both cases.
 
 mod entry;
+mod journal;
 mod reader;
 mod recorder;
 mod rows;

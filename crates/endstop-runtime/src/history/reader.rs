@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::rows::{self, Which};
 use super::{HistoryError, Pruned, RecordedCall, RecordedRun};
+use super::{journal, recorder};
 use crate::limits::HISTORY_OPENING;
 
 /// The history in a file. Processes may write it at the same time.
@@ -36,10 +37,12 @@ impl History {
             path: path.clone(),
             why: error.to_string(),
         })?;
-        if !is_there {
+        // A process can have ended before it wrote more than its journal.
+        if !is_there && journal::beside(&path).map_or(true, |journals| journals.is_empty()) {
             return Ok(None);
         }
-        let connection = rows::open(&path, HISTORY_OPENING)?;
+        let mut connection = recorder::create(&path, HISTORY_OPENING)?;
+        journal::take_over(&mut connection, &path)?;
         Ok(Some(Self { path, connection }))
     }
 

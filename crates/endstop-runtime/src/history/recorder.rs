@@ -17,8 +17,8 @@ use rusqlite::Connection;
 use super::entry::{
     ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
 };
-use super::rows;
 use super::{HistoryError, HistoryOrigin};
+use super::{journal, rows};
 use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Budget;
@@ -225,12 +225,17 @@ impl Writing {
             true => (Duration::ZERO, Duration::ZERO),
             false => (HISTORY_OPENING, HISTORY_BUSY),
         };
-        if self.connection.is_none() {
+        let is_first = self.connection.is_none();
+        if is_first {
             self.connection = Some(create(path, opening)?);
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
-        rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
+        // A run that continues replaces calls of its earlier process, which can be in that one's journal.
+        if is_first || self.waiting.iter().any(HistoryEntry::has_log) {
+            journal::take_over(connection, path)?;
+        }
+        rows::write(connection, process, &self.waiting, None).map_err(|error| failed(&error))
     }
 
     /// Removes what is older than a length of time, at most once a day.
@@ -259,7 +264,7 @@ impl Writing {
 }
 
 /// Opens the file, which only the user may read, and its directory.
-fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
+pub(super) fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
     let failed = |error: std::io::Error| HistoryError::Failed {
         doing: "create the history",
         path: path.to_owned(),
@@ -299,7 +304,14 @@ impl Observer for HistoryRecorder {
             let Act { who, what, detail, why } = act;
             let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
             let (who, why) = (text(who), text(why));
-            self.put(HistoryEntry::Act(ActEntry { run, at: now, who, what: what.into(), detail, why }));
+            self.put(HistoryEntry::Act(ActEntry {
+                run,
+                at: now,
+                who,
+                what: what.into(),
+                detail,
+                why,
+            }));
         }
     }
 
