@@ -54,6 +54,62 @@ impl<'l> JournalLine<'l> {
     }
 }
 
+/// The journal that this process writes. It is locked as long as it is open.
+#[derive(Debug)]
+pub(super) struct OwnJournal {
+    file: File,
+    path: PathBuf,
+    /// The name in the tables.
+    pub(super) name: String,
+    /// The number of the last line.
+    pub(super) number: u64,
+    bytes: u64,
+}
+
+impl OwnJournal {
+    /// Creates it next to the history.
+    pub(super) fn create(history: &Path, process: &ProcessFacts) -> io::Result<Self> {
+        let name = history.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{name}-{}{ENDING}", process.id);
+        let path = history.with_file_name(&name);
+        let file = disk::open_locked(&path, false)?.ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(Self { file, path, name, number: 0, bytes: 0 })
+    }
+
+    /// Appends an entry. It is there when this returns, even if the process is killed.
+    pub(super) fn append(
+        &mut self,
+        process: &ProcessFacts,
+        entry: &HistoryEntry,
+    ) -> io::Result<()> {
+        let number = self.number.saturating_add(1);
+        let line = JournalLine::new(number, process, entry).stored();
+        let bytes = self.bytes.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
+        if bytes > MAX_JOURNAL_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if let Err(error) = disk::write_all(&self.file, &line) {
+            // A part of a line would spoil the next one.
+            disk::set_len(&self.file, self.bytes)?;
+            return Err(error);
+        }
+        (self.number, self.bytes) = (number, bytes);
+        Ok(())
+    }
+
+    /// Removes all lines: their entries are in the tables.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        disk::set_len(&self.file, 0)?;
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Removes the file, which is empty.
+    pub(super) fn remove(self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}
+
 /// The whole lines of a journal, and how many of them cannot be read. What follows the last line feed was never acknowledged.
 pub(super) fn lines_of(bytes: &[u8]) -> (Vec<JournalLine<'static>>, u64) {
     let (mut lines, mut damaged) = (Vec::new(), 0_u64);

@@ -38,10 +38,13 @@ impl History {
             why: error.to_string(),
         })?;
         // A process can have ended before it wrote more than its journal.
-        if !is_there && journal::beside(&path).map_or(true, |journals| journals.is_empty()) {
+        if !is_there && !journal::beside(&path).is_ok_and(|found| !found.is_empty()) {
             return Ok(None);
         }
-        let mut connection = recorder::create(&path, HISTORY_OPENING)?;
+        let mut connection = match is_there {
+            true => rows::open(&path, HISTORY_OPENING)?,
+            false => recorder::create(&path, HISTORY_OPENING)?,
+        };
         journal::take_over(&mut connection, &path)?;
         Ok(Some(Self { path, connection }))
     }

@@ -99,3 +99,20 @@ fn lines_whose_entries_are_in_the_tables_are_not_written_again() {
     drop(history);
     fs::remove_dir_all(&directory).unwrap();
 }
+
+#[test]
+fn an_own_journal_has_the_appended_lines_until_it_is_cleared() {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    let mut own = OwnJournal::create(&directory.join("history.sqlite"), &process()).unwrap();
+    own.append(&process(), &entry("a")).unwrap();
+    own.append(&process(), &entry("b")).unwrap();
+    assert_eq!(fs::read(&own.path).unwrap(), stored(&["a", "b"]));
+    own.clear().unwrap();
+    own.append(&process(), &entry("c")).unwrap();
+    let (lines, _) = lines_of(&fs::read(&own.path).unwrap());
+    assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [3]);
+    own.clear().unwrap();
+    own.remove().unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    fs::remove_dir_all(&directory).unwrap();
+}
