@@ -285,3 +285,6 @@ pub(crate) const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 /// alone.
 #[cfg(feature = "sqlite")]
 pub(crate) const MAX_JOURNALS: usize = 64;
+/// How long entries of the history wait in the journal, so that many are written at once.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);

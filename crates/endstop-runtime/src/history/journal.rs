@@ -104,6 +104,10 @@ impl OwnJournal {
         Ok(())
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Removes the file, which is empty.
     pub(super) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.path)

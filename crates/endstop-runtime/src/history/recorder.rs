@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use endstop_core::Run;
@@ -17,13 +18,14 @@ use rusqlite::Connection;
 use super::entry::{
     ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
 };
+use super::journal::{self, OwnJournal};
+use super::rows;
 use super::{HistoryError, HistoryOrigin};
-use super::{journal, rows};
 use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Budget;
 use crate::limits::{
-    HISTORY_BUSY, HISTORY_OPENING, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
+    HISTORY_BUSY, HISTORY_OPENING, JOURNAL_PAUSE, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
 };
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
 use crate::store::{RunId, disk};
@@ -81,15 +83,35 @@ type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HistoryRecorder {
-    path: PathBuf,
-    process: ProcessFacts,
-    on_failure: Option<OnFailure>,
-    /// Older entries are removed.
-    keep_for: Option<Duration>,
-    writer: Mutex<Writing>,
+    shared: Arc<Shared>,
+    has_journal: bool,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
     /// The logs of runs that continue, until the first call that they left in flight.
     logged: Mutex<BTreeMap<RunId, LoggedPart>>,
+}
+
+/// What the thread of a journal has too.
+struct Shared {
+    path: PathBuf,
+    process: ProcessFacts,
+    on_failure: Mutex<Option<OnFailure>>,
+    /// Older entries are removed.
+    keep_for: Mutex<Option<Duration>>,
+    /// Taken before the queue, never after it.
+    writer: Mutex<Writing>,
+    queue: Mutex<Queue>,
+    /// Many entries wait, or the recorder ends.
+    woken: Condvar,
+}
+
+/// The entries that are in the journal and not yet in the file. Its lock is never held while the file is written.
+#[derive(Default)]
+struct Queue {
+    journal: Option<OwnJournal>,
+    waiting: Vec<HistoryEntry>,
+    has_thread: bool,
+    /// The journal cannot be written, or no longer helps.
+    is_closed: bool,
 }
 
 /// The file, and the entries that wait for it.
@@ -116,7 +138,7 @@ struct RunTimes {
 
 impl fmt::Debug for HistoryRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HistoryRecorder").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("HistoryRecorder").field("path", &self.shared.path).finish_non_exhaustive()
     }
 }
 
@@ -124,11 +146,16 @@ impl HistoryRecorder {
     /// Records runs of this process in a file. Nothing is opened yet.
     pub fn new(file: impl Into<PathBuf>, origin: HistoryOrigin) -> Self {
         Self {
-            path: file.into(),
-            process: ProcessFacts { id: RunId::new().to_string(), origin },
-            on_failure: None,
-            keep_for: None,
-            writer: Mutex::default(),
+            shared: Arc::new(Shared {
+                path: file.into(),
+                process: ProcessFacts { id: RunId::new().to_string(), origin },
+                on_failure: Mutex::default(),
+                keep_for: Mutex::default(),
+                writer: Mutex::default(),
+                queue: Mutex::default(),
+                woken: Condvar::new(),
+            }),
+            has_journal: false,
             times: Mutex::default(),
             logged: Mutex::default(),
         }
@@ -137,28 +164,40 @@ impl HistoryRecorder {
     /// Sets the receiver of the first error. It is called once.
     #[must_use]
     pub fn on_failure(self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
-        Self { on_failure: Some(Box::new(told)), ..self }
+        *held(&self.shared.on_failure) = Some(Box::new(told));
+        self
     }
 
     /// Removes entries of all processes that are older than this: when the file is opened, and once a day while it is written.
     /// Without it, all entries stay until [`History::prune`](super::History::prune).
     #[must_use]
     pub fn keep_for(self, length: Duration) -> Self {
-        Self { keep_for: Some(length), ..self }
+        *held(&self.shared.keep_for) = Some(length);
+        self
+    }
+
+    /// Writes entries to a journal next to the file first, and from there to the file some milliseconds later, on a thread. It is
+    /// for processes that settle many calls: an entry costs a fraction, and outlives the process as well.
+    #[must_use]
+    pub fn through_journal(mut self) -> Self {
+        self.has_journal = true;
+        self
     }
 
     /// Tries once more to write what waits, and returns how many calls and acts are missing in the file.
     pub fn finish(&self) -> u64 {
+        self.shared.flush();
         let mut writer = self.writer();
         if !writer.waiting.is_empty() {
-            let _ = writer.write(&self.path, &self.process);
+            let _ = writer.write(&self.shared.path, &self.shared.process, None);
         }
         writer.give_up_waiting();
+        self.shared.end_journal();
         writer.missing
     }
 
     pub(super) fn writer(&self) -> MutexGuard<'_, Writing> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.shared.writer)
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
@@ -174,33 +213,141 @@ impl HistoryRecorder {
         facts_of(info, began)
     }
 
-    /// Writes an entry, and all that wait before it.
     fn put(&self, entry: HistoryEntry) {
-        let failed = {
-            let mut writer = self.writer();
-            if writer.is_given_up {
-                writer.lose(&entry);
-                return;
-            }
-            let at = entry.at();
-            writer.waiting.push(entry);
-            let written = writer.write(&self.path, &self.process);
-            if let (Ok(()), Some(length), Some(at)) = (&written, self.keep_for, at) {
-                writer.tidy(length, at);
-            }
-            let error = written.err();
-            error.filter(|_| !std::mem::replace(&mut writer.has_failed, true))
+        if !self.has_journal {
+            return self.shared.write(entry);
+        }
+        if let Err(entry) = self.queue_up(entry) {
+            self.shared.flush();
+            self.shared.write(entry);
+        }
+    }
+
+    /// Appends an entry to the journal. Returns it if that is impossible.
+    fn queue_up(&self, entry: HistoryEntry) -> Result<(), HistoryEntry> {
+        let shared = &self.shared;
+        let mut queue = held(&shared.queue);
+        if queue.is_closed {
+            return Err(entry);
+        }
+        if queue.journal.is_none() {
+            queue.journal = OwnJournal::create(&shared.path, &shared.process).ok();
+        }
+        let appended = queue.journal.as_mut().map(|it| it.append(&shared.process, &entry));
+        if !matches!(appended, Some(Ok(()))) {
+            return Err(entry);
+        }
+        queue.waiting.push(entry);
+        if !queue.has_thread {
+            let weak = Arc::downgrade(shared);
+            let name = "endstop-history".to_owned();
+            let begun = thread::Builder::new().name(name).spawn(move || {
+                while let Some(shared) = weak.upgrade() {
+                    let queue = held(&shared.queue);
+                    if queue.is_closed {
+                        return;
+                    }
+                    drop(shared.woken.wait_timeout(queue, JOURNAL_PAUSE));
+                    shared.flush();
+                }
+            });
+            queue.has_thread = begun.is_ok();
+            queue.is_closed = begun.is_err();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HistoryRecorder {
+    fn drop(&mut self) {
+        self.shared.flush();
+        self.shared.end_journal();
+    }
+}
+
+impl Shared {
+    /// Writes what is in the journal to the file.
+    fn flush(&self) {
+        let mut writer = held(&self.writer);
+        let (waiting, mark) = {
+            let mut queue = held(&self.queue);
+            let mark = queue.journal.as_ref().map(|it| (it.name.clone(), it.number));
+            (std::mem::take(&mut queue.waiting), mark)
         };
-        if let (Some(error), Some(told)) = (failed, &self.on_failure) {
+        let Some((name, number)) = mark else { return };
+        let at = waiting.iter().rev().find_map(HistoryEntry::at);
+        writer.waiting.extend(waiting);
+        if writer.waiting.is_empty() {
+            return;
+        }
+        let written = writer.write(&self.path, &self.process, Some((&name, number)));
+        if written.is_ok() {
+            let mut queue = held(&self.queue);
+            if let Some(journal) = queue.journal.as_mut().filter(|it| it.number == number) {
+                // Lines that stay are known by their number.
+                let _ = journal.clear();
+            }
+        }
+        held(&self.queue).is_closed |= writer.is_given_up;
+        self.tell(writer, written, at);
+    }
+
+    /// Writes an entry, and all that wait before it.
+    fn write(&self, entry: HistoryEntry) {
+        let mut writer = held(&self.writer);
+        if writer.is_given_up {
+            writer.lose(&entry);
+            return;
+        }
+        let at = entry.at();
+        writer.waiting.push(entry);
+        let written = writer.write(&self.path, &self.process, None);
+        self.tell(writer, written, at);
+    }
+
+    /// Removes old entries after a write, or tells the first error.
+    fn tell(
+        &self,
+        mut writer: MutexGuard<'_, Writing>,
+        written: Result<(), HistoryError>,
+        at: Option<u64>,
+    ) {
+        let length = *held(&self.keep_for);
+        if let (Ok(()), Some(length), Some(at)) = (&written, length, at) {
+            writer.tidy(length, at);
+        }
+        let error = written.err();
+        let failed = error.filter(|_| !std::mem::replace(&mut writer.has_failed, true));
+        drop(writer);
+        if let (Some(error), Some(told)) = (failed, &*held(&self.on_failure)) {
             told(&error);
         }
     }
+
+    /// Removes the journal if all of it is in the file. Otherwise another process takes it over.
+    fn end_journal(&self) {
+        let mut queue = held(&self.queue);
+        queue.is_closed = true;
+        if let Some(journal) = queue.journal.take_if(|it| it.is_empty()) {
+            let _ = journal.remove();
+        }
+        self.woken.notify_all();
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Writing {
     /// Writes all that waits in one transaction. If that fails, it stays, up to a number of entries.
-    fn write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
-        let written = self.try_write(path, process);
+    fn write(
+        &mut self,
+        path: &Path,
+        process: &ProcessFacts,
+        journal: Option<(&str, u64)>,
+    ) -> Result<(), HistoryError> {
+        let written = self.try_write(path, process, journal);
         match &written {
             Ok(()) => self.waiting.clear(),
             Err(error) if error.can_end() => {
@@ -218,7 +365,12 @@ impl Writing {
         written
     }
 
-    fn try_write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
+    fn try_write(
+        &mut self,
+        path: &Path,
+        process: &ProcessFacts,
+        mark: Option<(&str, u64)>,
+    ) -> Result<(), HistoryError> {
         let failed = |error: &rusqlite::Error| HistoryError::of("write the history", path, error);
         // Calls do not wait again and again for a file that stays busy.
         let (opening, patience) = match self.is_failing {
@@ -235,7 +387,7 @@ impl Writing {
         if is_first || self.waiting.iter().any(HistoryEntry::has_log) {
             journal::take_over(connection, path)?;
         }
-        rows::write(connection, process, &self.waiting, None).map_err(|error| failed(&error))
+        rows::write(connection, process, &self.waiting, mark).map_err(|error| failed(&error))
     }
 
     /// Removes what is older than a length of time, at most once a day.
@@ -372,9 +524,11 @@ impl Observer for HistoryRecorder {
         let row = times.filter(|_| is_told).map(|times| facts_of(info, times.began));
         if row.is_none() {
             // Without a file the run has no row.
-            let writer = self.writer();
-            if writer.connection.is_none() && writer.waiting.is_empty() {
-                return;
+            if held(&self.shared.queue).journal.is_none() {
+                let writer = self.writer();
+                if writer.connection.is_none() && writer.waiting.is_empty() {
+                    return;
+                }
             }
         }
         let at = times.map_or(0, |times| times.last);
