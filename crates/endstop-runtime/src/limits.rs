@@ -288,3 +288,8 @@ pub(crate) const MAX_JOURNALS: usize = 64;
 /// How long entries of the history wait in the journal, so that many are written at once.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);
+/// How often a reader looks whether the journals of others are empty, with a pause in between: ten times their own pause in all.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_LOOKS: u32 = 100;
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_LOOK: Duration = Duration::from_millis(5);

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use super::HistoryError;
 use super::entry::{HistoryEntry, ProcessFacts};
 use super::rows;
 use crate::json::push_json_line;
-use crate::limits::{MAX_JOURNAL_BYTES, MAX_JOURNALS};
+use crate::limits::{JOURNAL_LOOK, JOURNAL_LOOKS, MAX_JOURNAL_BYTES, MAX_JOURNALS};
 use crate::store::disk;
 
 const ENDING: &str = ".journal";
@@ -173,6 +174,18 @@ pub(super) fn take_over(connection: &mut Connection, history: &Path) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Waits until what living processes have settled is in the tables, but not for long: one of them may hang.
+pub(super) fn wait_for_others(history: &Path) {
+    for _ in 0..JOURNAL_LOOKS {
+        let journals = beside(history).unwrap_or_default();
+        let waits = |path: &PathBuf| fs::metadata(path).is_ok_and(|about| about.len() > 0);
+        if !journals.iter().any(waits) {
+            return;
+        }
+        thread::sleep(JOURNAL_LOOK);
+    }
 }
 
 /// Takes over one whose lock this process has.

@@ -46,6 +46,7 @@ impl History {
             false => recorder::create(&path, HISTORY_OPENING)?,
         };
         journal::take_over(&mut connection, &path)?;
+        journal::wait_for_others(&path);
         Ok(Some(Self { path, connection }))
     }
 

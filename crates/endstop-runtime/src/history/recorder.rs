@@ -100,7 +100,7 @@ struct Shared {
     /// Taken before the queue, never after it.
     writer: Mutex<Writing>,
     queue: Mutex<Queue>,
-    /// Many entries wait, or the recorder ends.
+    /// The recorder ends.
     woken: Condvar,
 }
 
@@ -119,6 +119,8 @@ struct Queue {
 pub(super) struct Writing {
     pub(super) connection: Option<Connection>,
     pub(super) waiting: Vec<HistoryEntry>,
+    /// The journal of this process, and its last line that waits or is written.
+    mark: Option<(String, u64)>,
     /// Entries that never will be in it.
     missing: u64,
     has_failed: bool,
@@ -189,7 +191,7 @@ impl HistoryRecorder {
         self.shared.flush();
         let mut writer = self.writer();
         if !writer.waiting.is_empty() {
-            let _ = writer.write(&self.shared.path, &self.shared.process, None);
+            let _ = writer.write(&self.shared.path, &self.shared.process);
         }
         writer.give_up_waiting();
         self.shared.end_journal();
@@ -217,25 +219,26 @@ impl HistoryRecorder {
         if !self.has_journal {
             return self.shared.write(entry);
         }
-        if let Err(entry) = self.queue_up(entry) {
+        if let Some(entry) = self.queue_up(entry) {
             self.shared.flush();
             self.shared.write(entry);
         }
     }
 
     /// Appends an entry to the journal. Returns it if that is impossible.
-    fn queue_up(&self, entry: HistoryEntry) -> Result<(), HistoryEntry> {
+    fn queue_up(&self, entry: HistoryEntry) -> Option<HistoryEntry> {
         let shared = &self.shared;
         let mut queue = held(&shared.queue);
         if queue.is_closed {
-            return Err(entry);
+            return Some(entry);
         }
         if queue.journal.is_none() {
             queue.journal = OwnJournal::create(&shared.path, &shared.process).ok();
         }
         let appended = queue.journal.as_mut().map(|it| it.append(&shared.process, &entry));
         if !matches!(appended, Some(Ok(()))) {
-            return Err(entry);
+            queue.is_closed = appended.is_some();
+            return Some(entry);
         }
         queue.waiting.push(entry);
         if !queue.has_thread {
@@ -254,7 +257,7 @@ impl HistoryRecorder {
             queue.has_thread = begun.is_ok();
             queue.is_closed = begun.is_err();
         }
-        Ok(())
+        None
     }
 }
 
@@ -274,13 +277,14 @@ impl Shared {
             let mark = queue.journal.as_ref().map(|it| (it.name.clone(), it.number));
             (std::mem::take(&mut queue.waiting), mark)
         };
-        let Some((name, number)) = mark else { return };
+        let Some(number) = mark.as_ref().map(|it| it.1) else { return };
+        writer.mark = mark;
         let at = waiting.iter().rev().find_map(HistoryEntry::at);
         writer.waiting.extend(waiting);
         if writer.waiting.is_empty() {
             return;
         }
-        let written = writer.write(&self.path, &self.process, Some((&name, number)));
+        let written = writer.write(&self.path, &self.process);
         if written.is_ok() {
             let mut queue = held(&self.queue);
             if let Some(journal) = queue.journal.as_mut().filter(|it| it.number == number) {
@@ -301,7 +305,7 @@ impl Shared {
         }
         let at = entry.at();
         writer.waiting.push(entry);
-        let written = writer.write(&self.path, &self.process, None);
+        let written = writer.write(&self.path, &self.process);
         self.tell(writer, written, at);
     }
 
@@ -341,13 +345,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Writing {
     /// Writes all that waits in one transaction. If that fails, it stays, up to a number of entries.
-    fn write(
-        &mut self,
-        path: &Path,
-        process: &ProcessFacts,
-        journal: Option<(&str, u64)>,
-    ) -> Result<(), HistoryError> {
-        let written = self.try_write(path, process, journal);
+    fn write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
+        let written = self.try_write(path, process);
         match &written {
             Ok(()) => self.waiting.clear(),
             Err(error) if error.can_end() => {
@@ -365,12 +364,7 @@ impl Writing {
         written
     }
 
-    fn try_write(
-        &mut self,
-        path: &Path,
-        process: &ProcessFacts,
-        mark: Option<(&str, u64)>,
-    ) -> Result<(), HistoryError> {
+    fn try_write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
         let failed = |error: &rusqlite::Error| HistoryError::of("write the history", path, error);
         // Calls do not wait again and again for a file that stays busy.
         let (opening, patience) = match self.is_failing {
@@ -387,6 +381,7 @@ impl Writing {
         if is_first || self.waiting.iter().any(HistoryEntry::has_log) {
             journal::take_over(connection, path)?;
         }
+        let mark = self.mark.as_ref().map(|(name, number)| (&**name, *number));
         rows::write(connection, process, &self.waiting, mark).map_err(|error| failed(&error))
     }
 
