@@ -69,6 +69,10 @@ impl HistoryArgs {
         };
         let mut recorder = HistoryRecorder::new(file, origin)
             .on_failure(|error| output::warn(&format!("a call is not in the history: {error}")));
+        // Their gateways settle many calls.
+        if matches!(kind, "serve" | "run") {
+            recorder = recorder.through_journal();
+        }
         if let Some(length) = self.history_for {
             recorder = recorder.keep_for(length);
         }

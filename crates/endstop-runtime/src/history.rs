@@ -28,6 +28,7 @@
 //! Limits and budgets do not read the history: what they count is exact in both cases.
 
 mod entry;
+mod journal;
 mod reader;
 mod recorder;
 mod rows;
@@ -36,6 +37,7 @@ use std::path::{Path, PathBuf};
 
 use endstop_core::units::{Money, WallTime};
 use rusqlite::ErrorCode;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use reader::History;
@@ -113,7 +115,7 @@ impl HistoryError {
 /// The process whose runs are recorded.
 ///
 /// See the example of [`HistoryRecorder`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryOrigin {
     /// Its kind, such as `run`, `serve` or `agent`.
     pub kind: String,

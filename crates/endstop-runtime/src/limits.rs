@@ -277,3 +277,19 @@ pub(crate) const HISTORY_OPENING: Duration = Duration::from_secs(2);
 /// one.
 #[cfg(feature = "sqlite")]
 pub(crate) const HISTORY_BUSY: Duration = Duration::from_millis(500);
+
+/// The longest journal of the history: about a hundred times what waits in it at once. A longer one is not read into memory.
+#[cfg(feature = "sqlite")]
+pub(crate) const MAX_JOURNAL_BYTES: u64 = 16 << 20;
+/// Journals of ended processes that are taken over at once; the next process takes more. A directory with so many is not ours
+/// alone.
+#[cfg(feature = "sqlite")]
+pub(crate) const MAX_JOURNALS: usize = 64;
+/// How long entries of the history wait in the journal, so that many are written at once.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);
+/// How often a reader looks whether the journals of others are empty, with a pause in between: ten times their own pause in all.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_LOOKS: u32 = 100;
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_LOOK: Duration = Duration::from_millis(5);

@@ -1,9 +1,13 @@
 //! Entries of the history, as they wait to be written.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use super::HistoryOrigin;
 
 /// The process that writes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ProcessFacts {
     /// Its name among all that ever wrote: process ids are used again.
     pub(super) id: String,
@@ -11,7 +15,7 @@ pub(super) struct ProcessFacts {
 }
 
 /// A run, for its row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RunFacts {
     pub(super) id: String,
     pub(super) parent: Option<String>,
@@ -21,7 +25,8 @@ pub(super) struct RunFacts {
 }
 
 /// Something that is written whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum HistoryEntry {
     Call(Box<CallEntry>),
     Act(ActEntry),
@@ -29,6 +34,11 @@ pub(super) enum HistoryEntry {
 }
 
 impl HistoryEntry {
+    /// Whether it replaces calls that a log lacks.
+    pub(super) fn has_log(&self) -> bool {
+        matches!(self, Self::Call(call) if call.log.is_some())
+    }
+
     /// Its time in milliseconds. `None` for a pause.
     pub(super) fn at(&self) -> Option<u64> {
         match self {
@@ -40,7 +50,7 @@ impl HistoryEntry {
 }
 
 /// A settled call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CallEntry {
     pub(super) run: RunFacts,
     /// The outermost run, if it is another one.
@@ -64,31 +74,31 @@ pub(super) struct CallEntry {
 }
 
 /// An act from outside.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ActEntry {
     pub(super) run: RunFacts,
     pub(super) at: u64,
     pub(super) who: Option<String>,
-    pub(super) what: &'static str,
+    pub(super) what: Cow<'static, str>,
     pub(super) detail: Option<String>,
     pub(super) why: Option<String>,
 }
 
 /// The end of a run, or its pause.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndEntry {
     pub(super) run: String,
     /// For the row that the run gets if it has none. `None` if it needs none without a call or an act.
     pub(super) row: Option<RunFacts>,
     /// `None` if it is paused.
     pub(super) at: Option<u64>,
-    pub(super) status: &'static str,
-    pub(super) reason: Option<&'static str>,
+    pub(super) status: Cow<'static, str>,
+    pub(super) reason: Option<Cow<'static, str>>,
     pub(super) text: Option<String>,
 }
 
 /// The part of a run that its log has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LoggedPart {
     /// The number of its last charged call.
     pub(super) charged: u64,

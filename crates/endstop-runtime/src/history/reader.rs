@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::rows::{self, Which};
 use super::{HistoryError, Pruned, RecordedCall, RecordedRun};
+use super::{journal, recorder};
 use crate::limits::HISTORY_OPENING;
 
 /// The history in a file. Processes may write it at the same time.
@@ -36,10 +37,16 @@ impl History {
             path: path.clone(),
             why: error.to_string(),
         })?;
-        if !is_there {
+        // A process can have ended before it wrote more than its journal.
+        if !is_there && !journal::beside(&path).is_ok_and(|found| !found.is_empty()) {
             return Ok(None);
         }
-        let connection = rows::open(&path, HISTORY_OPENING)?;
+        let mut connection = match is_there {
+            true => rows::open(&path, HISTORY_OPENING)?,
+            false => recorder::create(&path, HISTORY_OPENING)?,
+        };
+        journal::take_over(&mut connection, &path)?;
+        journal::wait_for_others(&path);
         Ok(Some(Self { path, connection }))
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use endstop_core::Run;
@@ -17,13 +18,14 @@ use rusqlite::Connection;
 use super::entry::{
     ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
 };
+use super::journal::{self, OwnJournal};
 use super::rows;
 use super::{HistoryError, HistoryOrigin};
 use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Budget;
 use crate::limits::{
-    HISTORY_BUSY, HISTORY_OPENING, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
+    HISTORY_BUSY, HISTORY_OPENING, JOURNAL_PAUSE, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
 };
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
 use crate::store::{RunId, disk};
@@ -81,15 +83,35 @@ type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HistoryRecorder {
-    path: PathBuf,
-    process: ProcessFacts,
-    on_failure: Option<OnFailure>,
-    /// Older entries are removed.
-    keep_for: Option<Duration>,
-    writer: Mutex<Writing>,
+    shared: Arc<Shared>,
+    has_journal: bool,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
     /// The logs of runs that continue, until the first call that they left in flight.
     logged: Mutex<BTreeMap<RunId, LoggedPart>>,
+}
+
+/// What the thread of a journal has too.
+struct Shared {
+    path: PathBuf,
+    process: ProcessFacts,
+    on_failure: Mutex<Option<OnFailure>>,
+    /// Older entries are removed.
+    keep_for: Mutex<Option<Duration>>,
+    /// Taken before the queue, never after it.
+    writer: Mutex<Writing>,
+    queue: Mutex<Queue>,
+    /// The recorder ends.
+    woken: Condvar,
+}
+
+/// The entries that are in the journal and not yet in the file. Its lock is never held while the file is written.
+#[derive(Default)]
+struct Queue {
+    journal: Option<OwnJournal>,
+    waiting: Vec<HistoryEntry>,
+    has_thread: bool,
+    /// The journal cannot be written, or no longer helps.
+    is_closed: bool,
 }
 
 /// The file, and the entries that wait for it.
@@ -97,6 +119,8 @@ pub struct HistoryRecorder {
 pub(super) struct Writing {
     pub(super) connection: Option<Connection>,
     pub(super) waiting: Vec<HistoryEntry>,
+    /// The journal of this process, and its last line that waits or is written.
+    mark: Option<(String, u64)>,
     /// Entries that never will be in it.
     missing: u64,
     has_failed: bool,
@@ -116,7 +140,7 @@ struct RunTimes {
 
 impl fmt::Debug for HistoryRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HistoryRecorder").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("HistoryRecorder").field("path", &self.shared.path).finish_non_exhaustive()
     }
 }
 
@@ -124,11 +148,16 @@ impl HistoryRecorder {
     /// Records runs of this process in a file. Nothing is opened yet.
     pub fn new(file: impl Into<PathBuf>, origin: HistoryOrigin) -> Self {
         Self {
-            path: file.into(),
-            process: ProcessFacts { id: RunId::new().to_string(), origin },
-            on_failure: None,
-            keep_for: None,
-            writer: Mutex::default(),
+            shared: Arc::new(Shared {
+                path: file.into(),
+                process: ProcessFacts { id: RunId::new().to_string(), origin },
+                on_failure: Mutex::default(),
+                keep_for: Mutex::default(),
+                writer: Mutex::default(),
+                queue: Mutex::default(),
+                woken: Condvar::new(),
+            }),
+            has_journal: false,
             times: Mutex::default(),
             logged: Mutex::default(),
         }
@@ -137,28 +166,40 @@ impl HistoryRecorder {
     /// Sets the receiver of the first error. It is called once.
     #[must_use]
     pub fn on_failure(self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
-        Self { on_failure: Some(Box::new(told)), ..self }
+        *held(&self.shared.on_failure) = Some(Box::new(told));
+        self
     }
 
     /// Removes entries of all processes that are older than this: when the file is opened, and once a day while it is written.
     /// Without it, all entries stay until [`History::prune`](super::History::prune).
     #[must_use]
     pub fn keep_for(self, length: Duration) -> Self {
-        Self { keep_for: Some(length), ..self }
+        *held(&self.shared.keep_for) = Some(length);
+        self
+    }
+
+    /// Writes entries to a journal next to the file first, and from there to the file some milliseconds later, on a thread. It is
+    /// for processes that settle many calls: an entry costs a fraction, and outlives the process as well.
+    #[must_use]
+    pub fn through_journal(mut self) -> Self {
+        self.has_journal = true;
+        self
     }
 
     /// Tries once more to write what waits, and returns how many calls and acts are missing in the file.
     pub fn finish(&self) -> u64 {
+        self.shared.flush();
         let mut writer = self.writer();
         if !writer.waiting.is_empty() {
-            let _ = writer.write(&self.path, &self.process);
+            let _ = writer.write(&self.shared.path, &self.shared.process);
         }
         writer.give_up_waiting();
+        self.shared.end_journal();
         writer.missing
     }
 
     pub(super) fn writer(&self) -> MutexGuard<'_, Writing> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.shared.writer)
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
@@ -174,27 +215,132 @@ impl HistoryRecorder {
         facts_of(info, began)
     }
 
-    /// Writes an entry, and all that wait before it.
     fn put(&self, entry: HistoryEntry) {
-        let failed = {
-            let mut writer = self.writer();
-            if writer.is_given_up {
-                writer.lose(&entry);
-                return;
-            }
-            let at = entry.at();
-            writer.waiting.push(entry);
-            let written = writer.write(&self.path, &self.process);
-            if let (Ok(()), Some(length), Some(at)) = (&written, self.keep_for, at) {
-                writer.tidy(length, at);
-            }
-            let error = written.err();
-            error.filter(|_| !std::mem::replace(&mut writer.has_failed, true))
+        if !self.has_journal {
+            return self.shared.write(entry);
+        }
+        if let Some(entry) = self.queue_up(entry) {
+            self.shared.flush();
+            self.shared.write(entry);
+        }
+    }
+
+    /// Appends an entry to the journal. Returns it if that is impossible.
+    fn queue_up(&self, entry: HistoryEntry) -> Option<HistoryEntry> {
+        let shared = &self.shared;
+        let mut queue = held(&shared.queue);
+        if queue.is_closed {
+            return Some(entry);
+        }
+        if queue.journal.is_none() {
+            queue.journal = OwnJournal::create(&shared.path, &shared.process).ok();
+        }
+        let appended = queue.journal.as_mut().map(|it| it.append(&shared.process, &entry));
+        if !matches!(appended, Some(Ok(()))) {
+            queue.is_closed = appended.is_some();
+            return Some(entry);
+        }
+        queue.waiting.push(entry);
+        if !queue.has_thread {
+            let weak = Arc::downgrade(shared);
+            let name = "endstop-history".to_owned();
+            let begun = thread::Builder::new().name(name).spawn(move || {
+                while let Some(shared) = weak.upgrade() {
+                    let queue = held(&shared.queue);
+                    if queue.is_closed {
+                        return;
+                    }
+                    drop(shared.woken.wait_timeout(queue, JOURNAL_PAUSE));
+                    shared.flush();
+                }
+            });
+            queue.has_thread = begun.is_ok();
+            queue.is_closed = begun.is_err();
+        }
+        None
+    }
+}
+
+impl Drop for HistoryRecorder {
+    fn drop(&mut self) {
+        self.shared.flush();
+        self.shared.end_journal();
+    }
+}
+
+impl Shared {
+    /// Writes what is in the journal to the file.
+    fn flush(&self) {
+        let mut writer = held(&self.writer);
+        let (waiting, mark) = {
+            let mut queue = held(&self.queue);
+            let mark = queue.journal.as_ref().map(|it| (it.name.clone(), it.number));
+            (std::mem::take(&mut queue.waiting), mark)
         };
-        if let (Some(error), Some(told)) = (failed, &self.on_failure) {
+        let Some(number) = mark.as_ref().map(|it| it.1) else { return };
+        writer.mark = mark;
+        let at = waiting.iter().rev().find_map(HistoryEntry::at);
+        writer.waiting.extend(waiting);
+        if writer.waiting.is_empty() {
+            return;
+        }
+        let written = writer.write(&self.path, &self.process);
+        if written.is_ok() {
+            let mut queue = held(&self.queue);
+            if let Some(journal) = queue.journal.as_mut().filter(|it| it.number == number) {
+                // Lines that stay are known by their number.
+                let _ = journal.clear();
+            }
+        }
+        held(&self.queue).is_closed |= writer.is_given_up;
+        self.tell(writer, written, at);
+    }
+
+    /// Writes an entry, and all that wait before it.
+    fn write(&self, entry: HistoryEntry) {
+        let mut writer = held(&self.writer);
+        if writer.is_given_up {
+            writer.lose(&entry);
+            return;
+        }
+        let at = entry.at();
+        writer.waiting.push(entry);
+        let written = writer.write(&self.path, &self.process);
+        self.tell(writer, written, at);
+    }
+
+    /// Removes old entries after a write, or tells the first error.
+    fn tell(
+        &self,
+        mut writer: MutexGuard<'_, Writing>,
+        written: Result<(), HistoryError>,
+        at: Option<u64>,
+    ) {
+        let length = *held(&self.keep_for);
+        if let (Ok(()), Some(length), Some(at)) = (&written, length, at) {
+            writer.tidy(length, at);
+        }
+        let error = written.err();
+        let failed = error.filter(|_| !std::mem::replace(&mut writer.has_failed, true));
+        drop(writer);
+        if let (Some(error), Some(told)) = (failed, &*held(&self.on_failure)) {
             told(&error);
         }
     }
+
+    /// Removes the journal if all of it is in the file. Otherwise another process takes it over.
+    fn end_journal(&self) {
+        let mut queue = held(&self.queue);
+        queue.is_closed = true;
+        if let Some(journal) = queue.journal.take_if(|it| it.is_empty()) {
+            let _ = journal.remove();
+        }
+        self.woken.notify_all();
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Writing {
@@ -225,12 +371,18 @@ impl Writing {
             true => (Duration::ZERO, Duration::ZERO),
             false => (HISTORY_OPENING, HISTORY_BUSY),
         };
-        if self.connection.is_none() {
+        let is_first = self.connection.is_none();
+        if is_first {
             self.connection = Some(create(path, opening)?);
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
-        rows::write(connection, process, &self.waiting).map_err(|error| failed(&error))
+        // A run that continues replaces calls of its earlier process, which can be in that one's journal.
+        if is_first || self.waiting.iter().any(HistoryEntry::has_log) {
+            journal::take_over(connection, path)?;
+        }
+        let mark = self.mark.as_ref().map(|(name, number)| (&**name, *number));
+        rows::write(connection, process, &self.waiting, mark).map_err(|error| failed(&error))
     }
 
     /// Removes what is older than a length of time, at most once a day.
@@ -259,7 +411,7 @@ impl Writing {
 }
 
 /// Opens the file, which only the user may read, and its directory.
-fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
+pub(super) fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
     let failed = |error: std::io::Error| HistoryError::Failed {
         doing: "create the history",
         path: path.to_owned(),
@@ -299,7 +451,14 @@ impl Observer for HistoryRecorder {
             let Act { who, what, detail, why } = act;
             let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
             let (who, why) = (text(who), text(why));
-            self.put(HistoryEntry::Act(ActEntry { run, at: now, who, what, detail, why }));
+            self.put(HistoryEntry::Act(ActEntry {
+                run,
+                at: now,
+                who,
+                what: what.into(),
+                detail,
+                why,
+            }));
         }
     }
 
@@ -360,9 +519,11 @@ impl Observer for HistoryRecorder {
         let row = times.filter(|_| is_told).map(|times| facts_of(info, times.began));
         if row.is_none() {
             // Without a file the run has no row.
-            let writer = self.writer();
-            if writer.connection.is_none() && writer.waiting.is_empty() {
-                return;
+            if held(&self.shared.queue).journal.is_none() {
+                let writer = self.writer();
+                if writer.connection.is_none() && writer.waiting.is_empty() {
+                    return;
+                }
             }
         }
         let at = times.map_or(0, |times| times.last);
@@ -371,8 +532,8 @@ impl Observer for HistoryRecorder {
             run: info.id.to_string(),
             row,
             at: (status != Status::Paused).then_some(at),
-            status: status.name(),
-            reason: run.stop_reason().map(StopReason::value),
+            status: status.name().into(),
+            reason: run.stop_reason().map(|reason| reason.value().into()),
             text: signal.filter(|it| is_of_endstop(it)).map(|it| it.message.clone()),
         }));
     }

@@ -17,7 +17,7 @@ const KIND: FileKind = FileKind {
     // `endh` in ASCII.
     application_id: 0x656e_6468,
     schema: SCHEMA,
-    migrations: &[],
+    migrations: &[JOURNALS],
     synchronous: "NORMAL",
 };
 
@@ -45,6 +45,13 @@ CREATE TABLE act (
 CREATE INDEX act_by_time ON act (at);
 CREATE INDEX act_by_run ON act (run);
 ";
+
+/// Version 2: the last line of each journal that is in the tables.
+const JOURNALS: &str =
+    "CREATE TABLE journal (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT;";
+
+const MARK_JOURNAL: &str = "
+INSERT INTO journal (name, number) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET number = ?2";
 
 pub(super) const OWN_RUN: &str =
     "SELECT number FROM run WHERE id = ?1 AND process = ?2 ORDER BY number DESC LIMIT 1";
@@ -113,11 +120,25 @@ pub(super) fn open(path: &Path, patience: Duration) -> Result<Connection, Histor
     Ok(connection)
 }
 
-/// Writes all entries, or none of them.
+/// The last line of a journal whose entry is in the tables. 0 if none is.
+pub(super) fn last_line(connection: &Connection, journal: &str) -> rusqlite::Result<u64> {
+    let select = "SELECT number FROM journal WHERE name = ?1";
+    let number = connection.query_row(select, [journal], |row| row.get(0)).optional()?;
+    Ok(number.map_or(0, unsigned))
+}
+
+/// Forgets a journal whose file is gone.
+pub(super) fn forget_journal(connection: &Connection, journal: &str) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM journal WHERE name = ?1", [journal]).map(drop)
+}
+
+/// Writes all entries, or none of them. With them goes the number of the last line of the journal that they come from, so that
+/// none is written twice.
 pub(super) fn write(
     connection: &mut Connection,
     process: &ProcessFacts,
     entries: &[HistoryEntry],
+    journal: Option<(&str, u64)>,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for entry in entries {
@@ -126,6 +147,9 @@ pub(super) fn write(
             HistoryEntry::Act(act) => add_act(&transaction, process, act)?,
             HistoryEntry::End(end) => end_run(&transaction, process, end)?,
         }
+    }
+    if let Some((name, number)) = journal {
+        transaction.prepare_cached(MARK_JOURNAL)?.execute(params![name, signed(number)])?;
     }
     transaction.commit()
 }

@@ -221,7 +221,7 @@ fn a_later_format_and_other_databases_are_refused_and_stop_no_run() {
     let file = TestFile::new();
     settle(&file.recorder(), &info("first"), 1);
     let connection = Connection::open(&file.0).unwrap();
-    connection.pragma_update(None, "user_version", 2).unwrap();
+    connection.pragma_update(None, "user_version", 3).unwrap();
     let error = History::open(&file.0).unwrap_err();
     assert!(error.to_string().contains("has format 2, and this program knows up to 1"), "{error}");
     let told = Arc::new(Mutex::new(Vec::new()));

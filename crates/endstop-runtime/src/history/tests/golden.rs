@@ -94,16 +94,21 @@ fn dump(file: &TestFile) -> String {
 }
 
 #[test]
-fn a_file_of_version_1_is_written_and_read() {
-    let (written, again) = (TestFile::new(), TestFile::new());
+fn a_file_of_version_2_is_written_and_one_of_version_1_is_read_too() {
+    let written = TestFile::new();
     let recorder = written.recorder();
     fill(&recorder);
-    let stored = golden("history-v1.sql", &dump(&written), &[]);
+    let stored = golden("history-v2.sql", &dump(&written), &[]);
+    is_read_and_continued(&written, &stored);
+    is_read_and_continued(&written, include_str!("../../../tests/golden/history-v1.sql"));
+}
 
+fn is_read_and_continued(written: &TestFile, stored: &str) {
+    let again = TestFile::new();
     std::fs::create_dir_all(again.0.parent().unwrap()).unwrap();
-    Connection::open(&again.0).unwrap().execute_batch(&stored).unwrap();
+    Connection::open(&again.0).unwrap().execute_batch(stored).unwrap();
     let (run, calls) = read(&again);
-    assert_eq!((&run, &calls), (&read(&written).0, &read(&written).1));
+    assert_eq!((&run, &calls), (&read(written).0, &read(written).1));
     assert_eq!((run.began, run.ended), (WallTime(BEGAN), Some(WallTime(BEGAN + 20))));
     assert_eq!(run.text.as_deref(), Some("wrong repo (killed by ann)"));
     let acts: Vec<_> = run.acts.iter().map(|act| (&*act.what, act.why.as_deref())).collect();

@@ -1,0 +1,233 @@
+//! Journals: entries of the history that are in a file of their process, and not yet in the tables.
+//!
+//! A line in a file costs a fraction of a transaction, and outlives the process as well. Whoever opens the history takes over the
+//! journals of processes that ended. Each line has a number, and the transaction that writes its entry has that number too: so
+//! an entry is written once, whenever a process dies.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::HistoryError;
+use super::entry::{HistoryEntry, ProcessFacts};
+use super::rows;
+use crate::json::push_json_line;
+use crate::limits::{JOURNAL_LOOK, JOURNAL_LOOKS, MAX_JOURNAL_BYTES, MAX_JOURNALS};
+use crate::store::disk;
+
+const ENDING: &str = ".journal";
+
+/// What a journal becomes if it has a line that cannot be read.
+const DAMAGED: &str = "damaged";
+
+/// The version of a line.
+const VERSION: u32 = 1;
+
+/// A line. Each names its process, because lines before it are removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct JournalLine<'l> {
+    version: u32,
+    pub(super) number: u64,
+    process: Cow<'l, ProcessFacts>,
+    pub(super) entry: Cow<'l, HistoryEntry>,
+}
+
+impl<'l> JournalLine<'l> {
+    pub(super) const fn new(
+        number: u64,
+        process: &'l ProcessFacts,
+        entry: &'l HistoryEntry,
+    ) -> Self {
+        let (process, entry) = (Cow::Borrowed(process), Cow::Borrowed(entry));
+        Self { version: VERSION, number, process, entry }
+    }
+
+    /// The line as it is stored, with its line feed.
+    pub(super) fn stored(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        push_json_line(&mut line, self);
+        line
+    }
+}
+
+/// The journal that this process writes. It is locked as long as it is open.
+#[derive(Debug)]
+pub(super) struct OwnJournal {
+    file: File,
+    path: PathBuf,
+    /// The name in the tables.
+    pub(super) name: String,
+    /// The number of the last line.
+    pub(super) number: u64,
+    bytes: u64,
+}
+
+impl OwnJournal {
+    /// Creates it next to the history.
+    pub(super) fn create(history: &Path, process: &ProcessFacts) -> io::Result<Self> {
+        let name = history.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{name}-{}{ENDING}", process.id);
+        let path = history.with_file_name(&name);
+        let file = disk::open_locked(&path, false)?.ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(Self { file, path, name, number: 0, bytes: 0 })
+    }
+
+    /// Appends an entry. It is there when this returns, even if the process is killed.
+    pub(super) fn append(
+        &mut self,
+        process: &ProcessFacts,
+        entry: &HistoryEntry,
+    ) -> io::Result<()> {
+        let number = self.number.saturating_add(1);
+        let line = JournalLine::new(number, process, entry).stored();
+        let bytes = self.bytes.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
+        if bytes > MAX_JOURNAL_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if let Err(error) = disk::write_all(&self.file, &line) {
+            // A part of a line would spoil the next one.
+            disk::set_len(&self.file, self.bytes)?;
+            return Err(error);
+        }
+        (self.number, self.bytes) = (number, bytes);
+        Ok(())
+    }
+
+    /// Removes all lines: their entries are in the tables.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        disk::set_len(&self.file, 0)?;
+        self.bytes = 0;
+        Ok(())
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Removes the file, which is empty.
+    pub(super) fn remove(self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}
+
+/// The whole lines of a journal, and how many of them cannot be read. What follows the last line feed was never acknowledged.
+pub(super) fn lines_of(bytes: &[u8]) -> (Vec<JournalLine<'static>>, u64) {
+    let (mut lines, mut damaged) = (Vec::new(), 0_u64);
+    for text in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if !text.ends_with(b"\n") {
+            continue;
+        }
+        match serde_json::from_slice::<JournalLine<'static>>(text) {
+            Ok(line) if line.version == VERSION => lines.push(line),
+            _ => damaged = damaged.saturating_add(1),
+        }
+    }
+    (lines, damaged)
+}
+
+/// The journals next to a history, at most a number of them.
+pub(super) fn beside(history: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = history.file_name().and_then(|name| name.to_str()) else {
+        return Ok(Vec::new());
+    };
+    let directory = history.parent().filter(|it| !it.as_os_str().is_empty());
+    let begin = format!("{name}-");
+    let mut found = Vec::new();
+    for file in fs::read_dir(directory.unwrap_or(Path::new(".")))? {
+        let file = file?;
+        let is_one = |name: &str| name.starts_with(&begin) && name.ends_with(ENDING);
+        if file.file_name().to_str().is_some_and(is_one) {
+            found.push(file.path());
+        }
+        if found.len() >= MAX_JOURNALS {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Writes the entries of processes that ended, each once. Journals of living ones stay as they are.
+///
+/// A journal with a line that cannot be read is kept under another name after its other lines are written, and is an error.
+pub(super) fn take_over(connection: &mut Connection, history: &Path) -> Result<(), HistoryError> {
+    let failed = |path: &Path, error: &io::Error| HistoryError::Failed {
+        doing: "take over a journal of the history",
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    for path in beside(history).map_err(|error| failed(history, &error))? {
+        // It is not created: another process may have removed it.
+        let file = match File::options().read(true).append(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file.map_err(|error| failed(&path, &error))?,
+        };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        if disk::is_at(&file, &path).map_err(|error| failed(&path, &error))? {
+            take(connection, history, &path, &file)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until what living processes have settled is in the tables, but not for long: one of them may hang.
+pub(super) fn wait_for_others(history: &Path) {
+    for _ in 0..JOURNAL_LOOKS {
+        let journals = beside(history).unwrap_or_default();
+        let waits = |path: &PathBuf| fs::metadata(path).is_ok_and(|about| about.len() > 0);
+        if !journals.iter().any(waits) {
+            return;
+        }
+        thread::sleep(JOURNAL_LOOK);
+    }
+}
+
+/// Takes over one whose lock this process has.
+fn take(
+    connection: &mut Connection,
+    history: &Path,
+    path: &Path,
+    file: &File,
+) -> Result<(), HistoryError> {
+    let failed = |why: String| HistoryError::Failed {
+        doing: "take over a journal of the history",
+        path: path.to_owned(),
+        why,
+    };
+    let of_tables = |error: rusqlite::Error| HistoryError::of("write the history", history, &error);
+    let mut bytes = Vec::new();
+    let mut reader = file.take(MAX_JOURNAL_BYTES.saturating_add(1));
+    let length = reader.read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    let is_too_long = u64::try_from(length).is_ok_and(|length| length > MAX_JOURNAL_BYTES);
+    let (lines, damaged) = lines_of(&bytes);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let written = rows::last_line(connection, &name).map_err(of_tables)?;
+    let last = lines.last().map(|line| (line.number, line.process.clone().into_owned()));
+    if let Some((number, process)) = last {
+        let new = lines.into_iter().filter(|line| line.number > written);
+        let entries: Vec<_> = new.map(|line| line.entry.into_owned()).collect();
+        if !entries.is_empty() {
+            let mark = Some((&*name, number));
+            rows::write(connection, &process, &entries, mark).map_err(of_tables)?;
+        }
+    }
+    if damaged > 0 || is_too_long {
+        let kept = path.with_extension(DAMAGED);
+        disk::rename(path, &kept).map_err(|error| failed(error.to_string()))?;
+        return Err(failed(format!(
+            "{damaged} lines cannot be read; it is now {}",
+            kept.display()
+        )));
+    }
+    fs::remove_file(path).map_err(|error| failed(error.to_string()))?;
+    rows::forget_journal(connection, &name).map_err(of_tables)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::fs;
+
+use super::*;
+use crate::history::entry::EndEntry;
+use crate::history::{History, HistoryOrigin};
+use crate::store::RunId;
+
+fn process() -> ProcessFacts {
+    let origin = HistoryOrigin {
+        kind: "serve".to_owned(),
+        program: "gateway".to_owned(),
+        directory: "shop".to_owned(),
+    };
+    ProcessFacts { id: "process-1".to_owned(), origin }
+}
+
+/// The end of a run, with a row for it.
+fn entry(run: &str) -> HistoryEntry {
+    let row = crate::history::entry::RunFacts {
+        id: run.to_owned(),
+        parent: None,
+        agent: "main".to_owned(),
+        began: 1,
+        is_resumed: false,
+    };
+    HistoryEntry::End(EndEntry {
+        run: run.to_owned(),
+        row: Some(row),
+        at: Some(2),
+        status: "stopped".into(),
+        reason: None,
+        text: None,
+    })
+}
+
+fn stored(runs: &[&str]) -> Vec<u8> {
+    let lines = (1_u64..).zip(runs);
+    lines.flat_map(|(at, run)| JournalLine::new(at, &process(), &entry(run)).stored()).collect()
+}
+
+#[test]
+fn a_line_has_its_number_its_process_and_its_entry() {
+    let expected = concat!(
+        r#"{"version":1,"number":1,"process":{"id":"process-1","origin":{"kind":"serve","program":"gateway","#,
+        r#""directory":"shop"}},"entry":{"end":{"run":"a","row":{"id":"a","parent":null,"agent":"main","began":1,"#,
+        r#""is_resumed":false},"at":2,"status":"stopped","reason":null,"text":null}}}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8(stored(&["a"])).unwrap(), expected);
+}
+
+#[test]
+fn a_journal_that_is_cut_anywhere_has_its_whole_lines() {
+    let whole = stored(&["a", "b"]);
+    for length in 0..=whole.len() {
+        let cut = &whole[..length];
+        let (lines, damaged) = lines_of(cut);
+        let ends = cut.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!((lines.len(), damaged), (ends, 0), "{length}");
+    }
+}
+
+#[test]
+fn the_journal_of_an_ended_process_is_taken_over_once() {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    fs::create_dir_all(&directory).unwrap();
+    let (file, journal) =
+        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    fs::write(&journal, stored(&["a", "b"])).unwrap();
+    let history = History::open(&file).unwrap().unwrap();
+    assert!(history.run("a").unwrap().is_some() && history.run("b").unwrap().is_some());
+    assert!(!journal.exists());
+
+    // A process that has the lock lives.
+    fs::write(&journal, stored(&["c"])).unwrap();
+    let held = fs::File::open(&journal).unwrap();
+    held.lock().unwrap();
+    let history = History::open(&file).unwrap().unwrap();
+    assert!(history.run("c").unwrap().is_none() && journal.exists());
+    drop((history, held));
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn lines_whose_entries_are_in_the_tables_are_not_written_again() {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    fs::create_dir_all(&directory).unwrap();
+    let (file, journal) =
+        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    let mut connection =
+        crate::history::recorder::create(&file, std::time::Duration::ZERO).unwrap();
+    let mark = Some(("history.sqlite-1.journal", 1));
+    rows::write(&mut connection, &process(), &[], mark).unwrap();
+    fs::write(&journal, stored(&["a", "b"])).unwrap();
+    take_over(&mut connection, &file).unwrap();
+    drop(connection);
+    let history = History::open(&file).unwrap().unwrap();
+    assert!(history.run("a").unwrap().is_none() && history.run("b").unwrap().is_some());
+    drop(history);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn an_own_journal_has_the_appended_lines_until_it_is_cleared() {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    let mut own = OwnJournal::create(&directory.join("history.sqlite"), &process()).unwrap();
+    own.append(&process(), &entry("a")).unwrap();
+    own.append(&process(), &entry("b")).unwrap();
+    assert_eq!(fs::read(&own.path).unwrap(), stored(&["a", "b"]));
+    own.clear().unwrap();
+    own.append(&process(), &entry("c")).unwrap();
+    let (lines, _) = lines_of(&fs::read(&own.path).unwrap());
+    assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [3]);
+    own.clear().unwrap();
+    own.remove().unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    fs::remove_dir_all(&directory).unwrap();
+}
