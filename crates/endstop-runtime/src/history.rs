@@ -32,6 +32,7 @@ mod journal;
 mod reader;
 mod recorder;
 mod rows;
+mod writer;
 
 use std::path::{Path, PathBuf};
 

@@ -284,7 +284,13 @@ pub(crate) const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 /// Journals of ended processes that are taken over at once; the next process takes more. A directory with so many is not ours
 /// alone.
 #[cfg(feature = "sqlite")]
-pub(crate) const MAX_JOURNALS: usize = 64;
+pub(crate) const MAX_JOURNALS: usize = 1_024;
+/// A journal that is cleared even if calls have to wait for it.
+#[cfg(feature = "sqlite")]
+pub(crate) const LONG_JOURNAL: u64 = 1 << 20;
+/// Entries of the history that wait for no others: so many are written as quickly, each, as more.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_BATCH: usize = 256;
 /// How long entries of the history wait in the journal, so that many are written at once.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);

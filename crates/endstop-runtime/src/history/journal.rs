@@ -5,7 +5,8 @@
 //! an entry is written once, whenever a process dies.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
+use std::fmt;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -105,6 +106,11 @@ impl OwnJournal {
         Ok(())
     }
 
+    /// Its length in bytes.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -153,27 +159,38 @@ pub(super) fn beside(history: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Writes the entries of processes that ended, each once. Journals of living ones stay as they are.
 ///
-/// A journal with a line that cannot be read is kept under another name after its other lines are written, and is an error.
-pub(super) fn take_over(connection: &mut Connection, history: &Path) -> Result<(), HistoryError> {
-    let failed = |path: &Path, error: &io::Error| HistoryError::Failed {
-        doing: "take over a journal of the history",
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
+/// Returns those that cannot be read whole: what can be read of them is written, and they are kept under another name.
+pub(super) fn take_over(
+    connection: &mut Connection,
+    history: &Path,
+) -> Result<Vec<HistoryError>, HistoryError> {
+    let mut damaged = Vec::new();
     for path in beside(history).map_err(|error| failed(history, &error))? {
         // It is not created: another process may have removed it.
-        let file = match File::options().read(true).append(true).open(&path) {
+        let file = match disk::not_through_links().read(true).append(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if disk::is_link_error(&error) => continue,
             file => file.map_err(|error| failed(&path, &error))?,
         };
-        if file.try_lock().is_err() {
-            continue;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => continue,
+            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         }
         if disk::is_at(&file, &path).map_err(|error| failed(&path, &error))? {
-            take(connection, history, &path, &file)?;
+            damaged.extend(take(connection, history, &path, &file)?);
         }
     }
-    Ok(())
+    // A process may have ended between the removal of its journal and this.
+    let is_gone = |name: &str| !history.with_file_name(name).exists();
+    let forgotten = rows::forget_journals(connection, is_gone);
+    forgotten.map_err(|error| HistoryError::of("write the history", history, &error))?;
+    Ok(damaged)
+}
+
+fn failed(path: &Path, why: &dyn fmt::Display) -> HistoryError {
+    let doing = "take over a journal of the history";
+    HistoryError::Failed { doing, path: path.to_owned(), why: why.to_string() }
 }
 
 /// Waits until what living processes have settled is in the tables, but not for long: one of them may hang.
@@ -188,22 +205,17 @@ pub(super) fn wait_for_others(history: &Path) {
     }
 }
 
-/// Takes over one whose lock this process has.
+/// Takes over one whose lock this process has. Returns an error if it cannot be read whole.
 fn take(
     connection: &mut Connection,
     history: &Path,
     path: &Path,
     file: &File,
-) -> Result<(), HistoryError> {
-    let failed = |why: String| HistoryError::Failed {
-        doing: "take over a journal of the history",
-        path: path.to_owned(),
-        why,
-    };
+) -> Result<Option<HistoryError>, HistoryError> {
     let of_tables = |error: rusqlite::Error| HistoryError::of("write the history", history, &error);
     let mut bytes = Vec::new();
     let mut reader = file.take(MAX_JOURNAL_BYTES.saturating_add(1));
-    let length = reader.read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    let length = reader.read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
     let is_too_long = u64::try_from(length).is_ok_and(|length| length > MAX_JOURNAL_BYTES);
     let (lines, damaged) = lines_of(&bytes);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -219,14 +231,16 @@ fn take(
     }
     if damaged > 0 || is_too_long {
         let kept = path.with_extension(DAMAGED);
-        disk::rename(path, &kept).map_err(|error| failed(error.to_string()))?;
-        return Err(failed(format!(
-            "{damaged} lines cannot be read; it is now {}",
-            kept.display()
-        )));
+        disk::rename(path, &kept).map_err(|error| failed(path, &error))?;
+        let why = match is_too_long {
+            true => format!("it has more than {MAX_JOURNAL_BYTES} bytes"),
+            false => format!("{damaged} of its lines cannot be read"),
+        };
+        return Ok(Some(failed(path, &format!("{why}; it is kept as `{}`", kept.display()))));
     }
-    fs::remove_file(path).map_err(|error| failed(error.to_string()))?;
-    rows::forget_journal(connection, &name).map_err(of_tables)
+    fs::remove_file(path).map_err(|error| failed(path, &error))?;
+    rows::forget_journal(connection, &name).map_err(of_tables)?;
+    Ok(None)
 }
 
 #[cfg(test)]

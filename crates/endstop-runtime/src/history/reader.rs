@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::rows::{self, Which};
 use super::{HistoryError, Pruned, RecordedCall, RecordedRun};
-use super::{journal, recorder};
+use super::{journal, writer};
 use crate::limits::HISTORY_OPENING;
 
 /// The history in a file. Processes may write it at the same time.
@@ -43,9 +43,11 @@ impl History {
         }
         let mut connection = match is_there {
             true => rows::open(&path, HISTORY_OPENING)?,
-            false => recorder::create(&path, HISTORY_OPENING)?,
+            false => writer::create(&path, HISTORY_OPENING)?,
         };
-        journal::take_over(&mut connection, &path)?;
+        if let Some(damaged) = journal::take_over(&mut connection, &path)?.into_iter().next() {
+            return Err(damaged);
+        }
         journal::wait_for_others(&path);
         Ok(Some(Self { path, connection }))
     }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use endstop_core::Run;
@@ -13,31 +12,21 @@ use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 use endstop_core::units::WallTime;
-use rusqlite::Connection;
 
-use super::entry::{
-    ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
-};
-use super::journal::{self, OwnJournal};
-use super::rows;
+use super::entry::{ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, RunFacts};
+use super::writer::HistoryWriter;
 use super::{HistoryError, HistoryOrigin};
-use crate::clock::millis;
 use crate::json::json_of;
 use crate::ledger::Budget;
-use crate::limits::{
-    HISTORY_BUSY, HISTORY_OPENING, JOURNAL_PAUSE, MAX_COUNTED_RUNS, MAX_WAITING_ENTRIES, TIDY_EVERY,
-};
+use crate::limits::MAX_COUNTED_RUNS;
 use crate::observe::{Observation, Observer, RunInfo, SettledCall, Spender};
-use crate::store::{RunId, disk};
+use crate::store::RunId;
 
 /// The prefix of the source of a policy rule's signal.
 const POLICY_SOURCE: &str = "policy:";
 
 /// The verbs of a stop from outside, as the control API writes them: `why (killed by who)`.
 const STOPS: [&str; 2] = ["cancelled", "killed"];
-
-/// Takes the first error.
-type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 
 /// Writes the history of this process's runs into a file. The file is created with the first call, act or stopped run, so a process
 /// without one leaves none.
@@ -83,52 +72,10 @@ type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HistoryRecorder {
-    shared: Arc<Shared>,
-    has_journal: bool,
+    writer: Arc<HistoryWriter>,
     times: Mutex<BTreeMap<RunId, RunTimes>>,
     /// The logs of runs that continue, until the first call that they left in flight.
     logged: Mutex<BTreeMap<RunId, LoggedPart>>,
-}
-
-/// What the thread of a journal has too.
-struct Shared {
-    path: PathBuf,
-    process: ProcessFacts,
-    on_failure: Mutex<Option<OnFailure>>,
-    /// Older entries are removed.
-    keep_for: Mutex<Option<Duration>>,
-    /// Taken before the queue, never after it.
-    writer: Mutex<Writing>,
-    queue: Mutex<Queue>,
-    /// The recorder ends.
-    woken: Condvar,
-}
-
-/// The entries that are in the journal and not yet in the file. Its lock is never held while the file is written.
-#[derive(Default)]
-struct Queue {
-    journal: Option<OwnJournal>,
-    waiting: Vec<HistoryEntry>,
-    has_thread: bool,
-    /// The journal cannot be written, or no longer helps.
-    is_closed: bool,
-}
-
-/// The file, and the entries that wait for it.
-#[derive(Default)]
-pub(super) struct Writing {
-    pub(super) connection: Option<Connection>,
-    pub(super) waiting: Vec<HistoryEntry>,
-    /// The journal of this process, and its last line that waits or is written.
-    mark: Option<(String, u64)>,
-    /// Entries that never will be in it.
-    missing: u64,
-    has_failed: bool,
-    is_failing: bool,
-    /// The file cannot become usable while this process lives.
-    is_given_up: bool,
-    /// When old entries were last removed, in milliseconds.
-    tidied: Option<u64>,
 }
 
 /// When a run began, and when its last event was.
@@ -140,7 +87,7 @@ struct RunTimes {
 
 impl fmt::Debug for HistoryRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HistoryRecorder").field("path", &self.shared.path).finish_non_exhaustive()
+        f.debug_struct("HistoryRecorder").field("path", &self.writer.path).finish_non_exhaustive()
     }
 }
 
@@ -148,58 +95,54 @@ impl HistoryRecorder {
     /// Records runs of this process in a file. Nothing is opened yet.
     pub fn new(file: impl Into<PathBuf>, origin: HistoryOrigin) -> Self {
         Self {
-            shared: Arc::new(Shared {
-                path: file.into(),
-                process: ProcessFacts { id: RunId::new().to_string(), origin },
-                on_failure: Mutex::default(),
-                keep_for: Mutex::default(),
-                writer: Mutex::default(),
-                queue: Mutex::default(),
-                woken: Condvar::new(),
-            }),
-            has_journal: false,
+            writer: Arc::new(HistoryWriter::new(file.into(), origin)),
             times: Mutex::default(),
             logged: Mutex::default(),
         }
     }
 
-    /// Sets the receiver of the first error. It is called once.
+    /// Sets the receiver of the first error. It is called once, with [`HistoryRecorder::through_journal`] maybe on its thread.
     #[must_use]
-    pub fn on_failure(self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
-        *held(&self.shared.on_failure) = Some(Box::new(told));
+    pub fn on_failure(mut self, told: impl Fn(&HistoryError) + Send + Sync + 'static) -> Self {
+        self.set_up().on_failure = Some(Box::new(told));
         self
     }
 
     /// Removes entries of all processes that are older than this: when the file is opened, and once a day while it is written.
     /// Without it, all entries stay until [`History::prune`](super::History::prune).
     #[must_use]
-    pub fn keep_for(self, length: Duration) -> Self {
-        *held(&self.shared.keep_for) = Some(length);
+    pub fn keep_for(mut self, length: Duration) -> Self {
+        self.set_up().keep_for = Some(length);
         self
     }
 
-    /// Writes entries to a journal next to the file first, and from there to the file some milliseconds later, on a thread. It is
-    /// for processes that settle many calls: an entry costs a fraction, and outlives the process as well.
+    /// Appends entries to a journal next to the file first. A thread writes them into the file, some milliseconds later and many
+    /// at once. That is for processes that settle many calls: appending takes a fraction of a transaction.
+    ///
+    /// An entry in the journal outlives the process: who opens the history next takes it over. A journal that cannot be written
+    /// does without.
     #[must_use]
     pub fn through_journal(mut self) -> Self {
-        self.has_journal = true;
+        self.set_up().has_journal = true;
         self
     }
 
-    /// Tries once more to write what waits, and returns how many calls and acts are missing in the file.
-    pub fn finish(&self) -> u64 {
-        self.shared.flush();
-        let mut writer = self.writer();
-        if !writer.waiting.is_empty() {
-            let _ = writer.write(&self.shared.path, &self.shared.process);
-        }
-        writer.give_up_waiting();
-        self.shared.end_journal();
-        writer.missing
+    fn set_up(&mut self) -> &mut HistoryWriter {
+        let Some(writer) = Arc::get_mut(&mut self.writer) else {
+            unreachable!("a recorder that is set up has no thread yet")
+        };
+        writer
     }
 
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writing> {
-        held(&self.shared.writer)
+    /// Tries once more to write what waits, and returns how many calls and acts are missing in the file. Those of a journal are
+    /// not missing: another process takes it over.
+    pub fn finish(&self) -> u64 {
+        self.writer.finish()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tables(&self) -> std::sync::MutexGuard<'_, super::writer::Writing> {
+        self.writer.tables()
     }
 
     fn times(&self) -> MutexGuard<'_, BTreeMap<RunId, RunTimes>> {
@@ -216,213 +159,14 @@ impl HistoryRecorder {
     }
 
     fn put(&self, entry: HistoryEntry) {
-        if !self.has_journal {
-            return self.shared.write(entry);
-        }
-        if let Some(entry) = self.queue_up(entry) {
-            self.shared.flush();
-            self.shared.write(entry);
-        }
-    }
-
-    /// Appends an entry to the journal. Returns it if that is impossible.
-    fn queue_up(&self, entry: HistoryEntry) -> Option<HistoryEntry> {
-        let shared = &self.shared;
-        let mut queue = held(&shared.queue);
-        if queue.is_closed {
-            return Some(entry);
-        }
-        if queue.journal.is_none() {
-            queue.journal = OwnJournal::create(&shared.path, &shared.process).ok();
-        }
-        let appended = queue.journal.as_mut().map(|it| it.append(&shared.process, &entry));
-        if !matches!(appended, Some(Ok(()))) {
-            queue.is_closed = appended.is_some();
-            return Some(entry);
-        }
-        queue.waiting.push(entry);
-        if !queue.has_thread {
-            let weak = Arc::downgrade(shared);
-            let name = "endstop-history".to_owned();
-            let begun = thread::Builder::new().name(name).spawn(move || {
-                while let Some(shared) = weak.upgrade() {
-                    let queue = held(&shared.queue);
-                    if queue.is_closed {
-                        return;
-                    }
-                    drop(shared.woken.wait_timeout(queue, JOURNAL_PAUSE));
-                    shared.flush();
-                }
-            });
-            queue.has_thread = begun.is_ok();
-            queue.is_closed = begun.is_err();
-        }
-        None
+        self.writer.put(entry);
     }
 }
 
 impl Drop for HistoryRecorder {
     fn drop(&mut self) {
-        self.shared.flush();
-        self.shared.end_journal();
+        self.writer.end();
     }
-}
-
-impl Shared {
-    /// Writes what is in the journal to the file.
-    fn flush(&self) {
-        let mut writer = held(&self.writer);
-        let (waiting, mark) = {
-            let mut queue = held(&self.queue);
-            let mark = queue.journal.as_ref().map(|it| (it.name.clone(), it.number));
-            (std::mem::take(&mut queue.waiting), mark)
-        };
-        let Some(number) = mark.as_ref().map(|it| it.1) else { return };
-        writer.mark = mark;
-        let at = waiting.iter().rev().find_map(HistoryEntry::at);
-        writer.waiting.extend(waiting);
-        if writer.waiting.is_empty() {
-            return;
-        }
-        let written = writer.write(&self.path, &self.process);
-        if written.is_ok() {
-            let mut queue = held(&self.queue);
-            if let Some(journal) = queue.journal.as_mut().filter(|it| it.number == number) {
-                // Lines that stay are known by their number.
-                let _ = journal.clear();
-            }
-        }
-        held(&self.queue).is_closed |= writer.is_given_up;
-        self.tell(writer, written, at);
-    }
-
-    /// Writes an entry, and all that wait before it.
-    fn write(&self, entry: HistoryEntry) {
-        let mut writer = held(&self.writer);
-        if writer.is_given_up {
-            writer.lose(&entry);
-            return;
-        }
-        let at = entry.at();
-        writer.waiting.push(entry);
-        let written = writer.write(&self.path, &self.process);
-        self.tell(writer, written, at);
-    }
-
-    /// Removes old entries after a write, or tells the first error.
-    fn tell(
-        &self,
-        mut writer: MutexGuard<'_, Writing>,
-        written: Result<(), HistoryError>,
-        at: Option<u64>,
-    ) {
-        let length = *held(&self.keep_for);
-        if let (Ok(()), Some(length), Some(at)) = (&written, length, at) {
-            writer.tidy(length, at);
-        }
-        let error = written.err();
-        let failed = error.filter(|_| !std::mem::replace(&mut writer.has_failed, true));
-        drop(writer);
-        if let (Some(error), Some(told)) = (failed, &*held(&self.on_failure)) {
-            told(&error);
-        }
-    }
-
-    /// Removes the journal if all of it is in the file. Otherwise another process takes it over.
-    fn end_journal(&self) {
-        let mut queue = held(&self.queue);
-        queue.is_closed = true;
-        if let Some(journal) = queue.journal.take_if(|it| it.is_empty()) {
-            let _ = journal.remove();
-        }
-        self.woken.notify_all();
-    }
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Writing {
-    /// Writes all that waits in one transaction. If that fails, it stays, up to a number of entries.
-    fn write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
-        let written = self.try_write(path, process);
-        match &written {
-            Ok(()) => self.waiting.clear(),
-            Err(error) if error.can_end() => {
-                while self.waiting.len() > MAX_WAITING_ENTRIES {
-                    let last = self.waiting.pop();
-                    last.iter().for_each(|entry| self.lose(entry));
-                }
-            }
-            Err(_) => {
-                self.is_given_up = true;
-                self.give_up_waiting();
-            }
-        }
-        self.is_failing = written.is_err();
-        written
-    }
-
-    fn try_write(&mut self, path: &Path, process: &ProcessFacts) -> Result<(), HistoryError> {
-        let failed = |error: &rusqlite::Error| HistoryError::of("write the history", path, error);
-        // Calls do not wait again and again for a file that stays busy.
-        let (opening, patience) = match self.is_failing {
-            true => (Duration::ZERO, Duration::ZERO),
-            false => (HISTORY_OPENING, HISTORY_BUSY),
-        };
-        let is_first = self.connection.is_none();
-        if is_first {
-            self.connection = Some(create(path, opening)?);
-        }
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.busy_timeout(patience).map_err(|error| failed(&error))?;
-        // A run that continues replaces calls of its earlier process, which can be in that one's journal.
-        if is_first || self.waiting.iter().any(HistoryEntry::has_log) {
-            journal::take_over(connection, path)?;
-        }
-        let mark = self.mark.as_ref().map(|(name, number)| (&**name, *number));
-        rows::write(connection, process, &self.waiting, mark).map_err(|error| failed(&error))
-    }
-
-    /// Removes what is older than a length of time, at most once a day.
-    fn tidy(&mut self, length: Duration, now: u64) {
-        let Some(connection) = &mut self.connection else { return };
-        if self.tidied.is_some_and(|last| now.abs_diff(last) < millis(TIDY_EVERY)) {
-            return;
-        }
-        self.tidied = Some(now);
-        let before = WallTime(now.saturating_sub(millis(length)));
-        // Nothing is lost if this fails: it is done on another day.
-        let _ = rows::prune(connection, before, false);
-    }
-
-    fn give_up_waiting(&mut self) {
-        for entry in std::mem::take(&mut self.waiting) {
-            self.lose(&entry);
-        }
-    }
-
-    /// The end of a run is not counted: its calls are in the file.
-    fn lose(&mut self, entry: &HistoryEntry) {
-        let is_counted = !matches!(entry, HistoryEntry::End(_));
-        self.missing = self.missing.saturating_add(u64::from(is_counted));
-    }
-}
-
-/// Opens the file, which only the user may read, and its directory.
-pub(super) fn create(path: &Path, patience: Duration) -> Result<Connection, HistoryError> {
-    let failed = |error: std::io::Error| HistoryError::Failed {
-        doing: "create the history",
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        disk::create_directory(directory).map_err(failed)?;
-    }
-    // SQLite gives the files that it creates next to this one the same permissions.
-    disk::create_file(path).map_err(failed)?;
-    rows::open(path, patience)
 }
 
 impl Observer for HistoryRecorder {
@@ -517,14 +261,9 @@ impl Observer for HistoryRecorder {
         // A user looks for a stopped run also if it made no call. Descendants end with their outermost run.
         let is_told = status == Status::Stopped && info.parent.is_none();
         let row = times.filter(|_| is_told).map(|times| facts_of(info, times.began));
-        if row.is_none() {
-            // Without a file the run has no row.
-            if held(&self.shared.queue).journal.is_none() {
-                let writer = self.writer();
-                if writer.connection.is_none() && writer.waiting.is_empty() {
-                    return;
-                }
-            }
+        // Without an entry there is no row of the run.
+        if row.is_none() && !self.writer.has_entries() {
+            return;
         }
         let at = times.map_or(0, |times| times.last);
         let signal = run.last_stop_signal();

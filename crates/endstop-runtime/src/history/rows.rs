@@ -127,6 +127,17 @@ pub(super) fn last_line(connection: &Connection, journal: &str) -> rusqlite::Res
     Ok(number.map_or(0, unsigned))
 }
 
+/// Forgets the journals that `is_gone` says so of.
+pub(super) fn forget_journals(
+    connection: &Connection,
+    is_gone: impl Fn(&str) -> bool,
+) -> rusqlite::Result<()> {
+    let mut select = connection.prepare("SELECT name FROM journal")?;
+    let names = select.query_map((), |row| row.get(0))?;
+    let names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
+    names.iter().filter(|name| is_gone(name)).try_for_each(|name| forget_journal(connection, name))
+}
+
 /// Forgets a journal whose file is gone.
 pub(super) fn forget_journal(connection: &Connection, journal: &str) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM journal WHERE name = ?1", [journal]).map(drop)

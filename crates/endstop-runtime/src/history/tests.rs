@@ -90,8 +90,8 @@ fn a_statement_that_each_call_needs_is_planned_once() {
     for (number, run) in [&run, &other, &run, &other].into_iter().enumerate() {
         settle(&recorder, run, number as u64);
     }
-    let writer = recorder.writer();
-    let kept = writer.connection.as_ref().unwrap().prepare_cached(rows::OWN_RUN).unwrap();
+    let tables = recorder.tables();
+    let kept = tables.connection.as_ref().unwrap().prepare_cached(rows::OWN_RUN).unwrap();
     assert_eq!(
         (kept.get_status(StatementStatus::Run), kept.get_status(StatementStatus::RePrepare)),
         (4, 0)
@@ -256,13 +256,13 @@ fn a_full_disk_warns_once_and_what_waits_is_written_later() {
     });
     settle(&recorder, &info("run-0"), 0);
     {
-        let writer = recorder.writer();
-        let connection = writer.connection.as_ref().unwrap();
+        let tables = recorder.tables();
+        let connection = tables.connection.as_ref().unwrap();
         let pages: i64 = connection.query_row("PRAGMA page_count", (), |row| row.get(0)).unwrap();
         connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
     }
     let mut calls = 1;
-    while recorder.writer().waiting.is_empty() {
+    while recorder.tables().waiting.is_empty() {
         settle(&recorder, &info(&format!("run-{calls}-of-a-long-name")), calls);
         calls += 1;
     }
@@ -271,11 +271,11 @@ fn a_full_disk_warns_once_and_what_waits_is_written_later() {
         calls += 1;
     }
     assert_eq!(failures.load(Ordering::SeqCst), 1);
-    assert_eq!((file.calls().len() as u64, recorder.writer().waiting.len()), (calls - 6, 6));
+    assert_eq!((file.calls().len() as u64, recorder.tables().waiting.len()), (calls - 6, 6));
     let lifted = |connection: &Connection| {
         connection.pragma_update(None, "max_page_count", 1_000_000).unwrap();
     };
-    lifted(recorder.writer().connection.as_ref().unwrap());
+    lifted(recorder.tables().connection.as_ref().unwrap());
     settle(&recorder, &info("last"), calls);
     let found = file.calls();
     assert_eq!((found.len() as u64, recorder.finish()), (calls + 1, 0));
@@ -310,7 +310,7 @@ fn a_busy_file_is_waited_for_a_bounded_time_and_loses_nothing() {
     for after in 1..=3 {
         settle(&recorder, &info("run"), after);
     }
-    assert_eq!(recorder.writer().waiting.len(), 3);
+    assert_eq!(recorder.tables().waiting.len(), 3);
     drop(blocking);
     settle(&recorder, &info("run"), 4);
     assert_eq!((file.calls().len(), recorder.finish()), (5, 0));
@@ -329,7 +329,7 @@ fn calls_wait_once_for_a_file_that_cannot_be_opened() {
     }
     // A wait for each would take two minutes.
     assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert_eq!(recorder.writer().waiting.len(), 60);
+    assert_eq!(recorder.tables().waiting.len(), 60);
     other.execute_batch("ROLLBACK").unwrap();
     drop(other);
     settle(&recorder, &info("run"), 60);
