@@ -1,6 +1,7 @@
 //! Files that cannot be used, writes that fail, and the words of acts from outside.
 
 mod golden;
+mod journaled;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -223,7 +224,7 @@ fn a_later_format_and_other_databases_are_refused_and_stop_no_run() {
     let connection = Connection::open(&file.0).unwrap();
     connection.pragma_update(None, "user_version", 3).unwrap();
     let error = History::open(&file.0).unwrap_err();
-    assert!(error.to_string().contains("has format 2, and this program knows up to 1"), "{error}");
+    assert!(error.to_string().contains("has format 3, and this program knows up to 2"), "{error}");
     let told = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&told);
     let recorder = file.recorder().on_failure(move |error| {

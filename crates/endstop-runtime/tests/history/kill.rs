@@ -13,6 +13,8 @@ use super::{Place, info, origin, pricing, program, reply, step, watched};
 /// How many times the six kills are repeated each night; where a change is pushed they are not.
 const ROUNDS: &str = "ENDSTOP_HISTORY_ROUNDS";
 const FILE: &str = "ENDSTOP_KILLED_HISTORY";
+/// Set if the child writes through a journal.
+const JOURNAL: &str = "ENDSTOP_KILLED_JOURNAL";
 /// The prefix of a child's lines; the test harness prints others.
 const TOLD: &str = "told:";
 
@@ -22,12 +24,20 @@ fn settled_calls_of_two_processes_survive_their_kill() {
         work(&path);
         return;
     }
-    let place = Place::new();
+    survives(&Place::new(), false);
+}
+
+#[test]
+fn settled_calls_in_journals_survive_their_kill() {
+    survives(&Place::new(), true);
+}
+
+fn survives(place: &Place, has_journal: bool) {
     let mut told = 0;
     let rounds = env::var(ROUNDS).ok().and_then(|rounds| rounds.parse::<u64>().ok()).unwrap_or(1);
     for round in 0..rounds {
         for wanted in [1, 7, 20] {
-            let children = [begin(&place), begin(&place)];
+            let children = [begin(place, has_journal), begin(place, has_journal)];
             for mut child in children {
                 told += kill_after(&mut child, wanted + round % 5);
             }
@@ -40,9 +50,10 @@ fn settled_calls_of_two_processes_survive_their_kill() {
     assert!(told <= calls && calls <= most, "{told} were settled, and {calls} are there");
 }
 
-fn begin(place: &Place) -> Child {
+fn begin(place: &Place, has_journal: bool) -> Child {
     let test = "kill::settled_calls_of_two_processes_survive_their_kill";
     Command::new(env::current_exe().unwrap())
+        .envs(has_journal.then_some((JOURNAL, "1")))
         .args([test, "--exact", "--nocapture"])
         .env(FILE, place.file())
         .stdout(Stdio::piped())
@@ -53,7 +64,10 @@ fn begin(place: &Place) -> Child {
 
 /// The child: settles calls, and reports each, until it is killed.
 fn work(path: &str) {
-    let recorder = std::sync::Arc::new(HistoryRecorder::new(path, origin()));
+    let has_journal = env::var_os(JOURNAL).is_some();
+    let recorder = HistoryRecorder::new(path, origin());
+    let recorder = if has_journal { recorder.through_journal() } else { recorder };
+    let recorder = std::sync::Arc::new(recorder);
     let policy = Policy { unbounded: true, ..Policy::default() };
     let watching = watched(vec![std::sync::Arc::<HistoryRecorder>::clone(&recorder)]);
     let run = RunHandle::root(info(RunId::new()), program(&policy), watching);
@@ -61,8 +75,8 @@ fn work(path: &str) {
     for call in 1u64.. {
         reply(step(&run, &pricing()));
         run.record_plain(&endstop_core::EventKind::StepEnd);
-        // One that the other process kept from being written for too long does not count.
-        let written = call - recorder.finish();
+        // One that the other process kept from being written for too long does not count. A journal has each at once.
+        let written = if has_journal { call } else { call - recorder.finish() };
         // Past the harness, which captures output.
         std::io::stdout().write_all(format!("\n{TOLD} {written}\n").as_bytes()).unwrap();
     }

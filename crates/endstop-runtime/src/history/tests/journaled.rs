@@ -1,0 +1,165 @@
+//! Entries that go through a journal.
+
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::thread;
+
+use super::*;
+use crate::store::disk::fault;
+
+impl TestFile {
+    fn journaled(&self) -> HistoryRecorder {
+        self.recorder().through_journal()
+    }
+
+    fn journals(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.0.parent().unwrap()).unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|it| it == "journal")).collect()
+    }
+
+    /// A file that a process has left with the entries of some calls of a run in its journal.
+    fn left_with(run: &RunInfo, calls: u64) -> Self {
+        let file = Self::new();
+        settle(&file.recorder(), &info("before"), 0);
+        let connection = Connection::open(&file.0).unwrap();
+        connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let recorder = file.journaled();
+        for after in 1..=calls {
+            settle(&recorder, run, after);
+        }
+        assert_eq!(recorder.finish(), 0, "they are in the journal");
+        drop(recorder);
+        assert_eq!(file.journals().len(), 1);
+        connection.execute_batch("ROLLBACK").unwrap();
+        file
+    }
+}
+
+#[test]
+fn a_settled_call_is_read_at_once_while_its_process_goes_on() {
+    let file = TestFile::new();
+    let recorder = file.journaled();
+    for after in 0..3 {
+        settle(&recorder, &info("run"), after);
+        assert_eq!(file.calls().len() as u64, after + 1);
+    }
+    assert_eq!(file.journals().len(), 1);
+    assert_eq!(recorder.finish(), 0);
+}
+
+#[test]
+fn many_calls_are_in_the_file_in_their_order_and_no_journal_is_left() {
+    let file = TestFile::new();
+    let recorder = file.journaled();
+    for after in 0..2_000 {
+        settle(&recorder, &info("run"), after);
+    }
+    assert_eq!(recorder.finish(), 0);
+    assert_eq!(file.journals(), Vec::<PathBuf>::new());
+    // What is settled later is written at once.
+    settle(&recorder, &info("run"), 2_000);
+    drop(recorder);
+    let times: Vec<u64> = file.calls().iter().map(|call| call.at.0 - BEGAN).collect();
+    assert_eq!(times, (0..=2_000).collect::<Vec<_>>());
+    let connection = Connection::open(&file.0).unwrap();
+    let count = |of: &str| -> i64 {
+        connection.query_row(&format!("SELECT count(*) FROM {of}"), (), |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("journal"), count("run")), (0, 1));
+}
+
+#[test]
+fn a_recorder_that_is_dropped_writes_what_waits_and_leaves_no_journal() {
+    let file = TestFile::new();
+    settle(&file.journaled(), &info("run"), 0);
+    assert_eq!((file.journals().len(), file.calls().len()), (0, 1));
+}
+
+#[test]
+fn entries_that_could_not_be_written_stay_in_the_journal_and_are_taken_over() {
+    let file = TestFile::left_with(&info("left"), 3);
+    assert_eq!(file.calls().len(), 4);
+    assert_eq!(file.journals(), Vec::<PathBuf>::new());
+    assert_eq!(file.calls().len(), 4);
+}
+
+#[test]
+fn a_journal_is_taken_over_once_by_many_that_open_the_history_at_once() {
+    let file = TestFile::left_with(&info("left"), 3);
+    let start = Barrier::new(8);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                start.wait();
+                History::open(&file.0).unwrap().unwrap();
+            });
+        }
+    });
+    assert_eq!(file.calls().len(), 4);
+}
+
+#[test]
+fn a_run_that_continues_replaces_calls_that_are_in_the_journal_of_its_earlier_process() {
+    let run = info("shared");
+    let file = TestFile::left_with(&run, 3);
+    let (again, resumed) = (file.journaled(), RunInfo { is_resumed: true, ..run });
+    // The log has none of them.
+    again.continues_from(&resumed, 0, WallTime(BEGAN));
+    let call = |number: u64| SettledCall {
+        root: &resumed,
+        wall: WallTime(BEGAN + 100 + number),
+        spender: Spender::Model { model: "gpt-5.2", provider: "openai" },
+        usage: None,
+        cost: Money::from_picos(number),
+        is_priced: true,
+        unconfirmed: Money::ZERO,
+        is_estimate: false,
+        is_run_over: false,
+        budgets: &[],
+        key: None,
+        number: Some(number),
+    };
+    again.settled(&resumed, &call(1));
+    again.settled(&resumed, &call(2));
+    let calls = file.calls();
+    let of_run: Vec<u64> =
+        calls.iter().filter(|it| it.run == "shared").map(|it| it.cost.picos()).collect();
+    // Calls without a number stay: a log says nothing of them.
+    assert_eq!(of_run, [1_000, 1_000, 1_000, 1, 2]);
+    assert_eq!(again.finish(), 0);
+}
+
+#[test]
+fn wherever_the_journal_fails_each_call_is_in_the_file_once() {
+    let mut calls = 0;
+    loop {
+        let file = TestFile::new();
+        let recorder = file.journaled();
+        let has_failed = fault::after(calls, false, || {
+            for after in 0..4 {
+                settle(&recorder, &info("run"), after);
+            }
+        });
+        assert_eq!(recorder.finish(), 0);
+        drop(recorder);
+        assert_eq!(file.calls().len(), 4, "{calls}");
+        assert_eq!(file.journals(), Vec::<PathBuf>::new());
+        if !has_failed {
+            return;
+        }
+        calls += 1;
+    }
+}
+
+#[test]
+fn a_journal_with_a_line_that_cannot_be_read_is_kept_and_told() {
+    let file = TestFile::left_with(&info("left"), 3);
+    let journal = file.journals().remove(0);
+    let text = std::fs::read_to_string(&journal).unwrap();
+    std::fs::write(&journal, text.replacen("\"number\":2", "\"number\":-2", 1)).unwrap();
+    let error = History::open(&file.0).unwrap_err().to_string();
+    assert!(error.contains("1 of its lines cannot be read"), "{error}");
+    assert_eq!(file.calls().len(), 3, "the others are written");
+    assert!(journal.with_extension("damaged").exists() && file.journals().is_empty());
+}
