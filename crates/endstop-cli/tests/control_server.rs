@@ -155,7 +155,10 @@ fn commands_at_an_address_need_the_token_a_run_of_the_name_and_an_act_that_is_po
     for act in acts {
         let (code, out, error) = remote.run_with("wrong", act);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{act:?}: {error}");
-        assert!(error.contains("needs its token"), "{act:?}: {error}");
+        let said = "the gateway does not take the token of environment variable `TEST_TOKEN`";
+        assert!(error.contains(said), "{act:?}: {error}");
+        assert!(error.contains("hint: the gateway's own token is in"), "{act:?}: {error}");
+        assert!(!error.contains("wrong"), "no error shows a token: {error}");
     }
     for act in ["show", "cancel", "pause", "resume", "approve", "kill"] {
         let (code, _, error) = remote.run_with("secret", &[act, "yesterday"]);

@@ -314,7 +314,7 @@ fn what_is_refused_of_keys_over_an_address_is_refused_by_the_machine_itself_in_t
     assert!(key(&machines[0], &store, &["revoke", "bob"]).0);
     let gateways = serve(&machines, &store);
     let (is_done, said) = key_at(&machines[2], &gateways[0], "wrong", &["list"]);
-    assert!(!is_done && said.contains("needs its token"), "{said}");
+    assert!(!is_done && said.contains("does not take the token of"), "{said}");
     for (arguments, problem) in [
         (&["new", "ci"][..], "the key `ci` exists"),
         (&["new", "a*"], "cannot name a key"),
