@@ -29,8 +29,8 @@ const NAME: &str = "keys.jsonl";
 /// The end of the problem with a line that this version cannot read, but another one can.
 const LATER: &str = "a later version wrote it";
 /// What to do about a line that is wrong. It counts for all: a key that cannot be read would leave its runs open to others.
-const MEND_LINE: &str =
-    "mend or remove that line; until then a gateway with these keys takes no call";
+const FIX_LINE: &str =
+    "fix or remove that line; until then a gateway with these keys takes no call";
 
 /// A key that `endstop key` has issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +268,7 @@ impl KeyFile {
         Self::parse(&text).map_err(|problem| {
             let hint = match problem.ends_with(LATER) {
                 true => "install the latest version of Endstop",
-                false => MEND_LINE,
+                false => FIX_LINE,
             };
             CliError::new(format!("`{shown}`: {problem}")).with_hint(hint)
         })

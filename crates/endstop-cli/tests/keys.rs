@@ -290,7 +290,7 @@ fn a_wrong_line_of_the_keys_is_named_with_what_to_do_and_keeps_a_gateway_from_it
         assert!(code != Some(0) && stdout.is_empty(), "{arguments:?}: {stdout}");
         let said = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains("keys.jsonl`: line 2 is not `KEY RUN`"), "{arguments:?}: {said}");
-        assert!(said.contains("hint: mend or remove that line; until then"), "{said}");
+        assert!(said.contains("hint: fix or remove that line; until then"), "{said}");
         assert!(!said.contains("sk-secret"), "{said}");
     }
     std::fs::write(user.keys_file(), good).unwrap();

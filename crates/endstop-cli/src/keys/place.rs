@@ -66,6 +66,17 @@ impl KeyPlace {
         }
     }
 
+    /// The same time, after the store was asked for it.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub(crate) fn ask_now(&self) -> Result<Timestamp, SourceError> {
+        if matches!(self, Self::Store(_)) {
+            self.read()?;
+        }
+        Ok(self.now())
+    }
+
     /// Changes the keys, and notes in each key that is changed who did so, when and why. Whole or not at all: a gateway never
     /// reads half of it. With a store, `change` is called again if another process has changed the same key in the meantime.
     ///

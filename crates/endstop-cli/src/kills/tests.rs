@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn who_killed_and_why_are_read_back_from_the_text_of_a_kill() {
-    // As `who()` writes it, with parentheses of its own.
+    // As `who()` writes it, with parentheses.
     let me = "ann (endstop, process 7)";
     for why in ["bill", "killed by mistake", "two (2) runs (killed by bob)"] {
         assert_eq!(by_and_why(&why_by(Some(why), me)), (Some(me), Some(why)));
