@@ -1,4 +1,5 @@
-//! Questions of the control API whose answers are not in the gateway: budgets over time, the spend of the history, and past kills.
+//! Questions of the control API whose answers are not in the gateway: budgets over time, the spend of the history, and past
+//! kills.
 //!
 //! The program that starts a gateway hands in a [`ControlSource`] ([`Control::source`](crate::Control::source)). Without
 //! one, the control API answers these questions with 404. The answers are the same values that `endstop budget --json`,

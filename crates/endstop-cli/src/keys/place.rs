@@ -66,7 +66,7 @@ impl KeyPlace {
         }
     }
 
-    /// The same time, after the store was asked for it.
+    /// The same time, after a question to the store.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

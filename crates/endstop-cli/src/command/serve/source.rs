@@ -1,5 +1,5 @@
-//! Answers of the control API about the budgets, the history and the past kills of the user of `endstop serve`. A separate file because the
-//! gateway only knows runs.
+//! Answers of the control API about the budgets, the history and the past kills of the user of `endstop serve`. A separate
+//! file because the gateway only knows runs.
 
 use endstop::account::RedisBudgetStore;
 use endstop_gateway::ControlSource;
