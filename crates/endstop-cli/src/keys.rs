@@ -28,6 +28,9 @@ pub(crate) use source::GatewayKeys;
 const NAME: &str = "keys.jsonl";
 /// The end of the problem with a line that this version cannot read, but another one can.
 const LATER: &str = "a later version wrote it";
+/// What to do about a line that is wrong. It counts for all: a key that cannot be read would leave its runs open to others.
+const FIX_LINE: &str =
+    "fix or remove that line; until then a gateway with these keys takes no call";
 
 /// A key that `endstop key` has issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,11 +266,11 @@ impl KeyFile {
         let shown = path.display();
         let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
         Self::parse(&text).map_err(|problem| {
-            let error = CliError::new(format!("`{shown}`: {problem}"));
-            match problem.ends_with(LATER) {
-                true => error.with_hint("install the latest version of Endstop"),
-                false => error,
-            }
+            let hint = match problem.ends_with(LATER) {
+                true => "install the latest version of Endstop",
+                false => FIX_LINE,
+            };
+            CliError::new(format!("`{shown}`: {problem}")).with_hint(hint)
         })
     }
 

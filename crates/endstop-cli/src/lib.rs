@@ -42,6 +42,7 @@ pub mod error;
 mod history;
 mod input;
 mod keys;
+mod kills;
 mod limits;
 #[cfg(unix)]
 mod live;

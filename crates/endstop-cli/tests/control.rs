@@ -234,7 +234,7 @@ fn after_kill_all_a_gateway_admits_no_call_of_any_run() {
     let refused = kill.env("ENDSTOP_TEST_TOKEN", "wrong").output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && refused.stdout.is_empty(), "{said}");
-    assert!(said.contains("needs its token") && !said.contains("confirm"), "{said}");
+    assert!(said.contains("does not take the token of") && !said.contains("confirm"), "{said}");
 
     assert!(
         user.succeeds(&["kill", "--all", "--why", "bill"])

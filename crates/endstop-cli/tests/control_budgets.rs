@@ -355,7 +355,7 @@ fn questions_at_an_address_need_the_token() {
     {
         let (code, out, error) = remote.run_with("wrong", arguments);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {error}");
-        assert!(error.contains("needs its token"), "{arguments:?}: {error}");
+        assert!(error.contains("does not take the token of"), "{arguments:?}: {error}");
     }
     let body = json!({ "amount": "+1", "message": "a test" }).to_string();
     for (method, path, body) in [

@@ -155,7 +155,10 @@ fn commands_at_an_address_need_the_token_a_run_of_the_name_and_an_act_that_is_po
     for act in acts {
         let (code, out, error) = remote.run_with("wrong", act);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{act:?}: {error}");
-        assert!(error.contains("needs its token"), "{act:?}: {error}");
+        let said = "the gateway does not take the token of environment variable `TEST_TOKEN`";
+        assert!(error.contains(said), "{act:?}: {error}");
+        assert!(error.contains("hint: the gateway's own token is in"), "{act:?}: {error}");
+        assert!(!error.contains("wrong"), "no error shows a token: {error}");
     }
     for act in ["show", "cancel", "pause", "resume", "approve", "kill"] {
         let (code, _, error) = remote.run_with("secret", &[act, "yesterday"]);
@@ -168,6 +171,31 @@ fn commands_at_an_address_need_the_token_a_run_of_the_name_and_an_act_that_is_po
     let (code, _, error) = remote.run_with("secret", &["kill", "--key", "alice"]);
     assert!(code == Some(2) && error.contains("no live run of key `alice`"), "{error}");
     assert_eq!(remote.json(&["show", "nightly"])["status"], "paused", "nothing has changed");
+}
+
+#[test]
+fn the_kills_there_where_a_gateway_is_are_listed_at_its_address() {
+    let remote = Remote::new("server-kills");
+    assert_eq!(remote.succeeds(&["kill", "--list"]), "no kill is recorded\n");
+    let there = |arguments: &[&str]| {
+        let output = command(&remote.path.join("there"), arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    there(&["kill", "--all", "--why", "bill"]);
+    let listed = remote.json(&["kill", "--list", "--json"]);
+    let kill = &listed["kills"][0];
+    let is_as_made = (&kill["target"], &kill["why"], &kill["store"]);
+    assert_eq!(is_as_made, (&"all".into(), &"bill".into(), &Value::Null), "{listed}");
+    let same: Value = serde_json::from_str(&there(&["kill", "--list", "--json"])).unwrap();
+    assert_eq!(same, listed);
+    // Not of the machine of the command.
+    let table = remote.succeeds(&["kill", "--list"]);
+    let place = remote.control.trim_start_matches("http://").trim_end_matches('/');
+    assert!(table.contains(place) && !table.contains("this machine"), "{table}");
+    let (code, out, error) = remote.run_with("wrong", &["kill", "--list"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    assert!(error.contains("does not take the token of"), "{error}");
 }
 
 #[test]

@@ -279,6 +279,25 @@ fn a_file_that_a_new_key_would_make_too_large_to_read_stays_as_it_is() {
 }
 
 #[test]
+fn a_wrong_line_of_the_keys_is_named_with_what_to_do_and_keeps_a_gateway_from_its_start() {
+    let user = User::new("wrong-line");
+    user.key(&["alice"]);
+    let good = std::fs::read_to_string(user.keys_file()).unwrap();
+    std::fs::write(user.keys_file(), format!("{good}sk-secret a b\n")).unwrap();
+    let serve = ["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--usd", "5", "--keys"];
+    for arguments in [&["key", "list"][..], &["key", "new", "bob"], &serve] {
+        let (code, stdout, stderr) = user.run(arguments);
+        assert!(code != Some(0) && stdout.is_empty(), "{arguments:?}: {stdout}");
+        let said = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("keys.jsonl`: line 2 is not `KEY RUN`"), "{arguments:?}: {said}");
+        assert!(said.contains("hint: fix or remove that line; until then"), "{said}");
+        assert!(!said.contains("sk-secret"), "{said}");
+    }
+    std::fs::write(user.keys_file(), good).unwrap();
+    assert!(user.succeeds(&["key", "list"]).contains("alice"));
+}
+
+#[test]
 fn the_calls_of_a_key_draw_on_its_budgets_and_end_at_its_own_limit() {
     let mut user = User::new("budget");
     let (code, _, error) = user.run(&["key", "new", "x", "--budget", "team-b"]);

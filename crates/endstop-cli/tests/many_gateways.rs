@@ -255,6 +255,11 @@ fn a_kill_stops_runs_on_every_machine_and_cuts_what_is_in_flight() {
     let made = [json!(["run", "bot"]), json!(["run", "both"]), json!(["all", null])];
     assert_eq!(kills, made, "{listed}");
     assert_eq!(listed["kills"][0]["why"], "bill", "{listed}");
+    // A gateway answers with the same.
+    let gateway = &gateways[0];
+    let answer = rest(gateway.send(&gateway.control, "GET", "/endstop/v1/kills", ""));
+    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(body, listed);
     drop(gateways);
     // A later gateway is not concerned, but a run that was stopped stays so.
     let later = machines[0].serve(&server.url(), &["--upstream", "sim", "--steps", "100"]);

@@ -1,5 +1,5 @@
 //! The control API: `/endstop/v1/runs`, `/endstop/v1/keys`, `/endstop/v1/total`, `/endstop/v1/kill`, `/endstop/v1/budgets`,
-//! `/endstop/v1/spend` and `/endstop/health`, on separate listeners.
+//! `/endstop/v1/spend`, `/endstop/v1/kills` and `/endstop/health`, on separate listeners.
 //! Its OpenAPI document (`/endstop/v1/openapi.json`) is made from the types of its requests and answers.
 //!
 //! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
@@ -211,7 +211,7 @@ pub(crate) struct ControlService {
     pub(crate) is_local: bool,
     /// Cancelled when the gateway ends.
     pub(crate) stop: CancelToken,
-    /// Answers about budgets over time and spend.
+    /// Answers about budgets over time, spend and past kills.
     outside: OutsideAnswers,
 }
 

@@ -1,8 +1,9 @@
-//! Questions of the control API whose answers are not in the gateway: budgets over time, and the spend of the history.
+//! Questions of the control API whose answers are not in the gateway: budgets over time, the spend of the history, and past
+//! kills.
 //!
 //! The program that starts a gateway hands in a [`ControlSource`] ([`Control::source`](crate::Control::source)). Without
-//! one, the control API answers these questions with 404. The answers are the same values that `endstop budget --json` and
-//! `endstop spend --json` print.
+//! one, the control API answers these questions with 404. The answers are the same values that `endstop budget --json`,
+//! `endstop spend --json` and `endstop kill --list --json` print.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,7 +15,7 @@ use thiserror::Error;
 /// The version of the answers.
 const VERSION: u32 = 1;
 
-/// Answers questions of the control API about budgets over time and spend.
+/// Answers questions of the control API about budgets over time, spend and past kills.
 ///
 /// The operations may block, for example for a database. The control API asks a few at a time, each in a separate thread. One that
 /// has begun goes on to its end, even if its client leaves.
@@ -51,6 +52,8 @@ const VERSION: u32 = 1;
 ///
 /// let control = Control { source: Some(Arc::new(NoBudgets)), ..Control::default() };
 /// assert!(control.source.is_some());
+/// // It records no kills.
+/// assert_eq!(NoBudgets.kills().unwrap_err().kind, SourceErrorKind::Unknown);
 /// ```
 pub trait ControlSource: Debug + Send + Sync {
     /// Returns the state of the budget of this name, or of all.
@@ -79,6 +82,14 @@ pub trait ControlSource: Debug + Send + Sync {
     /// # Errors
     /// Returns an error if nothing is recorded, the query cannot be used, or the history cannot be read.
     fn spend(&self, query: &SpendQuery) -> Result<SpendReport, SourceError>;
+
+    /// Returns the kills that are recorded. Without an implementation, there is no such record.
+    ///
+    /// # Errors
+    /// Returns an error if the program records no kills, or the record cannot be read.
+    fn kills(&self) -> Result<KillList, SourceError> {
+        Err(SourceError::new(SourceErrorKind::Unknown, "this process has no record of kills"))
+    }
 }
 
 /// Why a [`ControlSource`] or a [`KeyDesk`](crate::KeyDesk) does not do what it is asked.
@@ -339,4 +350,38 @@ pub struct SpendTotals {
     pub cost_usd: String,
     /// Calls without a price.
     pub unpriced_calls: u64,
+}
+
+/// The kills that are recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KillList {
+    /// The version of this form.
+    pub version: u32,
+    /// Each kill, the latest last. It concerns the processes that were running then.
+    pub kills: Vec<KillRecord>,
+}
+
+impl KillList {
+    /// Creates a list of the current version.
+    #[must_use]
+    pub const fn new(kills: Vec<KillRecord>) -> Self {
+        Self { version: VERSION, kills }
+    }
+}
+
+/// A kill that is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KillRecord {
+    /// The runs that were killed: `all`, or those of a `run`, `key` or `budget`.
+    pub target: String,
+    /// The name of the run, key or budget.
+    pub name: Option<String>,
+    /// When, such as `2026-01-31T12:00:00Z`. None if that is not recorded.
+    pub at: Option<String>,
+    /// The person or program that killed. None if that is not known.
+    pub by: Option<String>,
+    /// Why. None if that is not known.
+    pub why: Option<String>,
+    /// The server of the store that has the record. None if it is of the gateway's machine.
+    pub store: Option<String>,
 }

@@ -71,6 +71,7 @@ serve it.
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort calls in flight
   POST /endstop/v1/kill              stop all, refuse what follows (JSON: message)
+  GET  /endstop/v1/kills             past kills, with who, when and why
   GET  /endstop/v1/keys              the keys of --keys
   POST /endstop/v1/keys              issue one (JSON: name, budgets, models, ..)
   POST /endstop/v1/keys/NAME/revoke  refuse one; `set` and `rotate` change it
@@ -189,7 +190,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let place = args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store()));
     let place = place.transpose()?;
     budgets.warn_of_persistence(matches!(place, Some(KeyPlace::Store(_))));
-    let control = args.control.open(args.listen, ServeSource::new(drawn.clone()))?;
+    let source = ServeSource::new(drawn.clone(), budgets.shared_store());
+    let control = args.control.open(args.listen, source)?;
     let keys = issued_keys(place.as_ref(), drawn.clone())?;
     let desk = place.map(|place| LocalKeys::of_gateway(place, drawn));
     prepare_directories(args).await?;

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use endstop::account::{BudgetStoreError, RedisBudgetStore, StoreKeyChange};
+use endstop::core::units::WallTime;
 use endstop::store::{create_private_directory, private_file, replace_file};
 use endstop_gateway::control_source::{SourceError, SourceErrorKind};
+use jiff::Timestamp;
 
 use super::size::{self, TooLarge};
 use super::{KeyAct, KeyFile, default_path};
@@ -55,6 +57,26 @@ impl KeyPlace {
         }
     }
 
+    /// The time by which keys expire: that of this machine, or that of the store as it was last heard of. The store is heard of
+    /// when it is opened, and whenever its keys are read.
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::File(_) => Timestamp::now(),
+            Self::Store(store) => timestamp(store.time()),
+        }
+    }
+
+    /// The same time, after a question to the store.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub(crate) fn ask_now(&self) -> Result<Timestamp, SourceError> {
+        if matches!(self, Self::Store(_)) {
+            self.read()?;
+        }
+        Ok(self.now())
+    }
+
     /// Changes the keys, and notes in each key that is changed who did so, when and why. Whole or not at all: a gateway never
     /// reads half of it. With a store, `change` is called again if another process has changed the same key in the meantime.
     ///
@@ -70,6 +92,13 @@ impl KeyPlace {
             Self::Store(store) => change_store(store, act, &mut change),
         }
     }
+}
+
+/// A time of the store. One after all dates is the last date, by which every key with an end has expired.
+fn timestamp(time: WallTime) -> Timestamp {
+    let millis = i64::try_from(time.0).ok();
+    let read = millis.and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    read.unwrap_or(Timestamp::MAX)
 }
 
 /// An error of the store of the keys.

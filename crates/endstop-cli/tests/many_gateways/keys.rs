@@ -254,6 +254,38 @@ fn a_gateway_does_not_start_with_a_store_that_has_no_key_and_a_named_file_comes_
     assert!(is_admitted(&call(&gateway, &alice, "alice-1")));
 }
 
+#[test]
+fn keys_are_issued_listed_and_rotated_by_the_clock_of_their_store() {
+    let Some(server) = RedisServer::start() else { return };
+    let (store, machines) = (server.url(), machines("keys-clock"));
+    // The time of the store never runs backwards: from here on it is this one.
+    let put_ahead = |hours: u64| {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        let then = since + u128::from(hours * 3_600_000);
+        server.send(&[&format!("HSET {{endstop:default}}:meta latest {then}")]);
+    };
+    let status = || {
+        let listed: Value =
+            serde_json::from_str(&key(&machines[1], &store, &["list", "--json"]).1).unwrap();
+        listed["keys"][0]["status"].as_str().unwrap().to_owned()
+    };
+    issue(&machines[2], &store, &["first"]);
+    put_ahead(1);
+    let alice = issue(&machines[2], &store, &["alice", "--expires", "30m"]);
+    let gateways = serve(&machines, &store);
+    assert_eq!(status(), "valid");
+    assert!(is_admitted(&call(&gateways[0], &alice, "alice-1")));
+    let (is_done, said) = key(&machines[2], &store, &["set", "alice", "--expires", "40m"]);
+    assert!(is_done && is_admitted(&call(&gateways[1], &alice, "alice-1")), "{said}");
+    put_ahead(3);
+    assert_eq!(status(), "expired");
+    assert!(call(&gateways[0], &alice, "alice-1").starts_with("HTTP/1.1 401"));
+    let (is_done, said) = key(&machines[2], &store, &["rotate", "alice"]);
+    assert!(!is_done && said.contains("the key `alice` has expired"), "{said}");
+    let (is_done, said) = key_at(&machines[2], &gateways[1], "secret", &["rotate", "alice"]);
+    assert!(!is_done && said.contains("the key `alice` has expired"), "{said}");
+}
+
 /// The outcome of `endstop key` on a machine that knows no store, at the address of a gateway.
 fn key_at(machine: &Machine, gateway: &Gateway, token: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = machine.command(&[&["key"], arguments].concat());
@@ -314,7 +346,7 @@ fn what_is_refused_of_keys_over_an_address_is_refused_by_the_machine_itself_in_t
     assert!(key(&machines[0], &store, &["revoke", "bob"]).0);
     let gateways = serve(&machines, &store);
     let (is_done, said) = key_at(&machines[2], &gateways[0], "wrong", &["list"]);
-    assert!(!is_done && said.contains("needs its token"), "{said}");
+    assert!(!is_done && said.contains("does not take the token of"), "{said}");
     for (arguments, problem) in [
         (&["new", "ci"][..], "the key `ci` exists"),
         (&["new", "a*"], "cannot name a key"),

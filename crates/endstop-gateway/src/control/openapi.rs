@@ -9,9 +9,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Health, Killed, Problem, RunChange, RunDetail, RunList, TotalState};
-use super::outside::SPEND_PATH;
+use super::outside::{KILLS_PATH, SPEND_PATH};
 use super::{Command, TotalCommand, WrittenAmount};
-use crate::control_source::{BudgetList, CorrectedBudgets, CorrectionRequest, SpendReport};
+use crate::control_source::{
+    BudgetList, CorrectedBudgets, CorrectionRequest, KillList, SpendReport,
+};
 
 /// The path of the document.
 pub(super) const OPENAPI_PATH: &str = "/endstop/v1/openapi.json";
@@ -56,7 +58,7 @@ const fn post(
 }
 
 /// Every request that is answered.
-const OPERATIONS: [Operation; 18] = [
+const OPERATIONS: [Operation; 19] = [
     get("/endstop/health", of::<Health>, "Whether the listener takes connections. Needs no token"),
     Operation {
         method: "get",
@@ -141,6 +143,11 @@ const OPERATIONS: [Operation; 18] = [
         SPEND_PATH,
         of::<SpendReport>,
         "The spend in the history of the gateway's user, by `day` or what `by` says",
+    ),
+    get(
+        KILLS_PATH,
+        of::<KillList>,
+        "The last kill of all by the gateway's user on its machine, and the last kills of the store that it shares",
     ),
 ];
 

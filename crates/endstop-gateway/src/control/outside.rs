@@ -1,4 +1,4 @@
-//! Requests about budgets over time and spend, which the [`ControlSource`] of the program answers.
+//! Requests about budgets over time, spend and past kills, which the [`ControlSource`] of the program answers.
 
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub(super) const BUDGETS_PATH: &str = "/endstop/v1/budgets";
 /// The path of the spend.
 pub(super) const SPEND_PATH: &str = "/endstop/v1/spend";
 
+/// The path of the past kills.
+pub(super) const KILLS_PATH: &str = "/endstop/v1/kills";
+
 /// The question of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OutsideQuestion {
@@ -35,6 +38,8 @@ pub(super) enum OutsideQuestion {
     Correction(String),
     /// The spend of the history.
     Spend,
+    /// The kills that are recorded.
+    Kills,
 }
 
 impl OutsideQuestion {
@@ -42,6 +47,9 @@ impl OutsideQuestion {
     pub(super) fn of(path: &str) -> Option<Self> {
         if path == SPEND_PATH {
             return Some(Self::Spend);
+        }
+        if path == KILLS_PATH {
+            return Some(Self::Kills);
         }
         let rest = path.strip_prefix(BUDGETS_PATH)?;
         if !rest.is_empty() && !rest.starts_with('/') {
@@ -119,6 +127,7 @@ impl OutsideAnswers {
                 Ok(query) => self.ask(move |source| source.spend(&query)).await,
                 Err(error) => bad(error.to_string()),
             },
+            (OutsideQuestion::Kills, &Method::GET) => self.ask(|source| source.kills()).await,
             _ => not_allowed(),
         }
     }
@@ -129,7 +138,8 @@ impl OutsideAnswers {
         question: impl FnOnce(&dyn ControlSource) -> Result<T, SourceError> + Send + 'static,
     ) -> Response<Body> {
         let Some(source) = self.source.clone() else {
-            let error = "this process has no answers about budgets and spend".to_owned();
+            let error =
+                "this process has no answers about budgets, spend and past kills".to_owned();
             let hint = Some("ask the control API of `endstop serve`".to_owned());
             return reply(StatusCode::NOT_FOUND, &json_of(&Problem { error, hint }));
         };

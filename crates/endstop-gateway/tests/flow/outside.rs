@@ -1,12 +1,12 @@
-//! Questions of the control API about budgets over time and spend, which the program of the gateway answers.
+//! Questions of the control API about budgets over time, spend and past kills, which the program of the gateway answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use endstop_gateway::control_source::{
     BudgetAmount, BudgetCorrection, BudgetList, BudgetReport, CorrectedAmounts, CorrectedBudgets,
-    CorrectionRequest, LimitReport, SourceError, SourceErrorKind, SpendQuery, SpendReport,
-    SpendRow, SpendTotals,
+    CorrectionRequest, KillList, KillRecord, LimitReport, SourceError, SourceErrorKind, SpendQuery,
+    SpendReport, SpendRow, SpendTotals,
 };
 use endstop_gateway::{Control, ControlSource, Gateway};
 
@@ -19,8 +19,9 @@ use crate::runs::{TOKEN, ask};
 const POLICY: &str = "[stop]\nlimit = \"steps >= 9\"\n";
 const BUDGETS: &str = "/endstop/v1/budgets";
 const SPEND: &str = "/endstop/v1/spend";
+const KILLS: &str = "/endstop/v1/kills";
 
-/// One budget, and one call in the history.
+/// One budget, one call in the history, and one kill.
 #[derive(Debug, Default)]
 struct Fixed {
     corrections: Mutex<Vec<BudgetCorrection>>,
@@ -132,6 +133,18 @@ impl ControlSource for Fixed {
             calls_in_several_rows: 0,
         })
     }
+
+    fn kills(&self) -> Result<KillList, SourceError> {
+        let text = |text: &str| Some(text.to_owned());
+        Ok(KillList::new(vec![KillRecord {
+            target: "key".to_owned(),
+            name: text("alice"),
+            at: text("2026-01-01T00:00:00Z"),
+            by: text("ann"),
+            why: None,
+            store: text("redis://HOST:6379"),
+        }]))
+    }
 }
 
 async fn gateway_with(source: Option<Arc<dyn ControlSource>>) -> (Gateway, Fake) {
@@ -166,6 +179,9 @@ async fn control_api_of_budgets() {
         log.ask("GET", &format!("{SPEND}?{query}"), "").await;
     }
     log.ask("POST", SPEND, "").await;
+    log.ask_as("", "GET", KILLS, "").await;
+    log.ask("GET", KILLS, "").await;
+    log.ask("POST", KILLS, "").await;
     golden("control-api-budgets.txt", &log.text, &[]);
 }
 
@@ -178,6 +194,7 @@ async fn a_gateway_of_a_program_without_answers_says_so() {
         ("GET", "/endstop/v1/budgets/me", ""),
         ("POST", "/endstop/v1/budgets/me/adjust", body),
         ("GET", SPEND, ""),
+        ("GET", KILLS, ""),
     ] {
         let got = ask(&gateway, method, path, TOKEN, body).await;
         assert_eq!(got.status, 404, "{path}: {got:?}");

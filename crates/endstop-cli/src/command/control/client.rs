@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper::header::{AUTHORIZATION, HOST};
-use hyper::{Request, Uri};
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use nix::unistd::Uid;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::error::{CliError, causes};
+use crate::input::read_variable;
 use crate::limits::{MAX_CONTROL_BYTES, MAX_CONTROL_TIME, MAX_LEAVE_TIME, MAX_LIST_TIME};
 use crate::live::{self, LiveProcess};
 use crate::output;
@@ -29,7 +30,15 @@ const HEALTH_PATH: &str = "/endstop/health";
 #[derive(Debug)]
 enum GatewayLocation {
     Process(LiveProcess),
-    Address { host: String, port: u16, token: String },
+    Address { host: String, port: u16, token: ControlToken },
+}
+
+/// The token of a control API at an address.
+#[derive(Debug)]
+pub(super) struct ControlToken {
+    value: String,
+    /// The environment variable that it is from.
+    variable: String,
 }
 
 /// A gateway with a control API.
@@ -76,7 +85,7 @@ impl Gateway {
 
     /// # Errors
     /// Returns an error if the address is not `http://HOST:PORT`.
-    pub(super) fn remote(url: &str, token: &str) -> Result<Self, CliError> {
+    pub(super) fn remote(url: &str, token: ControlToken) -> Result<Self, CliError> {
         let wrong = || {
             CliError::new(format!(
                 "--server: `{url}` is not an address such as `http://127.0.0.1:8485`"
@@ -88,7 +97,7 @@ impl Gateway {
         let authority = authority.ok_or_else(wrong)?;
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(80);
-        Ok(Self(GatewayLocation::Address { host, port, token: token.to_owned() }))
+        Ok(Self(GatewayLocation::Address { host, port, token }))
     }
 
     /// The process, if it is one of this machine.
@@ -203,20 +212,25 @@ impl Gateway {
         })
     }
 
-    /// Waits for an answer: whether it is a success, and its value.
+    /// Waits for an answer: its status, and its value.
     fn finish(
         &self,
-        asked: impl Future<Output = Result<(bool, Value), String>>,
+        asked: impl Future<Output = Result<(StatusCode, Value), String>>,
     ) -> Result<Value, AskError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| AskError::NoAnswer(format!("cannot start: {error}")))?;
         let asked = runtime.block_on(asked);
-        let (is_success, answer) = asked
+        let (status, answer) = asked
             .map_err(|error| AskError::NoAnswer(format!("cannot ask {}: {error}", self.name())))?;
-        if is_success {
+        if status.is_success() {
             return Ok(answer);
+        }
+        if status == StatusCode::UNAUTHORIZED
+            && let GatewayLocation::Address { token, .. } = &self.0
+        {
+            return Err(token.not_taken());
         }
         let text = |key: &str| answer.get(key).and_then(Value::as_str).map(str::to_owned);
         let why = text("error").unwrap_or_else(|| "the control API refused".to_owned());
@@ -233,7 +247,12 @@ impl Gateway {
         }
     }
 
-    async fn send(&self, method: &str, path: &str, body: String) -> Result<(bool, Value), String> {
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+    ) -> Result<(StatusCode, Value), String> {
         let request = Request::builder().method(method).uri(path);
         let failed = |error: io::Error| error.to_string();
         match &self.0 {
@@ -245,10 +264,30 @@ impl Gateway {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
                 let request = request
                     .header(HOST, format!("{host}:{port}"))
-                    .header(AUTHORIZATION, format!("Bearer {token}"));
+                    .header(AUTHORIZATION, format!("Bearer {}", token.value));
                 exchange(stream, request, body).await
             }
         }
+    }
+}
+
+impl ControlToken {
+    /// The token in an environment variable.
+    ///
+    /// # Errors
+    /// Returns an error if the variable is empty or not set.
+    pub(super) fn of(variable: &str) -> Result<Self, CliError> {
+        Ok(Self { value: read_variable(variable)?, variable: variable.to_owned() })
+    }
+
+    /// The error for a gateway that has another token.
+    fn not_taken(&self) -> AskError {
+        let why = format!(
+            "the gateway does not take the token of environment variable `{}`",
+            self.variable
+        );
+        let hint = "the gateway's own token is in the variable that `endstop serve --control-token-env` names";
+        AskError::Refused { why, hint: Some(hint.to_owned()) }
     }
 }
 
@@ -295,15 +334,15 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: hyper::http::request::Builder,
     body: String,
-) -> Result<(bool, Value), String> {
+) -> Result<(StatusCode, Value), String> {
     let (mut sender, connection) =
         handshake(TokioIo::new(stream)).await.map_err(|error| causes(&error))?;
     tokio::spawn(connection);
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| causes(&error))?;
     let response = sender.send_request(request).await.map_err(|error| causes(&error))?;
-    let is_success = response.status().is_success();
+    let status = response.status();
     let bytes = Limited::new(response.into_body(), MAX_CONTROL_BYTES).collect().await;
     let bytes = bytes.map_err(|error| error.to_string())?.to_bytes();
     let value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    Ok((is_success, value))
+    Ok((status, value))
 }

@@ -7,18 +7,20 @@ use endstop::account::{KillReceipt, KillTarget, RedisBudgetStore, StoreKill};
 use endstop::store::RunId;
 use serde_json::{Value, json};
 
-use super::kill_list::{list_kills, why_by};
+use super::kill_list::list_kills;
 use super::live_runs::{LiveRuns, Where, in_parallel};
 use super::{signed, status};
 use crate::budgets::StoreArgs;
 use crate::epoch::{self, EpochLock};
 use crate::error::{CliError, ExitMeaning};
+use crate::kills::why_by;
 use crate::output;
+use crate::who::who;
 
 /// Arguments of `endstop kill`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379\n  endstop kill --list"
+    after_help = "Examples:\n  endstop kill nightly-17 --why \"wrong branch\"\n  endstop kill --all\n  endstop kill --budget team-a\n  endstop kill --all --budget-store redis://HOST:6379\n  endstop kill --list\n  endstop kill --list --server http://127.0.0.1:8485 --token-env ENDSTOP_TOKEN"
 )]
 pub struct KillArgs {
     /// The run, or the beginning of its name
@@ -44,9 +46,9 @@ pub struct KillArgs {
     why: Option<String>,
     /// List past kills: what, when, by whom and why
     ///
-    /// The last `kill --all` on this machine, and with --budget-store the last kills of that store. Each concerns the processes
-    /// that were running then.
-    #[arg(long, conflicts_with_all = ["run", "all", "key", "budget", "why", "server"])]
+    /// The last `kill --all` on this machine, and with --budget-store the last kills of that store. With --server those of the
+    /// gateway's machine and store. Each concerns the processes that were running then.
+    #[arg(long, conflicts_with_all = ["run", "all", "key", "budget", "why"])]
     list: bool,
     /// With --list: print JSON
     #[arg(long, requires = "list")]
@@ -66,7 +68,9 @@ pub fn kill(args: &KillArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
         return Err(CliError::new("--server and --budget-store name different things to kill by"));
     }
     if args.list {
-        return list_kills(args.store.connect()?.as_ref(), args.json, out);
+        let remote = args.at.remote()?;
+        let store = args.store.connect()?;
+        return list_kills(remote.as_ref(), store.as_ref(), args.json, out);
     }
     let store = args.store.connect().map_err(|error| {
         error
@@ -209,7 +213,7 @@ fn kill_by_store(
         }
         _ => (KillTarget::All, String::new()),
     };
-    let kill = StoreKill { target, why: why_by(args.why.as_deref()) };
+    let kill = StoreKill { target, why: why_by(args.why.as_deref(), &who()) };
     let receipt = store.kill(&kill).map_err(|error| CliError::new(error.to_string()))?;
     let KillReceipt { confirmed, silent } = receipt;
     if confirmed == 0 && silent == 0 {
@@ -244,7 +248,7 @@ fn lock_starts() -> Option<EpochLock> {
 /// Stops processes that the registry does not show, before their next call.
 fn begin_epoch(lock: Option<EpochLock>, why: Option<&str>) -> Result<(), CliError> {
     let Some(lock) = lock else { return Ok(()) };
-    lock.begin_next(&why_by(why))
+    lock.begin_next(&why_by(why, &who()))
 }
 
 fn processes(number: u64) -> String {

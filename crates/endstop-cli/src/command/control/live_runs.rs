@@ -55,9 +55,14 @@ impl Where {
         self.server.is_given()
     }
 
+    /// The gateway of --server. `None` without it.
+    pub(super) fn remote(&self) -> Result<Option<Gateway>, CliError> {
+        self.server.gateway()
+    }
+
     /// The gateways: that of --server, or those of the registry.
     pub(super) fn gateways(&self) -> Result<Vec<Gateway>, CliError> {
-        if let Some(gateway) = self.server.gateway()? {
+        if let Some(gateway) = self.remote()? {
             return Ok(vec![gateway]);
         }
         let found = live::look();

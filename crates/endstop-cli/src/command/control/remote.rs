@@ -1,8 +1,7 @@
 //! The gateway at an address that a command asks: the same two options everywhere.
 
-use super::client::Gateway;
+use super::client::{ControlToken, Gateway};
 use crate::error::CliError;
-use crate::input::read_variable;
 
 /// The options of a command that asks a gateway at an address. Each command says what it asks for.
 #[derive(Debug, clap::Args)]
@@ -28,6 +27,6 @@ impl ServerArgs {
     pub(in crate::command) fn gateway(&self) -> Result<Option<Gateway>, CliError> {
         let Some(url) = &self.server else { return Ok(None) };
         let variable = self.token_env.as_deref().unwrap_or_default();
-        Gateway::remote(url, &read_variable(variable)?).map(Some)
+        Gateway::remote(url, ControlToken::of(variable)?).map(Some)
     }
 }

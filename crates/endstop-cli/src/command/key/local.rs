@@ -67,13 +67,14 @@ impl LocalKeys {
     ) -> Result<KeyRecord, SourceError> {
         let mut changed = self.place.change(&act, change)?;
         changed.changed = Some(act);
-        Ok(record(&changed, Timestamp::now()))
+        Ok(record(&changed, self.place.now()))
     }
 }
 
 impl KeyDesk for LocalKeys {
     fn list(&self) -> Result<KeyList, SourceError> {
-        let (file, now) = (self.place.read()?, Timestamp::now());
+        // In this order: to read the keys is to hear of the time.
+        let (file, now) = (self.place.read()?, self.place.now());
         let known = file.stored().map(|key| record(key, now));
         Ok(KeyList { keys: known.chain(file.unread().map(unread)).collect() })
     }
@@ -92,7 +93,7 @@ impl KeyDesk for LocalKeys {
         };
         let (budgets, mut limits) = budgets_and_limits(&new.budgets)?;
         limits.extend(new.usd.as_deref().map(dollars).transpose()?.map(in_all));
-        let (key, now) = (new_key(), Timestamp::now());
+        let (key, now) = (new_key(), self.place.ask_now()?);
         let stored = StoredKey {
             name: name.clone(),
             hash: KeyHash::of(&Key::new(key.as_str())),
@@ -139,7 +140,7 @@ impl KeyDesk for LocalKeys {
             Some(NONE) => Some(None),
             Some(text) => Some(Some(dollars(text)?)),
         };
-        let now = Timestamp::now();
+        let now = self.place.ask_now()?;
         let expires = match settings.expires.as_deref() {
             None => None,
             Some(NEVER) => Some(None),
@@ -176,7 +177,7 @@ impl KeyDesk for LocalKeys {
     }
 
     fn revoke(&self, name: &str, reason: &KeyReason) -> Result<KeyRecord, SourceError> {
-        let now = Timestamp::now();
+        let now = self.place.ask_now()?;
         self.change(act(now, reason.by.as_ref(), reason.message.as_ref()), |file| {
             let key = found(file, name)?;
             if key.revoked.is_some() {
@@ -188,7 +189,7 @@ impl KeyDesk for LocalKeys {
     }
 
     fn rotate(&self, name: &str, reason: &KeyReason) -> Result<ShownKey, SourceError> {
-        let (new, now) = (new_key(), Timestamp::now());
+        let (new, now) = (new_key(), self.place.ask_now()?);
         let act = act(now, reason.by.as_ref(), reason.message.as_ref());
         let issued = self.change(act, |file| {
             let key = found(file, name)?;

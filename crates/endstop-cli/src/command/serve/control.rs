@@ -30,7 +30,8 @@ pub(super) struct ControlArgs {
 }
 
 impl ControlArgs {
-    /// The listeners, for a gateway whose clients come to `clients`, and what answers questions about budgets and spend.
+    /// The listeners, for a gateway whose clients come to `clients`, and what answers questions about budgets,
+    /// spend and past kills.
     ///
     /// # Errors
     /// Returns an error if the variable holds no token.

@@ -1,24 +1,28 @@
-//! Answers of the control API about the budgets and the history of the user of `endstop serve`. A separate file because the
-//! gateway only knows runs.
+//! Answers of the control API about the budgets, the history and the past kills of the user of `endstop serve`. A separate
+//! file because the gateway only knows runs.
 
+use endstop::account::RedisBudgetStore;
 use endstop_gateway::ControlSource;
 use endstop_gateway::control_source::{
-    BudgetList, CorrectedBudgets, CorrectionRequest, SourceError, SpendQuery, SpendReport,
+    BudgetList, CorrectedBudgets, CorrectionRequest, KillList, SourceError, SpendQuery, SpendReport,
 };
 
 use crate::budgets::OpenBudgets;
 use crate::command::budget::state::{self, PlannedCorrection};
 use crate::command::spend::recorded;
+use crate::kills;
 
-/// The budgets that the runs of this process draw on, and the history.
+/// The budgets that the runs of this process draw on, the history, and the kills.
 #[derive(Debug)]
 pub(super) struct ServeSource {
     budgets: OpenBudgets,
+    /// The store that is shared with other machines.
+    shared: Option<RedisBudgetStore>,
 }
 
 impl ServeSource {
-    pub(super) const fn new(budgets: OpenBudgets) -> Self {
-        Self { budgets }
+    pub(super) const fn new(budgets: OpenBudgets, shared: Option<RedisBudgetStore>) -> Self {
+        Self { budgets, shared }
     }
 }
 
@@ -43,5 +47,9 @@ impl ControlSource for ServeSource {
 
     fn spend(&self, query: &SpendQuery) -> Result<SpendReport, SourceError> {
         recorded::answer(query)
+    }
+
+    fn kills(&self) -> Result<KillList, SourceError> {
+        kills::recorded(self.shared.as_ref())
     }
 }

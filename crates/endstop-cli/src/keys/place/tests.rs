@@ -54,6 +54,12 @@ fn a_change_waits_for_the_lock_of_another_process_but_not_forever() {
 }
 
 #[test]
+fn a_time_of_the_store_after_all_dates_is_the_last_date() {
+    assert_eq!(timestamp(WallTime(1_500)).as_millisecond(), 1_500);
+    assert_eq!(timestamp(WallTime(u64::MAX)), Timestamp::MAX);
+}
+
+#[test]
 fn only_a_store_that_is_away_can_be_tried_again() {
     let away = BudgetStoreError::Away { server: "test".to_owned(), why: "no".to_owned() };
     let failed =

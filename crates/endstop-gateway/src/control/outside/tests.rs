@@ -1,10 +1,10 @@
-//! Paths and queries of questions about budgets and spend.
+//! Paths and queries of questions about budgets, spend and past kills.
 
 use super::super::SOMEONE;
 use super::*;
 
 #[test]
-fn a_path_names_all_budgets_or_one_or_its_correction() {
+fn a_path_names_all_budgets_or_one_or_its_correction_the_spend_or_the_kills() {
     let name = || "team-a".to_owned();
     for (path, question) in [
         ("/endstop/v1/budgets", Some(OutsideQuestion::Budgets)),
@@ -13,6 +13,9 @@ fn a_path_names_all_budgets_or_one_or_its_correction() {
         ("/endstop/v1/budgets/team-a/adjust", Some(OutsideQuestion::Correction(name()))),
         ("/endstop/v1/budgets/a%2Fb", Some(OutsideQuestion::Budget("a/b".to_owned()))),
         ("/endstop/v1/spend", Some(OutsideQuestion::Spend)),
+        ("/endstop/v1/kills", Some(OutsideQuestion::Kills)),
+        ("/endstop/v1/kills/x", None),
+        ("/endstop/v1/kill", None),
         ("/endstop/v1/budgets/team-a/adjust/x", None),
         ("/endstop/v1/budgets/team-a/kill", None),
         ("/endstop/v1/budgetsteam-a", None),

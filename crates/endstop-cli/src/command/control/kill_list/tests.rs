@@ -3,26 +3,20 @@
 use super::*;
 
 #[test]
-fn who_killed_and_why_are_read_back_from_the_text_of_a_kill() {
-    let me = who();
-    for why in ["bill", "killed by mistake", "two (2) runs (killed by bob)"] {
-        assert_eq!(by_and_why(&why_by(Some(why))), (Some(&*me), Some(why)));
-    }
-    for none in [None, Some("")] {
-        assert_eq!(by_and_why(&why_by(none)), (Some(&*me), None));
-    }
-    // Of another program.
-    assert_eq!(by_and_why("too dear"), (None, Some("too dear")));
-    assert_eq!(by_and_why(""), (None, None));
-}
-
-#[test]
-fn a_kill_without_a_time_is_listed_without_one() {
-    let target = KillTarget::Key("alice".to_owned());
-    let kill = StoreKill { target, why: "bill".to_owned() };
-    let listed = |at| ListedKill { kill: PastKill { kill: kill.clone(), at }, store: None };
-    assert_eq!(listed(None).cells(), ["key alice", "", "", "bill", "this machine"]);
-    let dated = listed(Some(WallTime(1_795_608_000_000)));
-    assert_eq!(dated.cells()[1], "2026-11-25 12:00:00 UTC");
-    assert_eq!(dated.to_json()["at"], "2026-11-25T12:00:00Z");
+fn a_kill_is_listed_with_its_time_if_that_is_known_and_with_its_place() {
+    let text = |text: &str| Some(text.to_owned());
+    let undated = KillRecord {
+        target: "key".to_owned(),
+        name: text("alice"),
+        at: None,
+        by: None,
+        why: text("bill"),
+        store: None,
+    };
+    assert_eq!(cells(&undated, "this machine"), ["key alice", "", "", "bill", "this machine"]);
+    assert_eq!(cells(&undated, "HOST:8485")[4], "HOST:8485");
+    let dated =
+        KillRecord { at: text("2026-11-25T12:00:00Z"), store: text("redis://R"), ..undated };
+    let listed = cells(&dated, "HOST:8485");
+    assert_eq!((listed[1].as_str(), listed[4].as_str()), ("2026-11-25 12:00:00 UTC", "redis://R"));
 }
