@@ -294,6 +294,9 @@ pub(crate) const JOURNAL_BATCH: usize = 256;
 /// How long entries of the history wait in the journal, so that many are written at once.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);
+/// The pause after entries of a journal could not be written. The journal has them, so that nothing is lost meanwhile.
+#[cfg(feature = "sqlite")]
+pub(crate) const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 /// How often a reader looks whether the journals of others are empty, with a pause in between: ten times their own pause in all.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_LOOKS: u32 = 100;

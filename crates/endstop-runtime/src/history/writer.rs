@@ -14,8 +14,8 @@ use super::journal::{self, OwnJournal};
 use super::{HistoryError, HistoryOrigin, rows};
 use crate::clock::millis;
 use crate::limits::{
-    HISTORY_BUSY, HISTORY_OPENING, JOURNAL_BATCH, JOURNAL_PAUSE, LONG_JOURNAL, MAX_WAITING_ENTRIES,
-    TIDY_EVERY,
+    HISTORY_BUSY, HISTORY_OPENING, JOURNAL_BATCH, JOURNAL_PAUSE, JOURNAL_RETRY, LONG_JOURNAL,
+    MAX_WAITING_ENTRIES, TIDY_EVERY,
 };
 use crate::store::{RunId, disk};
 
@@ -58,9 +58,11 @@ pub(super) struct Writing {
     journaled: usize,
     /// The name of the journal, and the number of the last line of which the entry waits.
     mark: Option<(String, u64)>,
+    /// The journal is left to another process.
+    has_left_journal: bool,
     has_taken_over: bool,
-    /// A journal of another process that cannot be read whole.
-    damaged: Option<HistoryError>,
+    /// A problem with the journal of another process.
+    problem: Option<HistoryError>,
     /// Entries that never will be in the file.
     missing: u64,
     has_failed: bool,
@@ -156,11 +158,15 @@ impl HistoryWriter {
             let is_early =
                 |it: &mut JournalQueue| it.waiting.len() < JOURNAL_BATCH && !it.is_closed;
             let waited = self.woken.wait_timeout_while(queue, JOURNAL_PAUSE, is_early);
-            let is_closed = waited.unwrap_or_else(PoisonError::into_inner).0.is_closed;
-            if is_closed {
+            if waited.unwrap_or_else(PoisonError::into_inner).0.is_closed {
                 return;
             }
-            self.flush();
+            if !self.flush() {
+                // The journal has what waits, so nothing is gained by trying for each entry.
+                let is_open = |it: &mut JournalQueue| !it.is_closed;
+                let queue = held(&self.queue);
+                drop(self.woken.wait_timeout_while(queue, JOURNAL_RETRY, is_open));
+            }
         }
     }
 
@@ -197,12 +203,15 @@ impl HistoryWriter {
         let _ = thread.map(JoinHandle::join);
     }
 
-    fn flush(&self) {
+    /// Writes all that waits. Returns whether that succeeded.
+    fn flush(&self) -> bool {
         let mut tables = held(&self.tables);
         tables.take_in(&mut held(&self.queue));
         let at = tables.waiting.iter().rev().find_map(HistoryEntry::at);
         let written = self.write_waiting(&mut tables);
+        let is_written = written.is_ok();
         self.tell(tables, written, at);
+        is_written
     }
 
     /// Writes all that waits, and clears the journal.
@@ -219,7 +228,7 @@ impl HistoryWriter {
         let last = tables.mark.as_ref().map(|(_, number)| *number);
         let written = tables.write(&self.path, &self.process);
         let mut queue = queue.unwrap_or_else(|| held(&self.queue));
-        queue.is_closed |= tables.is_given_up;
+        queue.is_closed |= tables.is_given_up || tables.has_left_journal;
         if written.is_ok()
             && let Some(journal) = queue.journal.as_mut().filter(|it| Some(it.number) == last)
         {
@@ -239,7 +248,7 @@ impl HistoryWriter {
         if let (Ok(()), Some(length), Some(at)) = (&written, self.keep_for, at) {
             tables.tidy(length, at);
         }
-        let error = written.err().or_else(|| tables.damaged.take());
+        let error = written.err().or_else(|| tables.problem.take());
         let first = error.filter(|_| !std::mem::replace(&mut tables.has_failed, true));
         drop(tables);
         if let (Some(error), Some(told)) = (first, &self.on_failure) {
@@ -272,7 +281,11 @@ impl Writing {
                 (self.journaled, self.mark) = (0, None);
             }
             Err(error) if error.can_end() => {
-                while self.waiting.len() > MAX_WAITING_ENTRIES.max(self.journaled) {
+                if self.journaled > MAX_WAITING_ENTRIES {
+                    self.waiting.drain(..self.journaled);
+                    (self.journaled, self.mark, self.has_left_journal) = (0, None, true);
+                }
+                while self.waiting.len() > MAX_WAITING_ENTRIES {
                     let last = self.waiting.pop();
                     last.iter().for_each(|entry| self.lose(entry));
                 }
@@ -299,10 +312,15 @@ impl Writing {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
         // A run that continues replaces calls of its earlier process, which can be in that one's journal.
-        if !self.has_taken_over || self.waiting.iter().any(HistoryEntry::has_log) {
-            let damaged = journal::take_over(connection, path)?;
-            self.damaged = self.damaged.take().or_else(|| damaged.into_iter().next());
-            self.has_taken_over = true;
+        let has_log = self.waiting.iter().any(HistoryEntry::has_log);
+        if has_log || !std::mem::replace(&mut self.has_taken_over, true) {
+            let problem = match journal::take_over(connection, path) {
+                Ok(damaged) => damaged.into_iter().next(),
+                Err(error) if has_log => return Err(error),
+                // Another process tries it again.
+                Err(error) => Some(error),
+            };
+            self.problem = self.problem.take().or(problem);
         }
         let mark = self.mark.as_ref().map(|(name, number)| (&**name, *number));
         rows::write(connection, process, &self.waiting, mark).map_err(|error| failed(&error))

@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::*;
+use crate::limits::MAX_WAITING_ENTRIES;
 use crate::store::disk::fault;
 
 impl TestFile {
@@ -162,4 +163,26 @@ fn a_journal_with_a_line_that_cannot_be_read_is_kept_and_told() {
     assert!(error.contains("1 of its lines cannot be read"), "{error}");
     assert_eq!(file.calls().len(), 3, "the others are written");
     assert!(journal.with_extension("damaged").exists() && file.journals().is_empty());
+}
+
+#[test]
+fn entries_of_a_journal_stay_in_memory_up_to_a_bound_and_none_is_lost() {
+    let file = TestFile::new();
+    settle(&file.recorder(), &info("before"), 0);
+    let connection = Connection::open(&file.0).unwrap();
+    connection.execute_batch("ALTER TABLE call RENAME TO other").unwrap();
+    let recorder = file.journaled();
+    let calls = 5_000;
+    for after in 0..calls {
+        settle(&recorder, &info("run"), after);
+    }
+    // Those that came after the journal had ended.
+    let missing = recorder.finish();
+    assert_eq!(recorder.tables().waiting.len(), 0);
+    drop(recorder);
+    connection.execute_batch("ALTER TABLE other RENAME TO call").unwrap();
+    drop(connection);
+    let found = file.calls().len() as u64;
+    assert_eq!(missing + found, calls + 1);
+    assert!(found > MAX_WAITING_ENTRIES as u64, "{found} calls are in the history");
 }
