@@ -1,8 +1,9 @@
 //! Entries that go through a journal.
 
 use std::path::PathBuf;
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::limits::MAX_WAITING_ENTRIES;
@@ -185,4 +186,25 @@ fn entries_of_a_journal_stay_in_memory_up_to_a_bound_and_none_is_lost() {
     let found = file.calls().len() as u64;
     assert_eq!(missing + found, calls + 1);
     assert!(found > MAX_WAITING_ENTRIES as u64, "{found} calls are in the history");
+}
+
+#[test]
+fn entries_of_a_journal_that_could_not_be_written_are_tried_again_without_another_call() {
+    let file = TestFile::new();
+    settle(&file.recorder(), &info("before"), 0);
+    let connection = Connection::open(&file.0).unwrap();
+    connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let (told, failed) = mpsc::channel();
+    let recorder = file.recorder().on_failure(move |_| told.send(()).unwrap()).through_journal();
+    settle(&recorder, &info("run"), 1);
+    failed.recv().unwrap();
+    connection.execute_batch("ROLLBACK").unwrap();
+    let is_written = || {
+        thread::sleep(Duration::from_millis(50));
+        let count = "SELECT count(*) FROM call";
+        connection.query_row(count, (), |row| row.get::<_, i64>(0)).unwrap() == 2
+    };
+    // Far more often than it takes.
+    assert!((0..1_200).any(|_| is_written()), "it waits for another call");
+    assert_eq!(recorder.finish(), 0);
 }
