@@ -208,3 +208,19 @@ fn entries_of_a_journal_that_could_not_be_written_are_tried_again_without_anothe
     assert!((0..1_200).any(|_| is_written()), "it waits for another call");
     assert_eq!(recorder.finish(), 0);
 }
+
+#[test]
+fn a_journal_that_the_user_cannot_open_keeps_no_call_out_of_the_file() {
+    let (file, run) = (TestFile::new(), info("run"));
+    settle(&file.recorder(), &info("before"), 0);
+    std::fs::create_dir(file.0.with_file_name("history.sqlite-other.journal")).unwrap();
+    let recorder = file.recorder();
+    // The first call of a run that continues needs the journals of others.
+    recorder.continues_from(&run, 0, WallTime(BEGAN));
+    settle(&recorder, &run, 1);
+    assert_eq!(recorder.finish(), 0);
+    let error = History::open(&file.0).unwrap_err().to_string();
+    assert!(error.contains("history.sqlite-other.journal"), "{error}");
+    std::fs::remove_dir(file.0.with_file_name("history.sqlite-other.journal")).unwrap();
+    assert_eq!(file.calls().len(), 2);
+}
