@@ -318,9 +318,10 @@ impl Writing {
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
-        // A run that continues replaces calls of its earlier process, which can be in that one's journal.
+        // A run that continues has the row of its earlier process, and replaces calls of it: both can be in that one's journal.
         let has_log = self.waiting.iter().any(HistoryEntry::has_log);
-        if has_log || !std::mem::replace(&mut self.has_taken_over, true) {
+        let continues = has_log || self.waiting.iter().any(HistoryEntry::is_of_resumed);
+        if !std::mem::replace(&mut self.has_taken_over, true) || continues {
             let problem = match journal::take_over(connection, path) {
                 Ok(damaged) => damaged.into_iter().next(),
                 Err(error) if has_log => return Err(error),

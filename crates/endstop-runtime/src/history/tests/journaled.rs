@@ -24,17 +24,22 @@ impl TestFile {
     fn left_with(run: &RunInfo, calls: u64) -> Self {
         let file = Self::new();
         settle(&file.recorder(), &info("before"), 0);
-        let connection = Connection::open(&file.0).unwrap();
+        file.leave(run, calls);
+        file
+    }
+
+    /// Leaves the entries of some calls of a run in a journal, as a process that dies does.
+    fn leave(&self, run: &RunInfo, calls: u64) {
+        let connection = Connection::open(&self.0).unwrap();
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let recorder = file.journaled();
+        let recorder = self.journaled();
         for after in 1..=calls {
             settle(&recorder, run, after);
         }
         assert_eq!(recorder.finish(), 0, "they are in the journal");
         drop(recorder);
-        assert_eq!(file.journals().len(), 1);
+        assert_eq!(self.journals().len(), 1);
         connection.execute_batch("ROLLBACK").unwrap();
-        file
     }
 }
 
@@ -223,4 +228,19 @@ fn a_journal_that_the_user_cannot_open_keeps_no_call_out_of_the_file() {
     assert!(error.contains("history.sqlite-other.journal"), "{error}");
     std::fs::remove_dir(file.0.with_file_name("history.sqlite-other.journal")).unwrap();
     assert_eq!(file.calls().len(), 2);
+}
+
+#[test]
+fn a_run_that_continues_has_one_row_with_calls_in_a_journal_that_was_left_later() {
+    let (file, run) = (TestFile::new(), info("shared"));
+    let again = file.recorder();
+    // It has taken over the journals before this.
+    settle(&again, &info("before"), 0);
+    file.leave(&run, 3);
+    settle(&again, &RunInfo { is_resumed: true, ..run }, 4);
+    let history = History::open(&file.0).unwrap().unwrap();
+    let shared = history.run("shared").unwrap().unwrap();
+    let mut calls = 0;
+    history.each_call_of(&shared, |_| calls += 1).unwrap();
+    assert_eq!(calls, 4);
 }
