@@ -87,8 +87,7 @@ fn lines_whose_entries_are_in_the_tables_are_not_written_again() {
     fs::create_dir_all(&directory).unwrap();
     let (file, journal) =
         (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
-    let mut connection =
-        crate::history::writer::create(&file, std::time::Duration::ZERO).unwrap();
+    let mut connection = crate::history::writer::create(&file, std::time::Duration::ZERO).unwrap();
     let mark = Some(("history.sqlite-1.journal", 1));
     rows::write(&mut connection, &process(), &[], mark).unwrap();
     fs::write(&journal, stored(&["a", "b"])).unwrap();
