@@ -39,6 +39,17 @@ impl HistoryEntry {
         matches!(self, Self::Call(call) if call.log.is_some())
     }
 
+    /// Whether it belongs to a run that an earlier process can have begun.
+    pub(super) fn is_of_resumed(&self) -> bool {
+        match self {
+            Self::Call(call) => {
+                call.run.is_resumed || call.root.as_ref().is_some_and(|root| root.is_resumed)
+            }
+            Self::Act(act) => act.run.is_resumed,
+            Self::End(end) => end.row.as_ref().is_some_and(|row| row.is_resumed),
+        }
+    }
+
     /// Its time in milliseconds. `None` for a pause.
     pub(super) fn at(&self) -> Option<u64> {
         match self {

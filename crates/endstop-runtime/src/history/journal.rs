@@ -159,7 +159,8 @@ pub(super) fn beside(history: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Writes the entries of processes that ended, each once. Journals of living ones stay as they are.
 ///
-/// Returns those that cannot be read whole: what can be read of them is written, and they are kept under another name.
+/// Returns the problems with those that cannot be read whole: what can be read of them is written, and they are kept under
+/// another name. One that this user may not open stays, and the others are taken over.
 pub(super) fn take_over(
     connection: &mut Connection,
     history: &Path,
@@ -170,6 +171,11 @@ pub(super) fn take_over(
         let file = match disk::not_through_links().read(true).append(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) if disk::is_link_error(&error) => continue,
+            // Trying again does not help, and the calls of this process should not wait for it.
+            Err(error) if is_barred(&error) => {
+                damaged.push(failed(&path, &error));
+                continue;
+            }
             file => file.map_err(|error| failed(&path, &error))?,
         };
         match file.try_lock() {
@@ -186,6 +192,11 @@ pub(super) fn take_over(
     let forgotten = rows::forget_journals(connection, is_gone);
     forgotten.map_err(|error| HistoryError::of("write the history", history, &error))?;
     Ok(damaged)
+}
+
+/// Whether a file is not one that this user can open.
+fn is_barred(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
 }
 
 fn failed(path: &Path, why: &dyn fmt::Display) -> HistoryError {

@@ -161,11 +161,14 @@ impl HistoryWriter {
             if waited.unwrap_or_else(PoisonError::into_inner).0.is_closed {
                 return;
             }
-            if !self.flush() {
+            while !self.flush() {
                 // The journal has what waits, so nothing is gained by trying for each entry.
                 let is_open = |it: &mut JournalQueue| !it.is_closed;
                 let queue = held(&self.queue);
-                drop(self.woken.wait_timeout_while(queue, JOURNAL_RETRY, is_open));
+                let waited = self.woken.wait_timeout_while(queue, JOURNAL_RETRY, is_open);
+                if waited.unwrap_or_else(PoisonError::into_inner).0.is_closed {
+                    return;
+                }
             }
         }
     }
@@ -264,6 +267,10 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Writing {
     /// Takes the entries of the journal. None waits that is not in it, unless it is closed.
     fn take_in(&mut self, queue: &mut JournalQueue) {
+        if self.has_left_journal {
+            // A mark with their numbers would stand for the lines before them too, and those are not in the tables.
+            queue.waiting.clear();
+        }
         if queue.waiting.is_empty() {
             return;
         }
@@ -311,9 +318,10 @@ impl Writing {
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.busy_timeout(patience).map_err(|error| failed(&error))?;
-        // A run that continues replaces calls of its earlier process, which can be in that one's journal.
+        // A run that continues has the row of its earlier process, and replaces calls of it: both can be in that one's journal.
         let has_log = self.waiting.iter().any(HistoryEntry::has_log);
-        if has_log || !std::mem::replace(&mut self.has_taken_over, true) {
+        let continues = has_log || self.waiting.iter().any(HistoryEntry::is_of_resumed);
+        if !std::mem::replace(&mut self.has_taken_over, true) || continues {
             let problem = match journal::take_over(connection, path) {
                 Ok(damaged) => damaged.into_iter().next(),
                 Err(error) if has_log => return Err(error),
@@ -348,6 +356,7 @@ impl Writing {
 
     /// Those that are in the journal are not lost: the next process takes it over.
     fn give_up_waiting(&mut self) {
+        self.has_left_journal |= self.journaled > 0;
         for entry in std::mem::take(&mut self.waiting).into_iter().skip(self.journaled) {
             self.lose(&entry);
         }
@@ -375,3 +384,6 @@ pub(super) fn create(path: &Path, patience: Duration) -> Result<Connection, Hist
     disk::create_file(path).map_err(failed)?;
     rows::open(path, patience)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! Entries that go through a journal.
 
 use std::path::PathBuf;
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::limits::MAX_WAITING_ENTRIES;
@@ -23,17 +24,22 @@ impl TestFile {
     fn left_with(run: &RunInfo, calls: u64) -> Self {
         let file = Self::new();
         settle(&file.recorder(), &info("before"), 0);
-        let connection = Connection::open(&file.0).unwrap();
+        file.leave(run, calls);
+        file
+    }
+
+    /// Leaves the entries of some calls of a run in a journal, as a process that dies does.
+    fn leave(&self, run: &RunInfo, calls: u64) {
+        let connection = Connection::open(&self.0).unwrap();
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let recorder = file.journaled();
+        let recorder = self.journaled();
         for after in 1..=calls {
             settle(&recorder, run, after);
         }
         assert_eq!(recorder.finish(), 0, "they are in the journal");
         drop(recorder);
-        assert_eq!(file.journals().len(), 1);
+        assert_eq!(self.journals().len(), 1);
         connection.execute_batch("ROLLBACK").unwrap();
-        file
     }
 }
 
@@ -185,4 +191,56 @@ fn entries_of_a_journal_stay_in_memory_up_to_a_bound_and_none_is_lost() {
     let found = file.calls().len() as u64;
     assert_eq!(missing + found, calls + 1);
     assert!(found > MAX_WAITING_ENTRIES as u64, "{found} calls are in the history");
+}
+
+#[test]
+fn entries_of_a_journal_that_could_not_be_written_are_tried_again_without_another_call() {
+    let file = TestFile::new();
+    settle(&file.recorder(), &info("before"), 0);
+    let connection = Connection::open(&file.0).unwrap();
+    connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let (told, failed) = mpsc::channel();
+    let recorder = file.recorder().on_failure(move |_| told.send(()).unwrap()).through_journal();
+    settle(&recorder, &info("run"), 1);
+    failed.recv().unwrap();
+    connection.execute_batch("ROLLBACK").unwrap();
+    let is_written = || {
+        thread::sleep(Duration::from_millis(50));
+        let count = "SELECT count(*) FROM call";
+        connection.query_row(count, (), |row| row.get::<_, i64>(0)).unwrap() == 2
+    };
+    // Far more often than it takes.
+    assert!((0..1_200).any(|_| is_written()), "it waits for another call");
+    assert_eq!(recorder.finish(), 0);
+}
+
+#[test]
+fn a_journal_that_the_user_cannot_open_keeps_no_call_out_of_the_file() {
+    let (file, run) = (TestFile::new(), info("run"));
+    settle(&file.recorder(), &info("before"), 0);
+    std::fs::create_dir(file.0.with_file_name("history.sqlite-other.journal")).unwrap();
+    let recorder = file.recorder();
+    // The first call of a run that continues needs the journals of others.
+    recorder.continues_from(&run, 0, WallTime(BEGAN));
+    settle(&recorder, &run, 1);
+    assert_eq!(recorder.finish(), 0);
+    let error = History::open(&file.0).unwrap_err().to_string();
+    assert!(error.contains("history.sqlite-other.journal"), "{error}");
+    std::fs::remove_dir(file.0.with_file_name("history.sqlite-other.journal")).unwrap();
+    assert_eq!(file.calls().len(), 2);
+}
+
+#[test]
+fn a_run_that_continues_has_one_row_with_calls_in_a_journal_that_was_left_later() {
+    let (file, run) = (TestFile::new(), info("shared"));
+    let again = file.recorder();
+    // It has taken over the journals before this.
+    settle(&again, &info("before"), 0);
+    file.leave(&run, 3);
+    settle(&again, &RunInfo { is_resumed: true, ..run }, 4);
+    let history = History::open(&file.0).unwrap().unwrap();
+    let shared = history.run("shared").unwrap().unwrap();
+    let mut calls = 0;
+    history.each_call_of(&shared, |_| calls += 1).unwrap();
+    assert_eq!(calls, 4);
 }
