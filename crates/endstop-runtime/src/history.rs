@@ -16,13 +16,14 @@
 //! continues with its response. From then on `kill -9` loses nothing of it: [`History::open`], and each recorder before its first
 //! write, take over the journals of ended processes, each entry once. If neither can be written, a call waits in memory, and dies
 //! with its process. A loss of power can take back what the system has not written to the disk yet, usually up to half a minute:
-//! waiting for the disk at every call would cost more than the call. A call that is in flight when the
-//! process dies has no row, unless its run is stored: then it is charged, and gets its row, when the run continues.
+//! waiting for the disk at every call would cost more than the call. A call that is in flight when the process dies
+//! has no row, unless its run is stored: then it is charged, and gets its row, when the run continues.
 //!
 //! The log of a stored run is written after the row of a call, or its line in the journal. If the process dies between the two, the
 //! run takes the call for one that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts
 //! it. The log does not name its calls, so a row has the number of its call among the charged ones of the run, in the order of
-//! their events. A row that the log lacks has a higher number than the last call in the log. Two cases are left in which a call has two rows:
+//! their events. A row that the log lacks has a higher number than the last call in the log. Two cases are left in which a call
+//! has two rows:
 //!
 //! - The run continues from a saved state, such as that of an agent loop: the number of its earlier calls is not known.
 //! - Gateways on other machines share the log of the run ([`SharedRunLog`](crate::trace::SharedRunLog)), and one of them continues it.
