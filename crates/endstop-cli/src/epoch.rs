@@ -1,7 +1,8 @@
 //! The kill epoch: `endstop kill --all` counts it up in the state directory, and every process that admits calls checks it.
 //!
-//! A process reads it when it starts and before each call. So `kill --all` reaches processes that have no entry in the
-//! registry, or enter it after the command has looked. While the command works it holds a lock, and nothing starts.
+//! A process checks it when it starts and before each call; a check holds for a millisecond. So `kill --all` reaches processes
+//! that have no entry in the registry, or enter it after the command has looked. While the command works it holds a lock, and
+//! nothing starts.
 
 use std::fs::{File, TryLockError};
 use std::io;

@@ -329,7 +329,7 @@ impl RatesInForce<'_> {
         Ok(priced)
     }
 
-    /// What remains of the count of each unit after its priced parts: the parts without a price stay in the whole.
+    /// The remainder of the count of each unit after its priced parts: the parts without a price stay in the whole.
     fn leaves(&self, usage: &UsageCounts) -> Result<Vec<u64>, PriceError> {
         let mut leaves = vec![0; self.rows.len()];
         for (place, &index) in self.special_first.iter().enumerate() {

@@ -1,4 +1,5 @@
 //! The history: each call that runs have settled, and each act from outside, in one SQLite file for all processes of a user.
+//! Next to it are the journals of processes that write through one ([`HistoryRecorder::through_journal`]).
 //!
 //! A [`HistoryRecorder`] is an [`Observer`](crate::observe::Observer) that writes it, and [`History`] reads it. It has no
 //! content of prompts, responses or tool calls.
@@ -11,15 +12,18 @@
 //!
 //! # What survives
 //!
-//! A call is in the file when [`Observer::settled`](crate::observe::Observer::settled) returns, before the run continues with
-//! its response. From then on `kill -9` loses nothing of it. A loss of power can take back what the system has not written to
-//! the disk yet, usually up to half a minute: waiting for the disk at every call would cost more than the call. A call that is in
-//! flight when the process dies has no row, unless its run is stored: then it is charged, and gets its row, when the run continues.
+//! A call is in the file or in a journal when [`Observer::settled`](crate::observe::Observer::settled) returns, before the run
+//! continues with its response. From then on `kill -9` loses nothing of it: [`History::open`], and each recorder before its first
+//! write, take over the journals of ended processes, each entry once. If neither can be written, a call waits in memory, and dies
+//! with its process. A loss of power can take back what the system has not written to the disk yet, usually up to half a minute:
+//! waiting for the disk at every call would cost more than the call. A call that is in flight when the process dies
+//! has no row, unless its run is stored: then it is charged, and gets its row, when the run continues.
 //!
-//! The log of a stored run is written after the row of a call. If the process dies between the two, the run takes the call for one
-//! that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts it. The log does not name
-//! its calls, so a row has the number of its call among the charged ones of the run, in the order of their events. A row that the log
-//! lacks has a higher number than the last call in the log. Two cases are left in which a call has two rows:
+//! The log of a stored run is written after the row of a call, or its line in the journal. If the process dies between the two, the
+//! run takes the call for one that was in flight when it continues. Its row is replaced by one at the worst case, as the run counts
+//! it. The log does not name its calls, so a row has the number of its call among the charged ones of the run, in the order of
+//! their events. A row that the log lacks has a higher number than the last call in the log. Two cases are left in which a call
+//! has two rows:
 //!
 //! - The run continues from a saved state, such as that of an agent loop: the number of its earlier calls is not known.
 //! - Gateways on other machines share the log of the run ([`SharedRunLog`](crate::trace::SharedRunLog)), and one of them continues it.

@@ -281,7 +281,7 @@ pub(crate) const HISTORY_BUSY: Duration = Duration::from_millis(500);
 /// The longest journal of the history: about a hundred times what waits in it at once. A longer one is not read into memory.
 #[cfg(feature = "sqlite")]
 pub(crate) const MAX_JOURNAL_BYTES: u64 = 16 << 20;
-/// Journals of ended processes that are taken over at once; the next process takes more. A directory with so many is not ours
+/// Journals of ended processes that are taken over at once; the next process takes more. A directory with more is not ours
 /// alone.
 #[cfg(feature = "sqlite")]
 pub(crate) const MAX_JOURNALS: usize = 1_024;
@@ -291,10 +291,10 @@ pub(crate) const LONG_JOURNAL: u64 = 1 << 20;
 /// Entries of the history that wait for no others: so many are written as quickly, each, as more.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_BATCH: usize = 256;
-/// How long entries of the history wait in the journal, so that many are written at once.
+/// How long entries of the history wait in the journal, so that many are written together.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);
-/// The pause after entries of a journal could not be written. The journal has them, so that nothing is lost meanwhile.
+/// The pause after entries of a journal could not be written. The journal has them, so that nothing is lost in the meantime.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 /// How often a reader looks whether the journals of others are empty, with a pause in between: ten times their own pause in all.

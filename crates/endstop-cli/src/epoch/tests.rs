@@ -40,9 +40,9 @@ fn a_look_that_finds_no_kill_serves_for_a_short_time_and_one_that_finds_a_kill_f
     let epoch = KillEpoch::new(file.clone(), 0, None);
     assert_eq!(epoch.on_at(7), None);
     std::fs::write(&file, r#"{"version":1,"epoch":9,"why":"bill"}"#).unwrap();
-    // The file is not looked at again until the time is over.
+    // The file is not checked again until the time is over.
     assert_eq!(epoch.on_at(7 + serves - 1), None);
-    assert!(epoch.check().is_err(), "a check looks at once");
+    assert!(epoch.check().is_err(), "a check reads the file");
     assert_eq!(epoch.on_at(7 + serves).as_deref(), Some("bill"));
     // Then it stays on.
     assert_eq!(epoch.on_at(8 + serves).as_deref(), Some("bill"));

@@ -341,7 +341,7 @@ impl Pricing {
 /// The rates of one who may answer a call.
 struct Offer<'p> {
     plain: Option<RatesInForce<'p>>,
-    /// Those of what the request asks for, if it asks for something.
+    /// The rates of what the request asks for, if it asks for something.
     asked: Option<RatesInForce<'p>>,
 }
 

@@ -1,8 +1,8 @@
 //! Journals: entries of the history that are in a file of their process, and not yet in the tables.
 //!
-//! A line in a file costs a fraction of a transaction, and outlives the process as well. Whoever opens the history takes over the
-//! journals of processes that ended. Each line has a number, and the transaction that writes its entry has that number too: so
-//! an entry is written once, whenever a process dies.
+//! A line in a file costs a fraction of a transaction, and outlives the process as well. Each process that opens the history takes
+//! over the journals of processes that ended. Each line has a number, and the transaction that writes its entry has that number
+//! too: so an entry is written once, whenever a process dies.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::store::disk;
 
 const ENDING: &str = ".journal";
 
-/// What a journal becomes if it has a line that cannot be read.
+/// The ending of a journal that has a line that cannot be read.
 const DAMAGED: &str = "damaged";
 
 /// The version of a line.
@@ -121,7 +121,7 @@ impl OwnJournal {
     }
 }
 
-/// The whole lines of a journal, and how many of them cannot be read. What follows the last line feed was never acknowledged.
+/// The whole lines of a journal, and how many of them cannot be read. The rest after the last line feed was never acknowledged.
 pub(super) fn lines_of(bytes: &[u8]) -> (Vec<JournalLine<'static>>, u64) {
     let (mut lines, mut damaged) = (Vec::new(), 0_u64);
     for text in bytes.split_inclusive(|byte| *byte == b'\n') {

@@ -26,10 +26,14 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    /// Opens the history in a file. `None` if the file is missing: it is not created.
+    /// Opens the history in a file. `None` if the file is missing and no journal is next to it: it is not created.
+    ///
+    /// It takes over the journals of processes that ended, and waits up to half a second until living processes have written theirs
+    /// into the file. That blocks the thread.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, belongs to another program, or was written by a later version.
+    /// Returns an error if the file cannot be read, belongs to another program, or was written by a later version; and once for a
+    /// journal with lines that cannot be read, which is kept with the ending `damaged`.
     pub fn open(file: impl AsRef<Path>) -> Result<Option<Self>, HistoryError> {
         let path = file.as_ref().to_owned();
         let is_there = path.try_exists().map_err(|error| HistoryError::Failed {

@@ -119,8 +119,8 @@ impl HistoryRecorder {
     /// Appends entries to a journal next to the file first. A thread writes them into the file, some milliseconds later and many
     /// at once. That is for processes that settle many calls: appending takes a fraction of a transaction.
     ///
-    /// An entry in the journal outlives the process: who opens the history next takes it over. A journal that cannot be written
-    /// does without.
+    /// An entry in the journal outlives the process: the next one that opens the history takes it over. If the journal cannot be
+    /// written, each entry is written into the file immediately, as without this.
     #[must_use]
     pub fn through_journal(mut self) -> Self {
         self.set_up().has_journal = true;
@@ -134,7 +134,7 @@ impl HistoryRecorder {
         writer
     }
 
-    /// Tries once more to write what waits, and returns how many calls and acts are missing in the file. Those of a journal are
+    /// Tries once more to write what waits, and returns how many calls and acts are missing in the file. Entries of a journal are
     /// not missing: another process takes it over.
     pub fn finish(&self) -> u64 {
         self.writer.finish()

@@ -22,7 +22,7 @@ use crate::store::{RunId, disk};
 /// Takes the first error.
 pub(super) type OnFailure = Box<dyn Fn(&HistoryError) + Send + Sync>;
 
-/// What writes the entries of one process. The thread of its journal has it too.
+/// The writer of the entries of one process. The thread of its journal has it too.
 pub(super) struct HistoryWriter {
     pub(super) path: PathBuf,
     process: ProcessFacts,
@@ -45,7 +45,7 @@ struct JournalQueue {
     journal: Option<OwnJournal>,
     waiting: Vec<HistoryEntry>,
     thread: Option<JoinHandle<()>>,
-    /// Nothing goes through the journal any more.
+    /// Entries no longer go through the journal.
     is_closed: bool,
 }
 
@@ -136,7 +136,7 @@ impl HistoryWriter {
         }
         let appended = queue.journal.as_mut().map(|it| it.append(&self.process, &entry));
         if !matches!(appended, Some(Ok(()))) {
-            // For good: entries in the journal are all older than those that are not.
+            // Permanently: entries in the journal are all older than those that are not.
             queue.is_closed = true;
             self.woken.notify_all();
             return Some(entry);

@@ -64,7 +64,7 @@ fn many_calls_are_in_the_file_in_their_order_and_no_journal_is_left() {
     }
     assert_eq!(recorder.finish(), 0);
     assert_eq!(file.journals(), Vec::<PathBuf>::new());
-    // What is settled later is written at once.
+    // A call that is settled later is written immediately.
     settle(&recorder, &info("run"), 2_000);
     drop(recorder);
     let times: Vec<u64> = file.calls().iter().map(|call| call.at.0 - BEGAN).collect();
