@@ -187,13 +187,12 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let budgets = args.limits.budgets(&mut chosen)?;
     let drawn = budgets.open(is_nested, hook.budget_warnings())?;
     environment.accounts = Some(drawn.accounts.clone());
-    let place = args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store()));
-    let place = place.transpose()?;
+    let place =
+        args.keys.clone().map(|named| KeyPlace::of(named, budgets.shared_store())).transpose()?;
     budgets.warn_of_persistence(matches!(place, Some(KeyPlace::Store(_))));
     let source = ServeSource::new(drawn.clone(), budgets.shared_store());
     let control = args.control.open(args.listen, source)?;
     let keys = issued_keys(place.as_ref(), drawn.clone())?;
-    let desk = place.map(|place| LocalKeys::of_gateway(place, drawn));
     prepare_directories(args).await?;
     let setup = GatewaySetup {
         upstreams: BTreeMap::new(),
@@ -205,7 +204,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         shared_kill: budgets.kill_switch(),
         control,
         stored_runs: stored_runs(args, &budgets),
-        key_desk: desk.map(|desk| Arc::new(desk) as Arc<dyn KeyDesk>),
+        key_desk: place.map(|it| Arc::new(LocalKeys::of_gateway(it, drawn)) as Arc<dyn KeyDesk>),
         refusals,
         upstream_observer: Some(Arc::new(UpstreamLog { as_json: args.json, log: args.log })),
         tunnels: Tunnels::Off,

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -74,7 +74,11 @@ impl OwnJournal {
         let name = history.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{name}-{}{ENDING}", process.id);
         let path = history.with_file_name(&name);
-        let file = disk::open_locked(&path, false)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let opened = disk::open_locked(&path, false).inspect_err(|_| {
+            // No other process has this name. Where there are no locks, the file is there and is not locked.
+            let _ = fs::remove_file(&path);
+        });
+        let file = opened?.ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Self { file, path, name, number: 0, bytes: 0 })
     }
 
@@ -180,8 +184,8 @@ pub(super) fn take_over(
         };
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => continue,
-            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+            // Its process lives, or the file system has no locks.
+            Err(_) => continue,
         }
         if disk::is_at(&file, &path).map_err(|error| failed(&path, &error))? {
             damaged.extend(take(connection, history, &path, &file)?);

@@ -107,7 +107,8 @@ impl HistoryWriter {
         };
         let Some(entry) = entry else { return };
         let mut tables = held(&self.tables);
-        if tables.is_given_up {
+        // What a left journal has no room for would be in the tables before what is in it.
+        if tables.is_given_up || held(&self.queue).is_left {
             tables.lose(&entry);
             return;
         }
@@ -140,6 +141,9 @@ impl HistoryWriter {
             queue.is_closed = true;
             self.woken.notify_all();
             return Some(entry);
+        }
+        if queue.is_left {
+            return None;
         }
         queue.waiting.push(entry);
         if matches!(queue.waiting.len(), 1 | JOURNAL_BATCH) {
@@ -202,6 +206,8 @@ impl HistoryWriter {
             (queue.thread.take(), queue.journal.take())
         };
         drop(journal);
+        // A receiver of errors may drop the recorder on that thread.
+        let thread = thread.filter(|it| it.thread().id() != thread::current().id());
         // It has ended by a panic, or ends now.
         let _ = thread.map(JoinHandle::join);
     }
@@ -231,7 +237,8 @@ impl HistoryWriter {
         let last = tables.mark.as_ref().map(|(_, number)| *number);
         let written = tables.write(&self.path, &self.process);
         let mut queue = queue.unwrap_or_else(|| held(&self.queue));
-        queue.is_closed |= tables.is_given_up || tables.has_left_journal;
+        queue.is_left |= tables.has_left_journal;
+        queue.is_closed |= tables.is_given_up;
         if written.is_ok()
             && let Some(journal) = queue.journal.as_mut().filter(|it| Some(it.number) == last)
         {

@@ -1,5 +1,7 @@
 //! `endstop kill --list`: the kills that are recorded on this machine and in a store, or there where a gateway is, with who, when
 //! and why.
+//!
+//! A separate file because it is one of the forms of the command, and shares nothing with the others.
 
 use std::io::Write;
 use std::process::ExitCode;

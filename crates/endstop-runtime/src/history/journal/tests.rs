@@ -1,3 +1,5 @@
+//! Lines of journals, and journals that are taken over.
+
 use std::fs;
 
 use super::*;

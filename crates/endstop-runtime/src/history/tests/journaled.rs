@@ -178,19 +178,15 @@ fn entries_of_a_journal_stay_in_memory_up_to_a_bound_and_none_is_lost() {
     let connection = Connection::open(&file.0).unwrap();
     connection.execute_batch("ALTER TABLE call RENAME TO other").unwrap();
     let recorder = file.journaled();
-    let calls = 5_000;
+    let calls = MAX_WAITING_ENTRIES as u64 + 900;
     for after in 0..calls {
         settle(&recorder, &info("run"), after);
     }
-    // Those that came after the journal had ended.
-    let missing = recorder.finish();
-    assert_eq!(recorder.tables().waiting.len(), 0);
+    assert_eq!((recorder.finish(), recorder.tables().waiting.len()), (0, 0));
     drop(recorder);
     connection.execute_batch("ALTER TABLE other RENAME TO call").unwrap();
     drop(connection);
-    let found = file.calls().len() as u64;
-    assert_eq!(missing + found, calls + 1);
-    assert!(found > MAX_WAITING_ENTRIES as u64, "{found} calls are in the history");
+    assert_eq!(file.calls().len() as u64, calls + 1);
 }
 
 #[test]
