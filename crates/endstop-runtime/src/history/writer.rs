@@ -45,6 +45,8 @@ struct JournalQueue {
     journal: Option<OwnJournal>,
     waiting: Vec<HistoryEntry>,
     thread: Option<JoinHandle<()>>,
+    /// Entries are only in the journal, and another process takes it over.
+    is_left: bool,
     /// Entries no longer go through the journal.
     is_closed: bool,
 }
@@ -237,7 +239,7 @@ impl HistoryWriter {
         let last = tables.mark.as_ref().map(|(_, number)| *number);
         let written = tables.write(&self.path, &self.process);
         let mut queue = queue.unwrap_or_else(|| held(&self.queue));
-        queue.is_left |= tables.has_left_journal;
+        queue.is_left |= tables.has_left_journal && !queue.is_closed;
         queue.is_closed |= tables.is_given_up;
         if written.is_ok()
             && let Some(journal) = queue.journal.as_mut().filter(|it| Some(it.number) == last)
