@@ -109,7 +109,7 @@ impl HistoryWriter {
         };
         let Some(entry) = entry else { return };
         let mut tables = held(&self.tables);
-        // What a left journal has no room for would be in the tables before what is in it.
+        // In the tables it would come before the entries of the journal, which another process writes.
         if tables.is_given_up || held(&self.queue).is_left {
             tables.lose(&entry);
             return;
