@@ -75,7 +75,7 @@ impl OwnJournal {
         let name = format!("{name}-{}{ENDING}", process.id);
         let path = history.with_file_name(&name);
         let opened = disk::open_locked(&path, false).inspect_err(|_| {
-            // No other process has this name. A file system without locks creates the file all the same.
+            // No other process has this name. A file system without locks creates the file anyway.
             let _ = fs::remove_file(&path);
         });
         let file = opened?.ok_or(io::ErrorKind::WouldBlock)?;
