@@ -297,8 +297,8 @@ pub(crate) const JOURNAL_PAUSE: Duration = Duration::from_millis(50);
 /// The pause after entries of a journal could not be written. The journal has them, so that nothing is lost in the meantime.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_RETRY: Duration = Duration::from_secs(1);
-/// How often a reader looks whether the journals of others are empty, with a pause in between: ten times their own pause in all.
+/// How often a reader looks whether the journals of others are empty, with a pause in between: two seconds in all, for a busy disk.
 #[cfg(feature = "sqlite")]
-pub(crate) const JOURNAL_LOOKS: u32 = 100;
+pub(crate) const JOURNAL_LOOKS: u32 = 400;
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_LOOK: Duration = Duration::from_millis(5);

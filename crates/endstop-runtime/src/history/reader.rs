@@ -28,7 +28,7 @@ impl fmt::Debug for History {
 impl History {
     /// Opens the history in a file. `None` if the file is missing and no journal is next to it: it is not created.
     ///
-    /// It takes over the journals of processes that ended, and waits up to half a second until living processes have written theirs
+    /// It takes over the journals of processes that ended, and waits up to two seconds until living processes have written theirs
     /// into the file. That blocks the thread.
     ///
     /// # Errors
