@@ -67,8 +67,9 @@ impl HistoryArgs {
             program: program.to_owned(),
             directory: directory.to_string_lossy().into_owned(),
         };
-        let mut recorder = HistoryRecorder::new(file, origin)
-            .on_failure(|error| output::warn(&format!("a call is not in the history: {error}")));
+        let mut recorder = HistoryRecorder::new(file, origin).on_failure(|error| {
+            output::warn(&format!("a call is not yet in the history: {error}"))
+        });
         // Their gateways settle many calls.
         if matches!(kind, "serve" | "run") {
             recorder = recorder.through_journal();

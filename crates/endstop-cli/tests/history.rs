@@ -421,7 +421,10 @@ fn a_history_of_a_newer_version_is_refused_and_stays_as_it_is() {
     // A run does its work, and says that it is not recorded.
     let (told, said) = home.run(&sim.url(), &[], AGENT);
     assert_ne!(told["report"]["spend"]["usd"], "0", "{told}");
-    assert!(said.contains("a call is not in the history") && said.contains("format 99"), "{said}");
+    assert!(
+        said.contains("a call is not yet in the history") && said.contains("format 99"),
+        "{said}"
+    );
     assert!(std::fs::read(home.file()).unwrap() == bytes, "the file was changed");
 }
 
@@ -479,7 +482,7 @@ fn a_history_that_cannot_be_written_stops_no_run_and_warns_once() {
     std::fs::create_dir_all(home.file()).unwrap();
     let (told, said) = home.run(&sim.url(), &[], AGENT);
     assert_eq!(picos(&told["report"]["spend"]["usd"]), sim.bill());
-    assert_eq!(said.matches("a call is not in the history").count(), 1, "{said}");
+    assert_eq!(said.matches("a call is not yet in the history").count(), 1, "{said}");
     assert!(!said.contains("missing in the history"), "they are in the journal: {said}");
     std::fs::remove_dir(home.file()).unwrap();
     let bill = home.spend("run");

@@ -24,8 +24,10 @@ fn a_kill_epoch_of_version_1_is_written_and_read() {
     let before = KillEpoch::new(file.clone(), epoch - 1, None);
     assert_eq!(before.on().as_deref(), Some(WHY));
     assert_eq!(KillEpoch::new(file.clone(), epoch, None).on(), None);
-    // The next one is later by any clock.
+    // The next one is later by any clock, and what has looked just before has looked again when it is told.
+    let begun = Instant::now();
     lock.begin_next("again").unwrap();
+    assert!(begun.elapsed() >= EPOCH_WAIT);
     assert!(read(&file).unwrap().0 > epoch);
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -125,19 +125,40 @@ impl OwnJournal {
     }
 }
 
-/// The whole lines of a journal, and how many of them cannot be read. The rest after the last line feed was never acknowledged.
-pub(super) fn lines_of(bytes: &[u8]) -> (Vec<JournalLine<'static>>, u64) {
-    let (mut lines, mut damaged) = (Vec::new(), 0_u64);
-    for text in bytes.split_inclusive(|byte| *byte == b'\n') {
-        if !text.ends_with(b"\n") {
-            continue;
+/// What is in a journal. The rest after the last line feed was never acknowledged.
+#[derive(Default)]
+pub(super) struct JournalLines {
+    pub(super) lines: Vec<JournalLine<'static>>,
+    /// How many others cannot be read.
+    pub(super) damaged: u64,
+    /// Whether a later version of this program wrote one.
+    pub(super) is_later: bool,
+}
+
+/// The version of a line whose form is not known.
+#[derive(Deserialize)]
+struct LineVersion {
+    version: u32,
+}
+
+impl JournalLines {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut read = Self::default();
+        for text in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !text.ends_with(b"\n") {
+                continue;
+            }
+            match serde_json::from_slice::<LineVersion>(text) {
+                Ok(line) if line.version > VERSION => read.is_later = true,
+                Ok(_) => match serde_json::from_slice(text) {
+                    Ok(line) => read.lines.push(line),
+                    Err(_) => read.damaged = read.damaged.saturating_add(1),
+                },
+                Err(_) => read.damaged = read.damaged.saturating_add(1),
+            }
         }
-        match serde_json::from_slice::<JournalLine<'static>>(text) {
-            Ok(line) if line.version == VERSION => lines.push(line),
-            _ => damaged = damaged.saturating_add(1),
-        }
+        read
     }
-    (lines, damaged)
 }
 
 /// The journals next to a history, at most a number of them.
@@ -220,7 +241,7 @@ pub(super) fn wait_for_others(history: &Path) {
     }
 }
 
-/// Takes over one whose lock this process has. Returns an error if it cannot be read whole.
+/// Takes over one whose lock this process has. Returns an error if it cannot be read whole. One of a later version stays as it is.
 fn take(
     connection: &mut Connection,
     history: &Path,
@@ -232,7 +253,10 @@ fn take(
     let mut reader = file.take(MAX_JOURNAL_BYTES.saturating_add(1));
     let length = reader.read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
     let is_too_long = u64::try_from(length).is_ok_and(|length| length > MAX_JOURNAL_BYTES);
-    let (lines, damaged) = lines_of(&bytes);
+    let JournalLines { lines, damaged, is_later } = JournalLines::of(&bytes);
+    if is_later {
+        return Ok(Some(failed(path, &"a later version of Endstop wrote it")));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let written = rows::last_line(connection, &name).map_err(of_tables)?;
     let last = lines.last().map(|line| (line.number, line.process.clone().into_owned()));

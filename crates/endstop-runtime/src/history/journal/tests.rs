@@ -56,9 +56,9 @@ fn a_journal_that_is_cut_anywhere_has_its_whole_lines() {
     let whole = stored(&["a", "b"]);
     for length in 0..=whole.len() {
         let cut = &whole[..length];
-        let (lines, damaged) = lines_of(cut);
+        let JournalLines { lines, damaged, is_later } = JournalLines::of(cut);
         let ends = cut.iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!((lines.len(), damaged), (ends, 0), "{length}");
+        assert_eq!((lines.len(), damaged, is_later), (ends, 0, false), "{length}");
     }
 }
 
@@ -80,6 +80,21 @@ fn the_journal_of_an_ended_process_is_taken_over_once() {
     let history = History::open(&file).unwrap().unwrap();
     assert!(history.run("c").unwrap().is_none() && journal.exists());
     drop((history, held));
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_journal_of_a_later_version_stays_as_it_is() {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    fs::create_dir_all(&directory).unwrap();
+    let (file, journal) =
+        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    let later = "{\"version\":2,\"is\":\"unknown\"}\n";
+    let text = [&stored(&["a"]), later.as_bytes()].concat();
+    fs::write(&journal, &text).unwrap();
+    let error = History::open(&file).unwrap_err().to_string();
+    assert!(error.contains("a later version"), "{error}");
+    assert_eq!(fs::read(&journal).unwrap(), text);
     fs::remove_dir_all(&directory).unwrap();
 }
 
@@ -110,7 +125,7 @@ fn an_own_journal_has_the_appended_lines_until_it_is_cleared() {
     assert_eq!(fs::read(&own.path).unwrap(), stored(&["a", "b"]));
     own.clear().unwrap();
     own.append(&process(), &entry("c")).unwrap();
-    let (lines, _) = lines_of(&fs::read(&own.path).unwrap());
+    let JournalLines { lines, .. } = JournalLines::of(&fs::read(&own.path).unwrap());
     assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [3]);
     own.clear().unwrap();
     own.remove().unwrap();
