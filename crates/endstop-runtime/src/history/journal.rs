@@ -192,8 +192,7 @@ pub(super) fn take_over(
 ) -> Result<Vec<HistoryError>, HistoryError> {
     let mut damaged = Vec::new();
     for path in beside(history).map_err(|error| failed(history, &error))? {
-        // It is not created: another process may have removed it.
-        let file = match disk::not_through_links().read(true).append(true).open(&path) {
+        let file = match open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) if disk::is_link_error(&error) => continue,
             // Trying again does not help, and the calls of this process should not wait for it.
@@ -229,16 +228,41 @@ fn failed(path: &Path, why: &dyn fmt::Display) -> HistoryError {
     HistoryError::Failed { doing, path: path.to_owned(), why: why.to_string() }
 }
 
-/// Waits until what living processes have settled is in the tables, but not for long: one of them may hang.
-pub(super) fn wait_for_others(history: &Path) {
+/// Waits until what living processes have settled by now is in the tables, but not for long: one of them may hang.
+pub(super) fn wait_for_others(connection: &Connection, history: &Path) {
+    let last = |path: &Path| {
+        let bytes = bytes_of(&open(path).ok()?).ok()?;
+        JournalLines::of(&bytes).lines.last().map(|line| line.number)
+    };
+    let journals = beside(history).unwrap_or_default().into_iter();
+    let mut others: Vec<_> = journals.filter_map(|path| Some((last(&path)?, path))).collect();
     for _ in 0..JOURNAL_LOOKS {
-        let journals = beside(history).unwrap_or_default();
-        let waits = |path: &PathBuf| fs::metadata(path).is_ok_and(|about| about.len() > 0);
-        if !journals.iter().any(waits) {
+        others.retain(|(number, path)| {
+            let written = rows::last_line(connection, &name_of(path));
+            path.exists() && written.is_ok_and(|written| written < *number)
+        });
+        if others.is_empty() {
             return;
         }
         thread::sleep(JOURNAL_LOOK);
     }
+}
+
+/// Opens the journal of another process. It is not created: a third one may have removed it.
+fn open(path: &Path) -> io::Result<File> {
+    disk::not_through_links().read(true).append(true).open(path)
+}
+
+/// The contents of a journal, at most one byte more than it may have.
+fn bytes_of(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_JOURNAL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The name of a journal in the tables.
+fn name_of(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// Takes over one whose lock this process has. Returns an error if it cannot be read whole. One of a later version stays as it is.
@@ -249,15 +273,13 @@ fn take(
     file: &File,
 ) -> Result<Option<HistoryError>, HistoryError> {
     let of_tables = |error: rusqlite::Error| HistoryError::of("write the history", history, &error);
-    let mut bytes = Vec::new();
-    let mut reader = file.take(MAX_JOURNAL_BYTES.saturating_add(1));
-    let length = reader.read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
-    let is_too_long = u64::try_from(length).is_ok_and(|length| length > MAX_JOURNAL_BYTES);
+    let bytes = bytes_of(file).map_err(|error| failed(path, &error))?;
+    let is_too_long = u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_JOURNAL_BYTES);
     let JournalLines { lines, damaged, is_later } = JournalLines::of(&bytes);
     if is_later {
         return Ok(Some(failed(path, &"a later version of Endstop wrote it")));
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name_of(path);
     let written = rows::last_line(connection, &name).map_err(of_tables)?;
     let last = lines.last().map(|line| (line.number, line.process.clone().into_owned()));
     if let Some((number, process)) = last {

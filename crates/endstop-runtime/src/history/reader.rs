@@ -52,7 +52,7 @@ impl History {
         if let Some(damaged) = journal::take_over(&mut connection, &path)?.into_iter().next() {
             return Err(damaged);
         }
-        journal::wait_for_others(&path);
+        journal::wait_for_others(&connection, &path);
         Ok(Some(Self { path, connection }))
     }
 

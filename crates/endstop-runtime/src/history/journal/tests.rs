@@ -35,6 +35,15 @@ fn entry(run: &str) -> HistoryEntry {
     })
 }
 
+/// A directory, and the files of a history and of a journal in it.
+fn place() -> (PathBuf, PathBuf, PathBuf) {
+    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
+    fs::create_dir_all(&directory).unwrap();
+    let [file, journal] =
+        ["history.sqlite", "history.sqlite-1.journal"].map(|name| directory.join(name));
+    (directory, file, journal)
+}
+
 fn stored(runs: &[&str]) -> Vec<u8> {
     let lines = (1_u64..).zip(runs);
     lines.flat_map(|(at, run)| JournalLine::new(at, &process(), &entry(run)).stored()).collect()
@@ -64,10 +73,7 @@ fn a_journal_that_is_cut_anywhere_has_its_whole_lines() {
 
 #[test]
 fn the_journal_of_an_ended_process_is_taken_over_once() {
-    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
-    fs::create_dir_all(&directory).unwrap();
-    let (file, journal) =
-        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    let (directory, file, journal) = place();
     fs::write(&journal, stored(&["a", "b"])).unwrap();
     let history = History::open(&file).unwrap().unwrap();
     assert!(history.run("a").unwrap().is_some() && history.run("b").unwrap().is_some());
@@ -85,10 +91,7 @@ fn the_journal_of_an_ended_process_is_taken_over_once() {
 
 #[test]
 fn a_journal_of_a_later_version_stays_as_it_is() {
-    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
-    fs::create_dir_all(&directory).unwrap();
-    let (file, journal) =
-        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    let (directory, file, journal) = place();
     let later = "{\"version\":2,\"is\":\"unknown\"}\n";
     let text = [&stored(&["a"]), later.as_bytes()].concat();
     fs::write(&journal, &text).unwrap();
@@ -100,10 +103,7 @@ fn a_journal_of_a_later_version_stays_as_it_is() {
 
 #[test]
 fn lines_whose_entries_are_in_the_tables_are_not_written_again() {
-    let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
-    fs::create_dir_all(&directory).unwrap();
-    let (file, journal) =
-        (directory.join("history.sqlite"), directory.join("history.sqlite-1.journal"));
+    let (directory, file, journal) = place();
     let mut connection = crate::history::writer::create(&file, std::time::Duration::ZERO).unwrap();
     let mark = Some(("history.sqlite-1.journal", 1));
     rows::write(&mut connection, &process(), &[], mark).unwrap();

@@ -56,6 +56,31 @@ fn a_settled_call_is_read_at_once_while_its_process_goes_on() {
 }
 
 #[test]
+fn what_was_settled_before_is_read_beside_a_process_that_is_never_quiet() {
+    let file = TestFile::new();
+    let (recorder, is_over) = (file.journaled(), AtomicU64::new(0));
+    let settled = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while is_over.load(Ordering::SeqCst) == 0 {
+                settle(&recorder, &info("run"), settled.load(Ordering::SeqCst));
+                settled.fetch_add(1, Ordering::SeqCst);
+                thread::yield_now();
+            }
+        });
+        for _ in 0..3 {
+            while settled.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            let before = settled.load(Ordering::SeqCst);
+            let found = file.calls().len() as u64;
+            assert!(found >= before, "{found} of {before}");
+        }
+        is_over.store(1, Ordering::SeqCst);
+    });
+}
+
+#[test]
 fn many_calls_are_in_the_file_in_their_order_and_no_journal_is_left() {
     let file = TestFile::new();
     let recorder = file.journaled();
