@@ -2,6 +2,8 @@
 //!
 //! A separate file because stores, traces and reports all write values, and a failure must not leave empty text in any of them.
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use serde::Deserialize;
 use serde::Serialize;
 
 /// The JSON of a value.
@@ -18,6 +20,16 @@ pub(crate) fn push_json_line(into: &mut Vec<u8>, value: &(impl Serialize + ?Size
         unwritten(&error);
     }
     into.push(b'\n');
+}
+
+/// The `version` of a stored line, whatever else its version has.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) fn version_of_line(line: &[u8]) -> serde_json::Result<u64> {
+    #[derive(Deserialize)]
+    struct LineVersion {
+        version: u64,
+    }
+    serde_json::from_slice(line).map(|LineVersion { version }| version)
 }
 
 #[cold]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::HistoryError;
 use super::entry::{HistoryEntry, ProcessFacts};
 use super::rows;
-use crate::json::push_json_line;
+use crate::json::{push_json_line, version_of_line};
 use crate::limits::{JOURNAL_LOOK, JOURNAL_LOOKS, MAX_JOURNAL_BYTES, MAX_JOURNALS};
 use crate::store::disk;
 
@@ -27,12 +27,12 @@ const ENDING: &str = ".journal";
 const DAMAGED: &str = "damaged";
 
 /// The version of a line.
-const VERSION: u32 = 1;
+const VERSION: u64 = 1;
 
 /// A line. Each names its process, because lines before it are removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JournalLine<'l> {
-    version: u32,
+    version: u64,
     pub(super) number: u64,
     process: Cow<'l, ProcessFacts>,
     pub(super) entry: Cow<'l, HistoryEntry>,
@@ -135,12 +135,6 @@ pub(super) struct JournalLines {
     pub(super) is_later: bool,
 }
 
-/// The version of a line whose form is not known.
-#[derive(Deserialize)]
-struct LineVersion {
-    version: u32,
-}
-
 impl JournalLines {
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut read = Self::default();
@@ -148,8 +142,8 @@ impl JournalLines {
             if !text.ends_with(b"\n") {
                 continue;
             }
-            match serde_json::from_slice::<LineVersion>(text) {
-                Ok(line) if line.version > VERSION => read.is_later = true,
+            match version_of_line(text) {
+                Ok(version) if version > VERSION => read.is_later = true,
                 Ok(_) => match serde_json::from_slice(text) {
                     Ok(line) => read.lines.push(line),
                     Err(_) => read.damaged = read.damaged.saturating_add(1),

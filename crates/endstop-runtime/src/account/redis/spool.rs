@@ -11,7 +11,7 @@ use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::json::push_json_line;
+use crate::json::{push_json_line, version_of_line};
 use crate::ledger::Amounts;
 use crate::limits::MAX_SPOOL_BYTES;
 use crate::store::{create_private_directory, disk};
@@ -61,18 +61,12 @@ impl Settlement {
     /// Reads a line; an error in words.
     fn read(line: &[u8]) -> Result<Self, SpoolLineError> {
         // Before the rest: a later version can have other keys.
-        let LineVersion { version } = serde_json::from_slice(line)?;
+        let version = version_of_line(line)?;
         if version != VERSION {
             return Err(SpoolLineError::Version(version));
         }
         Ok(serde_json::from_slice(line)?)
     }
-}
-
-/// The part of a line that every version has.
-#[derive(Deserialize)]
-struct LineVersion {
-    version: u64,
 }
 
 /// Why a line is not a settlement.
