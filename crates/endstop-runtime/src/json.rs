@@ -5,10 +5,21 @@
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use serde::Deserialize;
 use serde::Serialize;
+#[cfg(feature = "sqlite")]
+use serde_json::value::{RawValue, to_raw_value};
 
 /// The JSON of a value.
 pub(crate) fn json_of(value: &(impl Serialize + ?Sized)) -> String {
     match serde_json::to_string(value) {
+        Ok(text) => text,
+        Err(error) => unwritten(&error),
+    }
+}
+
+/// The JSON of a value that is part of many others.
+#[cfg(feature = "sqlite")]
+pub(crate) fn raw_json_of(value: &impl Serialize) -> Box<RawValue> {
+    match to_raw_value(value) {
         Ok(text) => text,
         Err(error) => unwritten(&error),
     }

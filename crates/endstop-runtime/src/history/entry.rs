@@ -18,6 +18,7 @@ pub(super) struct ProcessFacts {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RunFacts {
     pub(super) id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
     pub(super) agent: String,
     pub(super) began: u64,
@@ -65,22 +66,30 @@ impl HistoryEntry {
 pub(super) struct CallEntry {
     pub(super) run: RunFacts,
     /// The outermost run, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) root: Option<RunFacts>,
     pub(super) at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tool: Option<String>,
     /// Input, cached input, output, the cost, and the unconfirmed part of it.
     pub(super) amounts: [u64; 5],
     pub(super) is_priced: bool,
     pub(super) is_estimate: bool,
     pub(super) is_run_over: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,
     /// A JSON array; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) budgets: Option<String>,
     /// Its number among the charged calls of the outermost run, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) charge: Option<u64>,
     /// If the run continues from a log with this call: it replaces calls that the log lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) log: Option<LoggedPart>,
 }
 

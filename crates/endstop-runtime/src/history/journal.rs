@@ -13,11 +13,12 @@ use std::thread;
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::HistoryError;
 use super::entry::{HistoryEntry, ProcessFacts};
 use super::rows;
-use crate::json::{push_json_line, version_of_line};
+use crate::json::{push_json_line, raw_json_of, version_of_line};
 use crate::limits::{JOURNAL_LOOK, JOURNAL_LOOKS, MAX_JOURNAL_BYTES, MAX_JOURNALS};
 use crate::store::disk;
 
@@ -29,31 +30,21 @@ const DAMAGED: &str = "damaged";
 /// The version of a line.
 const VERSION: u64 = 1;
 
-/// A line. Each names its process, because lines before it are removed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct JournalLine<'l> {
-    version: u64,
+/// A line, as it is read.
+#[derive(Debug, Deserialize)]
+pub(super) struct JournalLine {
     pub(super) number: u64,
-    process: Cow<'l, ProcessFacts>,
-    pub(super) entry: Cow<'l, HistoryEntry>,
+    process: ProcessFacts,
+    pub(super) entry: HistoryEntry,
 }
 
-impl<'l> JournalLine<'l> {
-    pub(super) const fn new(
-        number: u64,
-        process: &'l ProcessFacts,
-        entry: &'l HistoryEntry,
-    ) -> Self {
-        let (process, entry) = (Cow::Borrowed(process), Cow::Borrowed(entry));
-        Self { version: VERSION, number, process, entry }
-    }
-
-    /// The line as it is stored, with its line feed.
-    pub(super) fn stored(&self) -> Vec<u8> {
-        let mut line = Vec::new();
-        push_json_line(&mut line, self);
-        line
-    }
+/// A line, as it is stored. Each names its process, because lines before it are removed.
+#[derive(Debug, Serialize)]
+struct StoredLine<'l> {
+    version: u64,
+    number: u64,
+    process: &'l RawValue,
+    entry: &'l HistoryEntry,
 }
 
 /// The journal that this process writes. It is locked as long as it is open.
@@ -63,9 +54,13 @@ pub(super) struct OwnJournal {
     path: PathBuf,
     /// The name in the tables.
     pub(super) name: String,
+    /// The process, as each line has it.
+    process: Box<RawValue>,
     /// The number of the last line.
     pub(super) number: u64,
     bytes: u64,
+    /// The last line. It is kept, because its memory is used again.
+    line: Vec<u8>,
 }
 
 impl OwnJournal {
@@ -79,22 +74,22 @@ impl OwnJournal {
             let _ = fs::remove_file(&path);
         });
         let file = opened?.ok_or(io::ErrorKind::WouldBlock)?;
-        Ok(Self { file, path, name, number: 0, bytes: 0 })
+        let process = raw_json_of(process);
+        Ok(Self { file, path, name, process, number: 0, bytes: 0, line: Vec::new() })
     }
 
     /// Appends an entry. It is there when this returns, even if the process is killed.
-    pub(super) fn append(
-        &mut self,
-        process: &ProcessFacts,
-        entry: &HistoryEntry,
-    ) -> io::Result<()> {
+    pub(super) fn append(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         let number = self.number.saturating_add(1);
-        let line = JournalLine::new(number, process, entry).stored();
-        let bytes = self.bytes.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
+        self.line.clear();
+        let line = StoredLine { version: VERSION, number, process: &self.process, entry };
+        push_json_line(&mut self.line, &line);
+        let length = u64::try_from(self.line.len()).unwrap_or(u64::MAX);
+        let bytes = self.bytes.saturating_add(length);
         if bytes > MAX_JOURNAL_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        if let Err(error) = disk::write_all(&self.file, &line) {
+        if let Err(error) = disk::write_all(&self.file, &self.line) {
             // A part of a line would spoil the next one.
             disk::set_len(&self.file, self.bytes)?;
             return Err(error);
@@ -128,7 +123,7 @@ impl OwnJournal {
 /// What is in a journal. The rest after the last line feed was never acknowledged.
 #[derive(Default)]
 pub(super) struct JournalLines {
-    pub(super) lines: Vec<JournalLine<'static>>,
+    pub(super) lines: Vec<JournalLine>,
     /// How many others cannot be read.
     pub(super) damaged: u64,
     /// Whether a later version of this program wrote one.
@@ -275,10 +270,10 @@ fn take(
     }
     let name = name_of(path);
     let written = rows::last_line(connection, &name).map_err(of_tables)?;
-    let last = lines.last().map(|line| (line.number, line.process.clone().into_owned()));
+    let last = lines.last().map(|line| (line.number, line.process.clone()));
     if let Some((number, process)) = last {
         let new = lines.into_iter().filter(|line| line.number > written);
-        let entries: Vec<_> = new.map(|line| line.entry.into_owned()).collect();
+        let entries: Vec<_> = new.map(|line| line.entry).collect();
         if !entries.is_empty() {
             let mark = Some((&*name, number));
             rows::write(connection, &process, &entries, mark).map_err(of_tables)?;

@@ -1,10 +1,14 @@
 //! Tables and statements of the history.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use endstop_core::units::{Money, WallTime};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior,
+    params,
+};
 
 use super::entry::{
     ActEntry, CallEntry, EndEntry, HistoryEntry, LoggedPart, ProcessFacts, RunFacts,
@@ -152,137 +156,167 @@ pub(super) fn write(
     journal: Option<(&str, u64)>,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for entry in entries {
-        match entry {
-            HistoryEntry::Call(call) => add_call(&transaction, process, call)?,
-            HistoryEntry::Act(act) => add_act(&transaction, process, act)?,
-            HistoryEntry::End(end) => end_run(&transaction, process, end)?,
-        }
-    }
+    let mut rows = NewRows::of(&transaction, process)?;
+    entries.iter().try_for_each(|entry| rows.add(entry))?;
+    drop(rows);
     if let Some((name, number)) = journal {
         transaction.prepare_cached(MARK_JOURNAL)?.execute(params![name, signed(number)])?;
     }
     transaction.commit()
 }
 
-fn add_call(
-    transaction: &Transaction<'_>,
-    process: &ProcessFacts,
-    call: &CallEntry,
-) -> rusqlite::Result<()> {
-    let root = call.root.as_ref();
-    let root = root.map(|root| number_of(transaction, process, root, None)).transpose()?;
-    let run = number_of(transaction, process, &call.run, root)?;
-    if !call.is_run_over {
-        transaction.prepare_cached(CONTINUE_RUN)?.execute([run])?;
+/// The rows of one transaction.
+struct NewRows<'t> {
+    transaction: &'t Transaction<'t>,
+    process: &'t ProcessFacts,
+    /// By their names. Only until the transaction ends: then another process may remove their rows.
+    runs: HashMap<&'t str, KnownRun>,
+    add_call: CachedStatement<'t>,
+}
+
+/// A run that has a row.
+#[derive(Clone, Copy)]
+struct KnownRun {
+    number: i64,
+    /// Whether the row says that the run goes on.
+    goes_on: bool,
+}
+
+impl<'t> NewRows<'t> {
+    fn of(transaction: &'t Transaction<'t>, process: &'t ProcessFacts) -> rusqlite::Result<Self> {
+        let add_call = transaction.prepare_cached(ADD_CALL)?;
+        Ok(Self { transaction, process, runs: HashMap::new(), add_call })
     }
-    let root = root.unwrap_or(run);
-    let replaced = call.log.map(|log| take_unlogged(transaction, root, log)).transpose()?;
-    // The run does not know them of a call that its log lacks.
-    let is_model = call.tool.is_none();
-    let [model, provider, key, budgets] = replaced.filter(|_| is_model).unwrap_or_default();
-    let [input, cached, output, picos, unconfirmed] = call.amounts.map(signed);
-    let values = params![
-        run,
-        root,
-        signed(call.at),
-        model.as_ref().or(call.model.as_ref()),
-        provider.as_ref().or(call.provider.as_ref()),
-        call.tool,
-        input,
-        cached,
-        output,
-        picos,
-        unconfirmed,
-        call.is_priced,
-        call.is_estimate,
-        key.as_ref().or(call.key.as_ref()),
-        budgets.as_ref().or(call.budgets.as_ref()),
-        call.charge.map(signed)
-    ];
-    transaction.prepare_cached(ADD_CALL)?.execute(values).map(drop)
-}
 
-fn add_act(
-    transaction: &Transaction<'_>,
-    process: &ProcessFacts,
-    act: &ActEntry,
-) -> rusqlite::Result<()> {
-    let run = number_of(transaction, process, &act.run, None)?;
-    let values = params![run, signed(act.at), act.who, act.what, act.detail, act.why];
-    transaction.prepare_cached(ADD_ACT)?.execute(values).map(drop)
-}
-
-fn end_run(
-    transaction: &Transaction<'_>,
-    process: &ProcessFacts,
-    end: &EndEntry,
-) -> rusqlite::Result<()> {
-    let EndEntry { run, row, at, status, reason, text } = end;
-    if let Some(row) = row {
-        number_of(transaction, process, row, None)?;
-    }
-    let has_ended = at.is_some();
-    let values =
-        params![run, process.id, has_ended, signed(at.unwrap_or_default()), status, reason, text];
-    transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
-}
-
-/// Removes the calls of a run that its log lacks, because its process died in between. Returns the texts of the last one by a
-/// model: its model and provider, key and budgets.
-fn take_unlogged(
-    transaction: &Transaction<'_>,
-    root: i64,
-    log: LoggedPart,
-) -> rusqlite::Result<[Option<String>; 4]> {
-    let (charged, until) = (signed(log.charged), signed(log.until));
-    let mut select = transaction.prepare_cached(LAST_UNLOGGED)?;
-    let last = select.query_row(params![root, charged, until], |row| {
-        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
-    });
-    let last = last.optional()?;
-    transaction.prepare_cached(REMOVE_UNLOGGED)?.execute(params![root, charged, until])?;
-    Ok(last.unwrap_or_default())
-}
-
-/// The number of a run, which is added if it has none. It is looked up each time, because another process may have removed
-/// the row.
-fn number_of(
-    transaction: &Transaction<'_>,
-    process: &ProcessFacts,
-    run: &RunFacts,
-    root: Option<i64>,
-) -> rusqlite::Result<i64> {
-    let own = transaction.prepare_cached(OWN_RUN)?;
-    if let Some(number) = first_number(own, params![run.id, process.id])? {
-        return Ok(number);
-    }
-    if run.is_resumed {
-        let last = transaction.prepare_cached(LAST_RUN)?;
-        if let Some(number) = first_number(last, params![run.id])? {
-            let take = "UPDATE run SET process = ?2 WHERE number = ?1";
-            transaction.prepare_cached(take)?.execute(params![number, process.id])?;
-            return Ok(number);
+    fn add(&mut self, entry: &'t HistoryEntry) -> rusqlite::Result<()> {
+        match entry {
+            HistoryEntry::Call(call) => self.add_call(call),
+            HistoryEntry::Act(act) => self.add_act(act),
+            HistoryEntry::End(end) => self.end_run(end),
         }
     }
-    let HistoryOrigin { kind, program, directory } = &process.origin;
-    let values = params![
-        run.id,
-        process.id,
-        root,
-        run.parent,
-        kind,
-        program,
-        directory,
-        run.agent,
-        signed(run.began)
-    ];
-    transaction.prepare_cached(ADD_RUN)?.execute(values)?;
-    Ok(transaction.last_insert_rowid())
+
+    fn add_call(&mut self, call: &'t CallEntry) -> rusqlite::Result<()> {
+        let root = call.root.as_ref();
+        let root = root.map(|root| self.number_of(root, None)).transpose()?;
+        let run = self.number_of(&call.run, root)?;
+        if !call.is_run_over {
+            self.go_on(&call.run)?;
+        }
+        let root = root.unwrap_or(run);
+        let replaced = call.log.map(|log| self.take_unlogged(root, log)).transpose()?;
+        // The run does not know them of a call that its log lacks.
+        let is_model = call.tool.is_none();
+        let [model, provider, key, budgets] = replaced.filter(|_| is_model).unwrap_or_default();
+        let [input, cached, output, picos, unconfirmed] = call.amounts.map(signed);
+        let values = params![
+            run,
+            root,
+            signed(call.at),
+            model.as_ref().or(call.model.as_ref()),
+            provider.as_ref().or(call.provider.as_ref()),
+            call.tool,
+            input,
+            cached,
+            output,
+            picos,
+            unconfirmed,
+            call.is_priced,
+            call.is_estimate,
+            key.as_ref().or(call.key.as_ref()),
+            budgets.as_ref().or(call.budgets.as_ref()),
+            call.charge.map(signed)
+        ];
+        self.add_call.execute(values).map(drop)
+    }
+
+    fn add_act(&mut self, act: &'t ActEntry) -> rusqlite::Result<()> {
+        let run = self.number_of(&act.run, None)?;
+        let values = params![run, signed(act.at), act.who, act.what, act.detail, act.why];
+        self.transaction.prepare_cached(ADD_ACT)?.execute(values).map(drop)
+    }
+
+    fn end_run(&mut self, end: &'t EndEntry) -> rusqlite::Result<()> {
+        let EndEntry { run, row, at, status, reason, text } = end;
+        if let Some(row) = row {
+            self.number_of(row, None)?;
+        }
+        if let Some(known) = self.runs.get_mut(run.as_str()) {
+            known.goes_on = false;
+        }
+        let (has_ended, at) = (at.is_some(), signed(at.unwrap_or_default()));
+        let values = params![run, self.process.id, has_ended, at, status, reason, text];
+        self.transaction.prepare_cached(END_RUN)?.execute(values).map(drop)
+    }
+
+    /// Removes the end from the row of a run.
+    fn go_on(&mut self, run: &RunFacts) -> rusqlite::Result<()> {
+        let Some(known) = self.runs.get_mut(run.id.as_str()).filter(|it| !it.goes_on) else {
+            return Ok(());
+        };
+        known.goes_on = true;
+        self.transaction.prepare_cached(CONTINUE_RUN)?.execute([known.number]).map(drop)
+    }
+
+    /// Removes the calls of a run that its log lacks, because its process died in between. Returns the texts of the last one by a
+    /// model: its model and provider, key and budgets.
+    fn take_unlogged(&self, root: i64, log: LoggedPart) -> rusqlite::Result<[Option<String>; 4]> {
+        let (charged, until) = (signed(log.charged), signed(log.until));
+        let mut select = self.transaction.prepare_cached(LAST_UNLOGGED)?;
+        let last = select.query_row(params![root, charged, until], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+        });
+        let last = last.optional()?;
+        let mut remove = self.transaction.prepare_cached(REMOVE_UNLOGGED)?;
+        remove.execute(params![root, charged, until])?;
+        Ok(last.unwrap_or_default())
+    }
+
+    /// The number of a run, which is added if it has none.
+    fn number_of(&mut self, run: &'t RunFacts, root: Option<i64>) -> rusqlite::Result<i64> {
+        if let Some(known) = self.runs.get(run.id.as_str()) {
+            return Ok(known.number);
+        }
+        let number = match self.find(run)? {
+            Some(number) => number,
+            None => self.add_run(run, root)?,
+        };
+        self.runs.insert(&run.id, KnownRun { number, goes_on: false });
+        Ok(number)
+    }
+
+    /// The row of a run that this process has begun, or that continues here.
+    fn find(&self, run: &RunFacts) -> rusqlite::Result<Option<i64>> {
+        let process = &self.process.id;
+        let own = self.transaction.prepare_cached(OWN_RUN)?;
+        if let Some(number) = first_number(own, params![run.id, process])? {
+            return Ok(Some(number));
+        }
+        if !run.is_resumed {
+            return Ok(None);
+        }
+        let last = self.transaction.prepare_cached(LAST_RUN)?;
+        let number = first_number(last, params![run.id])?;
+        if let Some(number) = number {
+            let take = "UPDATE run SET process = ?2 WHERE number = ?1";
+            self.transaction.prepare_cached(take)?.execute(params![number, process])?;
+        }
+        Ok(number)
+    }
+
+    fn add_run(&self, run: &RunFacts, root: Option<i64>) -> rusqlite::Result<i64> {
+        let ProcessFacts { id: process, origin } = self.process;
+        let HistoryOrigin { kind, program, directory } = origin;
+        let RunFacts { id, parent, agent, began, is_resumed: _ } = run;
+        let began = signed(*began);
+        let values = params![id, process, root, parent, kind, program, directory, agent, began];
+        self.transaction.prepare_cached(ADD_RUN)?.execute(values)?;
+        Ok(self.transaction.last_insert_rowid())
+    }
 }
 
 fn first_number(
-    mut select: rusqlite::CachedStatement<'_>,
+    mut select: CachedStatement<'_>,
     values: impl rusqlite::Params,
 ) -> rusqlite::Result<Option<i64>> {
     select.query_row(values, |row| row.get(0)).optional()

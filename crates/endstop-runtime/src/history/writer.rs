@@ -137,7 +137,7 @@ impl HistoryWriter {
         if queue.journal.is_none() && queue.thread.is_some() {
             queue.journal = OwnJournal::create(&self.path, &self.process).ok();
         }
-        let appended = queue.journal.as_mut().map(|it| it.append(&self.process, &entry));
+        let appended = queue.journal.as_mut().map(|it| it.append(&entry));
         if !matches!(appended, Some(Ok(()))) {
             // Permanently: entries in the journal are all older than those that are not.
             queue.is_closed = true;

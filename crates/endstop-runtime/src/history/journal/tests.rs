@@ -46,14 +46,20 @@ fn place() -> (PathBuf, PathBuf, PathBuf) {
 
 fn stored(runs: &[&str]) -> Vec<u8> {
     let lines = (1_u64..).zip(runs);
-    lines.flat_map(|(at, run)| JournalLine::new(at, &process(), &entry(run)).stored()).collect()
+    let process = raw_json_of(&process());
+    let mut stored = Vec::new();
+    for (number, run) in lines {
+        let (process, entry) = (&*process, &entry(run));
+        push_json_line(&mut stored, &StoredLine { version: VERSION, number, process, entry });
+    }
+    stored
 }
 
 #[test]
 fn a_line_has_its_number_its_process_and_its_entry() {
     let expected = concat!(
         r#"{"version":1,"number":1,"process":{"id":"process-1","origin":{"kind":"serve","program":"gateway","#,
-        r#""directory":"shop"}},"entry":{"end":{"run":"a","row":{"id":"a","parent":null,"agent":"main","began":1,"#,
+        r#""directory":"shop"}},"entry":{"end":{"run":"a","row":{"id":"a","agent":"main","began":1,"#,
         r#""is_resumed":false},"at":2,"status":"stopped","reason":null,"text":null}}}"#,
         "\n"
     );
@@ -120,11 +126,11 @@ fn lines_whose_entries_are_in_the_tables_are_not_written_again() {
 fn an_own_journal_has_the_appended_lines_until_it_is_cleared() {
     let directory = std::env::temp_dir().join(format!("endstop-journal-{}", RunId::new()));
     let mut own = OwnJournal::create(&directory.join("history.sqlite"), &process()).unwrap();
-    own.append(&process(), &entry("a")).unwrap();
-    own.append(&process(), &entry("b")).unwrap();
+    own.append(&entry("a")).unwrap();
+    own.append(&entry("b")).unwrap();
     assert_eq!(fs::read(&own.path).unwrap(), stored(&["a", "b"]));
     own.clear().unwrap();
-    own.append(&process(), &entry("c")).unwrap();
+    own.append(&entry("c")).unwrap();
     let JournalLines { lines, .. } = JournalLines::of(&fs::read(&own.path).unwrap());
     assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [3]);
     own.clear().unwrap();

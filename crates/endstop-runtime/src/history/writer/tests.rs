@@ -27,7 +27,7 @@ fn what_follows_entries_that_are_left_in_the_journal_is_left_in_it_too() {
     let mut queue = JournalQueue { journal: Some(journal), ..JournalQueue::default() };
     let mut tables = Writing::default();
     let append = |queue: &mut JournalQueue, run: &str| {
-        queue.journal.as_mut().unwrap().append(&process, &end_of(run)).unwrap();
+        queue.journal.as_mut().unwrap().append(&end_of(run)).unwrap();
         queue.waiting.push(end_of(run));
     };
     append(&mut queue, "left");
