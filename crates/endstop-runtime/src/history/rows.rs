@@ -454,3 +454,6 @@ pub(super) fn prune(
     }
     Ok(Pruned { runs, calls, acts })
 }
+
+#[cfg(test)]
+mod tests;
