@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use figures::{Figure, Figures, table};
+pub(crate) use figures::{Figure, Figures, Part, table};
 
 /// Where everything of a comparison is built, below the root of the project.
 pub(crate) const DIRECTORY: &str = "target/against";

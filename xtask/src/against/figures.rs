@@ -61,34 +61,68 @@ impl Figures {
 /// Both figures of each benchmark, how many times as slow it has become, and a mark if it is slower by more than a tenth. Then
 /// the benchmarks that only one of them has.
 pub(crate) fn table(before: &Figures, after: &Figures) -> String {
-    let width = after.0.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
-    let (mut text, mut slower, mut all) = (String::new(), 0, 0);
-    let _ = writeln!(
-        text,
-        "{:<width$} {:>12} {:>12} {:<12} {:>7}",
-        "", "before", "after", "", "slower"
-    );
-    for figure in &after.0 {
-        let Some(earlier) = before.like(figure) else { continue };
-        let slowdown = figure.slowdown(earlier);
-        let is_slower = slowdown > TOLERANCE;
-        all += 1;
-        slower += u32::from(is_slower);
-        let mark = if is_slower { "  SLOWER" } else { "" };
-        let Figure { name, value, unit } = figure;
+    let part = Part::of(before, after);
+    let verdict = part.verdict();
+    part.rows + &verdict
+}
+
+/// Benchmarks of two revisions.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// Their rows of the table, with its head.
+    pub(crate) rows: String,
+    /// How many both revisions have.
+    shared: usize,
+    /// The names of those that have become slower by more than a tenth.
+    slower: Vec<String>,
+}
+
+impl Part {
+    pub(crate) fn of(before: &Figures, after: &Figures) -> Self {
+        let width = after.0.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
+        let mut part = Self::default();
         let _ = writeln!(
-            text,
-            "{name:<width$} {:>12.3} {value:>12.3} {unit:<12} x {slowdown:>5.2}{mark}",
-            earlier.value
+            part.rows,
+            "{:<width$} {:>12} {:>12} {:<12} {:>7}",
+            "", "before", "after", "", "slower"
         );
-    }
-    for (which, names) in [("before", before.not_in(after)), ("after", after.not_in(before))] {
-        for name in names {
-            let _ = writeln!(text, "only {which}: {name}");
+        for figure in &after.0 {
+            let Some(earlier) = before.like(figure) else { continue };
+            let Figure { name, value, unit } = figure;
+            let slowdown = figure.slowdown(earlier);
+            let is_slower = slowdown > TOLERANCE;
+            part.shared += 1;
+            part.slower.extend(is_slower.then(|| name.clone()));
+            let mark = if is_slower { "  SLOWER" } else { "" };
+            let _ = writeln!(
+                part.rows,
+                "{name:<width$} {:>12.3} {value:>12.3} {unit:<12} x {slowdown:>5.2}{mark}",
+                earlier.value
+            );
         }
+        for (which, names) in [("before", before.not_in(after)), ("after", after.not_in(before))] {
+            for name in names {
+                let _ = writeln!(part.rows, "only {which}: {name}");
+            }
+        }
+        part
     }
-    let _ = writeln!(text, "slower by more than a tenth: {slower} of {all}");
-    text
+
+    /// Counts the benchmarks of another part too.
+    pub(crate) fn count(&mut self, other: Self) {
+        self.shared += other.shared;
+        self.slower.extend(other.slower);
+    }
+
+    /// How many have become slower by more than a tenth.
+    pub(crate) fn verdict(&self) -> String {
+        format!("slower by more than a tenth: {} of {}\n", self.slower.len(), self.shared)
+    }
+
+    /// Their names.
+    pub(crate) fn slower(&self) -> &[String] {
+        &self.slower
+    }
 }
 
 #[cfg(test)]

@@ -62,3 +62,13 @@ fn nothing_is_as_slow_as_nothing_and_slower_than_it_is_marked() {
     assert!(text.contains("x  1.00\n") && text.contains("SLOWER"), "{text}");
     assert!(text.ends_with("slower by more than a tenth: 1 of 2\n"), "{text}");
 }
+
+#[test]
+fn the_verdict_of_all_parts_names_what_is_slower() {
+    let mut whole = Part::default();
+    for (name, value) in [("a step", 12.0), ("a scan", 10.0), ("a hold", 13.0)] {
+        whole.count(Part::of(&figures(&[(name, 10.0, "ns")]), &figures(&[(name, value, "ns")])));
+    }
+    assert_eq!(whole.verdict(), "slower by more than a tenth: 2 of 3\n");
+    assert_eq!(whole.slower(), ["a step", "a hold"]);
+}
