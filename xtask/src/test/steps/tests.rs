@@ -26,6 +26,20 @@ fn model_checkers_are_built_with_their_feature_in_a_directory_of_their_own() {
 }
 
 #[test]
+fn what_is_built_again_for_the_feature_models_is_optimized_elsewhere_and_not_there() {
+    let root = crate::root::root();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let Plan::Run(lines) = tests(&root) else { panic!("tests are skipped") };
+    let [others, of_models] = lines.as_slice() else { panic!("{lines:?}") };
+    for name in BUILT_AGAIN {
+        let table = format!("[profile.dev.package.{name}]\n");
+        assert!(manifest.contains(&table), "`{name}` is not optimized anyway");
+        let flag = format!("profile.dev.package.{name}.opt-level=0");
+        assert!(of_models.contains(&flag) && !others.contains(&flag), "{of_models:?}");
+    }
+}
+
+#[test]
 fn a_project_without_fuzz_targets_skips_fuzzing() {
     let plan = fuzz(Path::new("no-such-directory"));
     assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
