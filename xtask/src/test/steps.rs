@@ -49,6 +49,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "spend", depth: Depth::Nightly, plan: spend },
     Step { name: "fuzz", depth: Depth::Nightly, plan: fuzz },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
+    Step { name: "every byte", depth: Depth::Nightly, plan: every_byte },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
     Step { name: "channels", depth: Depth::Nightly, plan: channels },
@@ -304,6 +305,14 @@ fn long_fuzz(root: &Path) -> Plan {
         ))
     }));
     Plan::Run(lines)
+}
+
+/// Each example of a transcript, cut and damaged at each of its bytes; a push tries some of them. Of the same packages and
+/// features as the other tests, which have built them.
+fn every_byte(_: &Path) -> Plan {
+    one(
+        "env ENDSTOP_EVERY_BYTE=1 cargo test --workspace --features endstop/otel --test readers -- contract::",
+    )
 }
 
 /// Reads a gibibyte of each format, and checks the memory that this takes.

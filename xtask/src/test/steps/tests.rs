@@ -68,6 +68,23 @@ fn the_tests_of_shared_stores_run_on_valkey_where_it_is_installed() {
 }
 
 #[test]
+fn what_a_push_tries_some_of_is_tried_whole_each_night() {
+    let root = crate::root::root();
+    for (name, file, variable) in [
+        ("every byte", "tests/readers/contract.rs", "ENDSTOP_EVERY_BYTE"),
+        ("large files", "tests/memory.rs", "ENDSTOP_MEMORY_MIB"),
+    ] {
+        let tests = fs::read_to_string(root.join("crates/endstop-transcript").join(file)).unwrap();
+        assert!(tests.contains(&format!("\"{variable}\"")), "{file} does not read {variable}");
+        let step = STEPS.iter().find(|step| step.name == name).unwrap();
+        assert!(matches!(step.depth, Depth::Nightly), "{name}");
+        let Plan::Run(lines) = (step.plan)(&root) else { panic!("{name} is skipped") };
+        let words = lines.concat();
+        assert!(words.iter().any(|word| word.contains(variable)), "{words:?}");
+    }
+}
+
+#[test]
 fn speed_is_printed_each_night() {
     for name in ["budgets", "spend"] {
         let step = STEPS.iter().find(|step| step.name == name).unwrap();
