@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let (chosen, packages) = (&chosen, &packages);
     let mut task = ClientTask { root, endstop: &endstop, chosen, packages, progress };
     std::thread::scope(|scope| {
-        // Most of an installation waits for the network: all are begun, and the first clients run meanwhile. Each waits for its
+        // Most of an installation waits for the network: all start now, while the first clients run. Each client waits for its
         // own packages, and reports those that cannot be had.
         for group in groups {
             scope.spawn(move || packages.install(&group).ok());

@@ -1,7 +1,7 @@
 //! The behavior of every reader with complete, truncated, damaged and hostile files.
 //!
 //! Three of these tests take long: two read each example once for each of its bytes, one reads the longest line in each format.
-//! A push tries every eleventh byte, each byte beside the end of a line or of the file, and each byte of a character that has
+//! A push tries every eleventh byte, each byte next to the end of a line or of the file, and each byte of a character that has
 //! several. It tries the long line in every third format. `ENDSTOP_EVERY_BYTE`, which is set each night, asks for all.
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::sink::Keep;
 /// push would not make all of them.
 const PERIOD: usize = 11;
 
-/// How near to the end of a line each byte is tried.
+/// Each byte is tried that is at most this far from the end of a line.
 const NEAR: usize = 2;
 
 /// Of this many formats a push tries one with a long line.
