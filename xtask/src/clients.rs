@@ -70,19 +70,26 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let lines: Vec<&ReadmeLine> = lines.iter().filter(|line| chosen.has_line(line)).collect();
     let packages = Packages::new(root);
     let progress = Progress::new(chosen.rows().saturating_add(lines.len()));
+    let mut groups = BTreeSet::new();
     if chosen.installs_at_once() {
-        let mut groups = chosen.groups();
+        groups = chosen.groups();
         groups.extend(lines.iter().map(|line| line.packages()));
-        packages.install_all(&groups);
     }
     let (chosen, packages) = (&chosen, &packages);
     let mut task = ClientTask { root, endstop: &endstop, chosen, packages, progress };
-    let clients = task.run_clients();
-    let http = task.run_http();
-    let programs = task.run_programs();
-    task.run_readme(&lines);
-    println!("\n{}", task.progress.total());
-    clients.and(http).and(programs).and_then(|()| task.progress.result())
+    std::thread::scope(|scope| {
+        // Most of an installation waits for the network: all start now, while the first clients run. Each client waits for its
+        // own packages, and reports those that cannot be had.
+        for group in groups {
+            scope.spawn(move || packages.install(&group).ok());
+        }
+        let clients = task.run_clients();
+        let http = task.run_http();
+        let programs = task.run_programs();
+        task.run_readme(&lines);
+        println!("\n{}", task.progress.total());
+        clients.and(http).and(programs).and_then(|()| task.progress.result())
+    })
 }
 
 /// One call of `cargo xtask clients`.
@@ -274,7 +281,8 @@ impl Chosen<'_> {
         page::merge(root, PAGE, task, page, names)
     }
 
-    /// Whether the packages of all are installed at the same time. Together they need the most room.
+    /// Whether the packages of all are installed at the same time, while the first clients run. Together they need the most
+    /// room.
     const fn installs_at_once(&self) -> bool {
         !self.is_all && !self.is_swept
     }

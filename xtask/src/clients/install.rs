@@ -1,11 +1,11 @@
 //! Packages of the clients, installed once below `target/clients`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,12 +17,14 @@ use super::run;
 const MAX_INSTALLATION: Duration = Duration::from_secs(600);
 /// The group of `uv`, which resolves in seconds where pip takes minutes.
 const UV: &str = "uv";
+/// The beginning of the groups of programs, which may call pip, or import what comes with it.
+const OF_PROGRAMS: &str = "program-";
 /// Variables of pip, and those by which `uv` reads the same.
 const INDEXES: [(&str, &str); 2] =
     [("PIP_INDEX_URL", "UV_DEFAULT_INDEX"), ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL")];
 
 /// A group of packages that is installed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Installed {
     /// The interpreter.
     pub(super) interpreter: PathBuf,
@@ -56,49 +58,44 @@ impl From<String> for NotRun {
     }
 }
 
-/// The packages of all clients, installed one group at a time when a client needs it.
+/// The installation of a group, or why it cannot be had; `None` if it was not tried. Several clients share a group, and a
+/// second try could take as long as the first. Held while it is installed.
+type Tried = Arc<Mutex<Option<Result<Installed, String>>>>;
+
+/// The packages of all clients. A group is installed when the first client needs it, or ahead of that.
 #[derive(Debug)]
 pub(super) struct Packages<'a> {
     root: &'a Path,
-    /// The reason for each group that cannot be had. Several clients share a group, and a second try could take as long
-    /// as the first.
-    missing: Mutex<BTreeMap<String, String>>,
+    groups: Mutex<BTreeMap<String, Tried>>,
     uv: OnceLock<Option<PathBuf>>,
 }
 
 impl<'a> Packages<'a> {
     pub(super) const fn new(root: &'a Path) -> Self {
-        Self { root, missing: Mutex::new(BTreeMap::new()), uv: OnceLock::new() }
+        Self { root, groups: Mutex::new(BTreeMap::new()), uv: OnceLock::new() }
     }
 
-    /// Installs groups at the same time, because most of an installation waits for the network. [`Self::install`]
-    /// reports those that fail.
-    pub(super) fn install_all(&self, groups: &BTreeSet<String>) {
-        std::thread::scope(|scope| {
-            for group in groups {
-                scope.spawn(move || self.install(group).ok());
-            }
-        });
-    }
-
-    /// Installs a group, unless the requested versions are already installed.
+    /// Installs a group, unless the requested versions are already installed. Waits for another thread that installs it.
     ///
     /// # Errors
     /// If a package manager fails now or did before, or the group is not described.
     pub(super) fn install(&self, group: &str) -> Result<Installed, NotRun> {
-        let known = self.missing().get(group).cloned();
-        if let Some(why) = known {
-            return Err(NotRun::Skipped(why));
+        let tried = self.groups().entry(group.to_owned()).or_default().clone();
+        let mut tried = tried.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*tried {
+            return known.clone().map_err(NotRun::Skipped);
         }
         let installed = self.install_now(group);
-        if let Err(NotRun::Skipped(why)) = &installed {
-            self.missing().insert(group.to_owned(), why.clone());
+        match &installed {
+            Ok(place) => *tried = Some(Ok(place.clone())),
+            Err(NotRun::Skipped(why)) => *tried = Some(Err(why.clone())),
+            Err(NotRun::Broken(_)) => {}
         }
         installed
     }
 
-    fn missing(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn groups(&self) -> MutexGuard<'_, BTreeMap<String, Tried>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn install_now(&self, group: &str) -> Result<Installed, NotRun> {
@@ -116,7 +113,7 @@ impl<'a> Packages<'a> {
                 npm(&directory, &file)
             } else {
                 let uv = if group == UV { None } else { self.uv() };
-                python_packages(&directory, &file, uv)
+                python_packages(&directory, &file, uv, group.starts_with(OF_PROGRAMS))
             };
             installed.map_err(|why| NotRun::Skipped(why.into_text()))?;
             fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
@@ -146,6 +143,7 @@ impl<'a> Packages<'a> {
 
     /// Removes what was installed of a group.
     pub(super) fn remove(&self, group: &str) {
+        self.groups().remove(group);
         // A leftover costs room and nothing else.
         let _ = fs::remove_dir_all(self.directory(group));
     }
@@ -189,8 +187,14 @@ fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
     Err(format!("there are no requirements of `{group}`"))
 }
 
-/// Makes an environment and installs into it: with `uv` where it can be had, and with pip if that fails.
-fn python_packages(directory: &Path, file: &Path, uv: Option<&Path>) -> Result<(), NotRun> {
+/// Makes an environment and installs into it: with `uv` where it can be had, and with pip if that fails. Installing pip takes
+/// longer than what `uv` does, so the environment has pip only if its programs or this function may call it.
+fn python_packages(
+    directory: &Path,
+    file: &Path,
+    uv: Option<&Path>,
+    of_programs: bool,
+) -> Result<(), NotRun> {
     let deadline = Deadline::new();
     let text = fs::read_to_string(file).map_err(|error| failed(file, &error))?;
     let version = text.lines().next().and_then(python_version);
@@ -198,7 +202,9 @@ fn python_packages(directory: &Path, file: &Path, uv: Option<&Path>) -> Result<(
     let mut python = Command::new(&name);
     // Where pyenv has several versions, its commands ask for one.
     python.envs(version.map(|version| ("PYENV_VERSION", version)));
-    deadline.succeed(&name, python.args(["-m", "venv"]).arg(directory))?;
+    let without_pip = uv.is_some() && !of_programs;
+    python.args(["-m", "venv"]).args(without_pip.then_some("--without-pip"));
+    deadline.succeed(&name, python.arg(directory))?;
     let interpreter = directory.join("bin/python");
     if let Some(uv) = uv {
         let mut uv = Command::new(uv);
@@ -211,6 +217,11 @@ fn python_packages(directory: &Path, file: &Path, uv: Option<&Path>) -> Result<(
             Ok(()) => return Ok(()),
             // Without time left, pip reports that.
             Err(why) => println!("tries pip: {}", why.into_text()),
+        }
+        if without_pip {
+            let mut python = Command::new(&interpreter);
+            deadline
+                .succeed("ensurepip", python.args(["-m", "ensurepip"]).stdout(Stdio::null()))?;
         }
     }
     let mut pip = Command::new(interpreter);

@@ -43,12 +43,14 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
+    Step { name: "long decisions", depth: Depth::Nightly, plan: long_decisions },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
     Step { name: "valkey", depth: Depth::Nightly, plan: valkey },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
     Step { name: "spend", depth: Depth::Nightly, plan: spend },
     Step { name: "fuzz", depth: Depth::Nightly, plan: fuzz },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
+    Step { name: "every byte", depth: Depth::Nightly, plan: every_byte },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "packages", depth: Depth::Nightly, plan: packages },
     Step { name: "channels", depth: Depth::Nightly, plan: channels },
@@ -59,6 +61,11 @@ pub(super) const STEPS: &[Step] = &[
 
 /// Examples that end on their own.
 const EXAMPLES: &[&str] = &["own_loop", "counter"];
+
+/// Crates that other tests optimize, and that the feature `models` has built again: it makes `serde_json` keep the order
+/// of keys, and the others depend on that. A crate that both share must not be here, or it would be built again, too.
+const BUILT_AGAIN: [&str; 4] =
+    ["endstop-core", "endstop-price", "endstop-transcript", "serde_json"];
 
 /// Random schedules that each of the tests tries where a change is pushed.
 const SHORT_SHUTTLE_SCHEDULES: u32 = 10_000;
@@ -74,6 +81,13 @@ const LONG_HISTORY_ROUNDS: u32 = 20;
 
 /// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
 const LONG_MODEL_CASES: u32 = 20_000;
+
+/// Generated policies and runs, and names of models, of a test each night; a push tries 256, or a quarter of that where they
+/// take long.
+const LONG_DECISION_CASES: u32 = 2_000;
+
+/// Cases of each test that compares the drivers of runs each night; a push tries 50.
+const LONG_CONTRACT_CASES: u32 = 500;
 
 /// Kills of a process that counts in budgets each night; a push tries 40.
 const LONG_KILLS: u32 = 200;
@@ -127,7 +141,8 @@ fn redis(root: &Path) -> Plan {
 }
 
 /// The feature `models` apart: what it depends on changes how JSON objects are ordered and numbers read, for
-/// every crate that is built with it. Its tests read few transcripts, so their readers are not optimized once more.
+/// every crate that is built with it. Its few tests take seconds, so the crates that are built again for them
+/// ([`BUILT_AGAIN`]) are not optimized again.
 ///
 /// Many tests wait for a process or a clock, so half as many again run at a time as there are cores: on two cores that took
 /// 314 s in place of 456.
@@ -137,7 +152,7 @@ fn tests(root: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
             "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
-            "cargo nextest run --workspace --exclude endstop-cli --features endstop/otel,endstop/models,endstop/sqlite,endstop/transcripts --config profile.dev.package.endstop-transcript.opt-level=0 --no-fail-fast --failure-output final --test model_* --test agent -E package(endstop)&(binary(/^model/)+test(/^provider::/))",
+            "cargo nextest run --workspace --exclude endstop-cli --features endstop/otel,endstop/models,endstop/sqlite,endstop/transcripts --no-fail-fast --failure-output final --test model_* --test agent -E package(endstop)&(binary(/^model/)+test(/^provider::/))",
         ]
     } else {
         [
@@ -145,8 +160,16 @@ fn tests(root: &Path) -> Plan {
             "cargo test -p endstop --features models,sqlite,transcripts --no-fail-fast --test model_* --test agent",
         ]
     };
-    let lines = lines.map(|line| with_redis(root, &format!("env {at_a_time} {line}")));
+    let mut lines = lines.map(|line| with_redis(root, &format!("env {at_a_time} {line}")));
+    if let Some(of_models) = lines.last_mut() {
+        of_models.extend(BUILT_AGAIN.iter().flat_map(|name| not_optimized(name)));
+    }
     Plan::Run(lines.to_vec())
+}
+
+/// The flags with which cargo does not optimize a crate.
+fn not_optimized(name: &str) -> [String; 2] {
+    ["--config".to_owned(), format!("profile.dev.package.{name}.opt-level=0")]
 }
 
 /// Chosen by what their names contain: with `--doc`, cargo builds 36 crates again, without the features of what only tests
@@ -202,6 +225,21 @@ fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
+}
+
+/// Decisions against a naive evaluator and after they were saved, the drivers of runs against each other, and the names in the
+/// price table. Of the same packages and features as the other tests, which have built them.
+fn long_decisions(_: &Path) -> Plan {
+    let workspace = "cargo test --workspace --features endstop/otel";
+    let decisions = format!(
+        "env PROPTEST_CASES={LONG_DECISION_CASES} ENDSTOP_EVERY_RUN=1 {workspace} --test differential"
+    );
+    let drivers =
+        format!("env ENDSTOP_CONTRACT_CASES={LONG_CONTRACT_CASES} {workspace} --test one_contract");
+    let names = format!(
+        "env PROPTEST_CASES={LONG_DECISION_CASES} cargo test -p endstop-price --lib property::"
+    );
+    Plan::Run([decisions, drivers, names].iter().map(|line| words(line)).collect())
 }
 
 /// Budgets in a file under kills, and under writes that fail at each size of the file. And the history under kills.
@@ -290,6 +328,14 @@ fn long_fuzz(root: &Path) -> Plan {
         ))
     }));
     Plan::Run(lines)
+}
+
+/// Each example of a transcript, cut and damaged at each of its bytes; a push tries some of them. Of the same packages and
+/// features as the other tests, which have built them.
+fn every_byte(_: &Path) -> Plan {
+    one(
+        "env ENDSTOP_EVERY_BYTE=1 cargo test --workspace --features endstop/otel --test readers -- contract::",
+    )
 }
 
 /// Reads a gibibyte of each format, and checks the memory that this takes.

@@ -1,4 +1,8 @@
 //! The behavior of every reader with complete, truncated, damaged and hostile files.
+//!
+//! Three of these tests take long: two read each example once for each of its bytes, one reads the longest line in each format.
+//! A push tries every eleventh byte, each byte next to the end of a line or of the file, and each byte of a character that has
+//! several. It tries the long line in every third format. `ENDSTOP_EVERY_BYTE`, which is set each night, asks for all.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +10,32 @@ use std::path::{Path, PathBuf};
 use endstop_transcript::{FORMATS, Format, MAX_LINE_BYTES, Part, Transcript, WarningKind, walk};
 
 use crate::sink::Keep;
+
+/// Of this many bytes a push tries one. It has no divisor in common with the number of damages that are made in turn, or a
+/// push would not make all of them.
+const PERIOD: usize = 11;
+
+/// Each byte is tried that is at most this far from the end of a line.
+const NEAR: usize = 2;
+
+/// Of this many formats a push tries one with a long line.
+const FORMAT_PERIOD: usize = 3;
+
+/// Whether every byte and every format is tried.
+fn is_all_tried() -> bool {
+    std::env::var_os("ENDSTOP_EVERY_BYTE").is_some()
+}
+
+/// Whether this place of a file is tried.
+fn is_tried(bytes: &[u8], place: usize) -> bool {
+    let near = &bytes[place.saturating_sub(NEAR)..bytes.len().min(place + NEAR)];
+    let is_at_end = place < NEAR || place + NEAR >= bytes.len();
+    is_all_tried()
+        || place.is_multiple_of(PERIOD)
+        || is_at_end
+        || near.contains(&b'\n')
+        || !bytes[place].is_ascii()
+}
 
 /// An example: its transcript, the bytes of its main file, and what they read as.
 struct Example {
@@ -137,7 +167,7 @@ fn a_file_may_be_cut_at_any_byte() {
         // White space at the end of a text is no loss.
         let text = example.bytes.trim_ascii_end();
         let whole = if example.is_text() { text.len() } else { example.bytes.len() };
-        for cut in 0..whole {
+        for cut in (0..whole).filter(|cut| is_tried(&example.bytes[..whole], *cut)) {
             let keep = example.read(example.bytes[..cut].to_vec());
             let what = format!("{} cut at {cut}", example.transcript.main.name());
             example.check(&keep, &what);
@@ -174,7 +204,8 @@ fn what_is_before_a_cut_is_kept_where_the_format_is_lines() {
 fn garbage_bytes_anywhere_are_survived() {
     for example in examples() {
         let places = (0..example.bytes.len()).step_by(2);
-        for (place, garbage) in places.zip(b"\x00\xff\"{}[],:\\\n9-e".iter().cycle()) {
+        let damages = places.zip(b"\x00\xff\"{}[],:\\\n9-e".iter().cycle());
+        for (place, garbage) in damages.filter(|(place, _)| is_tried(&example.bytes, *place)) {
             let mut bytes = example.bytes.clone();
             // Inserted and written over the old text in turn.
             let replaced = place / 2 % 2;
@@ -290,10 +321,9 @@ fn deep_nesting_is_refused_not_followed() {
 
 #[test]
 fn a_line_beyond_the_limit_is_skipped_with_a_warning() {
-    for format in FORMATS {
-        let Some(example) = examples_of(format).into_iter().find(Example::is_lines) else {
-            continue;
-        };
+    let of_lines =
+        FORMATS.iter().filter_map(|format| examples_of(format).into_iter().find(Example::is_lines));
+    for example in of_lines.step_by(if is_all_tried() { 1 } else { FORMAT_PERIOD }) {
         let mut bytes = vec![b'x'; MAX_LINE_BYTES + 1];
         bytes.push(b'\n');
         bytes.extend_from_slice(&example.bytes);

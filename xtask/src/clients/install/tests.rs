@@ -46,6 +46,29 @@ fn a_group_that_cannot_be_installed_is_tried_once() {
 }
 
 #[test]
+fn several_threads_install_a_group_once() {
+    let root = root_with("threads", "x", "x==1\n");
+    let packages = Packages::new(&root);
+    let directory = packages.directory("x");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("installed"), "x==1\n").unwrap();
+    let first = packages.groups().entry("x".to_owned()).or_default().clone();
+    let held = first.lock().unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| packages.install("x").unwrap());
+        assert!(!waits.is_finished());
+        drop(held);
+        assert_eq!(waits.join().unwrap().directory, directory);
+    });
+    // It is not looked for again, unless it was removed.
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(packages.install("x").is_ok());
+    packages.remove("x");
+    assert!(packages.groups().is_empty());
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
 fn a_group_that_is_not_described_is_broken_and_not_missing() {
     let root = root_with("broken", "x", "x==1\n");
     let missing = Packages::new(&root).install("y").unwrap_err();

@@ -26,6 +26,20 @@ fn model_checkers_are_built_with_their_feature_in_a_directory_of_their_own() {
 }
 
 #[test]
+fn what_is_built_again_for_the_feature_models_is_optimized_elsewhere_and_not_there() {
+    let root = crate::root::root();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let Plan::Run(lines) = tests(&root) else { panic!("tests are skipped") };
+    let [others, of_models] = lines.as_slice() else { panic!("{lines:?}") };
+    for name in BUILT_AGAIN {
+        let table = format!("[profile.dev.package.{name}]\n");
+        assert!(manifest.contains(&table), "`{name}` is not optimized anyway");
+        let flag = format!("profile.dev.package.{name}.opt-level=0");
+        assert!(of_models.contains(&flag) && !others.contains(&flag), "{of_models:?}");
+    }
+}
+
+#[test]
 fn a_project_without_fuzz_targets_skips_fuzzing() {
     let plan = fuzz(Path::new("no-such-directory"));
     assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
@@ -50,6 +64,25 @@ fn the_tests_of_shared_stores_run_on_valkey_where_it_is_installed() {
                 assert!(line.contains(&word.to_owned()), "{line:?}");
             }
         }
+    }
+}
+
+#[test]
+fn what_a_push_tries_some_of_is_tried_whole_each_night() {
+    let root = crate::root::root();
+    for (name, file, variable) in [
+        ("every byte", "endstop-transcript/tests/readers/contract.rs", "ENDSTOP_EVERY_BYTE"),
+        ("large files", "endstop-transcript/tests/memory.rs", "ENDSTOP_MEMORY_MIB"),
+        ("long decisions", "endstop-core/tests/differential/would_admit.rs", "ENDSTOP_EVERY_RUN"),
+        ("long decisions", "endstop-cli/tests/one_contract/main.rs", "ENDSTOP_CONTRACT_CASES"),
+    ] {
+        let tests = fs::read_to_string(root.join("crates").join(file)).unwrap();
+        assert!(tests.contains(&format!("\"{variable}\"")), "{file} does not read {variable}");
+        let step = STEPS.iter().find(|step| step.name == name).unwrap();
+        assert!(matches!(step.depth, Depth::Nightly), "{name}");
+        let Plan::Run(lines) = (step.plan)(&root) else { panic!("{name} is skipped") };
+        let words = lines.concat();
+        assert!(words.iter().any(|word| word.contains(variable)), "{words:?}");
     }
 }
 
