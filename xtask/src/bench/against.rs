@@ -17,7 +17,7 @@ use super::{OF_AGENT, OF_CORE, build, build_agent, has_valgrind, per_step};
 /// How often each revision is measured. The best round counts.
 const ROUNDS: usize = 3;
 
-/// The same for a program that takes a minute, and has the median of its own rounds.
+/// The same for a program that takes a minute, and has a median over rounds itself.
 const ROUNDS_OF_LONG: usize = 1;
 
 /// How a line names a figure, its value and its unit.
@@ -107,7 +107,7 @@ pub(super) fn run(root: &Path, revision: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints what was measured since the last part: a run that is interrupted has shown the rest.
+/// Prints the table of a benchmark: an interrupted command has printed those that ended.
 fn end_of_part(before: &mut Side, after: &mut Side) -> Part {
     let [before, after] = [before, after].map(|side| std::mem::take(&mut side.figures));
     let part = Part::of(&before, &after);

@@ -178,8 +178,8 @@ struct NewRows<'t> {
 #[derive(Clone, Copy)]
 struct KnownRun {
     number: i64,
-    /// Whether the row says that the run goes on.
-    goes_on: bool,
+    /// Whether the row has no end, because the run continues.
+    continues: bool,
 }
 
 impl<'t> NewRows<'t> {
@@ -242,7 +242,7 @@ impl<'t> NewRows<'t> {
             self.number_of(row, None)?;
         }
         if let Some(known) = self.runs.get_mut(run.as_str()) {
-            known.goes_on = false;
+            known.continues = false;
         }
         let (has_ended, at) = (at.is_some(), signed(at.unwrap_or_default()));
         let values = params![run, self.process.id, has_ended, at, status, reason, text];
@@ -251,10 +251,10 @@ impl<'t> NewRows<'t> {
 
     /// Removes the end from the row of a run.
     fn go_on(&mut self, run: &RunFacts) -> rusqlite::Result<()> {
-        let Some(known) = self.runs.get_mut(run.id.as_str()).filter(|it| !it.goes_on) else {
+        let Some(known) = self.runs.get_mut(run.id.as_str()).filter(|it| !it.continues) else {
             return Ok(());
         };
-        known.goes_on = true;
+        known.continues = true;
         self.transaction.prepare_cached(CONTINUE_RUN)?.execute([known.number]).map(drop)
     }
 
@@ -281,7 +281,7 @@ impl<'t> NewRows<'t> {
             Some(number) => number,
             None => self.add_run(run, root)?,
         };
-        self.runs.insert(&run.id, KnownRun { number, goes_on: false });
+        self.runs.insert(&run.id, KnownRun { number, continues: false });
         Ok(number)
     }
 
