@@ -277,7 +277,7 @@ impl Run {
             }
             Decision::Refuse => {}
             Decision::Retry => self.state.retries_in_row += 1,
-            Decision::Finish(wrap_up) => self.state.wrap_up = Some(wrap_up),
+            Decision::Finish(wrap_up) => self.state.wrap_up = Some(*wrap_up),
             Decision::Pause => self.state.status = Status::Paused,
             Decision::Complete => {
                 self.state.ended = Some(Ended::by_itself());

@@ -16,6 +16,9 @@ pub(super) const RATE_DECIMALS: u32 = 18;
 /// The key of the total of input tokens, which chooses the tier.
 const TOTAL_INPUT: &str = "input_tokens";
 
+/// Rates that a model may have without an allocation when a call is priced.
+const FEW_ROWS: usize = 16;
+
 /// The units that a minimum duration is for.
 const AUDIO_DURATIONS: [&str; 2] = ["audio_seconds", "input_audio_seconds"];
 
@@ -308,7 +311,16 @@ impl RatesInForce<'_> {
             Some(unit) => reported_or_zero(unit, usage)?,
             None => 0,
         };
-        let leaves = self.leaves(usage)?;
+        // Most models have few rates, so that nothing is allocated.
+        let (mut few, mut many) = ([0; FEW_ROWS], Vec::new());
+        let leaves = match few.get_mut(..self.rows.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(self.rows.len(), 0);
+                &mut many
+            }
+        };
+        self.fill(leaves, usage)?;
         let mut priced = Priced {
             lines: Vec::with_capacity(if has_lines { self.rows.len() } else { 0 }),
             input: ExactUsd::ZERO,
@@ -316,7 +328,7 @@ impl RatesInForce<'_> {
             exact: ExactUsd::ZERO,
             total: Money::ZERO,
         };
-        for (&Row { unit, row, rate }, &count) in self.rows.iter().zip(&leaves) {
+        for (&Row { unit, row, rate }, &count) in self.rows.iter().zip(&*leaves) {
             if count > 0 {
                 let attos = rate.at(total_input);
                 let amount = ExactUsd::of(count, attos, row.per).ok_or(PriceError::TooLarge)?;
@@ -329,9 +341,8 @@ impl RatesInForce<'_> {
         Ok(priced)
     }
 
-    /// The remainder of the count of each unit after its priced parts: the parts without a price stay in the whole.
-    fn leaves(&self, usage: &UsageCounts) -> Result<Vec<u64>, PriceError> {
-        let mut leaves = vec![0; self.rows.len()];
+    /// Fills in the remainder of the count of each unit after its priced parts: the parts without a price stay in the whole.
+    fn fill(&self, leaves: &mut [u64], usage: &UsageCounts) -> Result<(), PriceError> {
         for (place, &index) in self.special_first.iter().enumerate() {
             let Some(of) = self.rows.get(index) else { continue };
             let leaf = if of.row.is_request {
@@ -350,7 +361,7 @@ impl RatesInForce<'_> {
                 *place = leaf;
             }
         }
-        Ok(leaves)
+        Ok(())
     }
 }
 

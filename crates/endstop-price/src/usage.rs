@@ -23,6 +23,24 @@ static TOKEN_UNITS: LazyLock<[Option<Unit>; 6]> = LazyLock::new(|| {
     names.map(Unit::named)
 });
 
+/// How many tokens of a unit a call used.
+type CountOf = fn(&TokenUsage) -> u64;
+
+/// The units of disjoint classes, in order of the unit.
+static TOKEN_COUNTS: LazyLock<Vec<(Unit, CountOf)>> = LazyLock::new(|| {
+    let counts: [CountOf; 5] = [
+        TokenUsage::total_input,
+        |tokens| tokens.cache_read,
+        |tokens| tokens.cache_write.saturating_add(tokens.cache_write_1h),
+        |tokens| tokens.cache_write_1h,
+        |tokens| tokens.output,
+    ];
+    let named = TOKEN_UNITS.iter().zip(counts);
+    let mut units: Vec<_> = named.filter_map(|(unit, count)| Some(((*unit)?, count))).collect();
+    units.sort_unstable_by_key(|(unit, _)| *unit);
+    units
+});
+
 /// Units that a report has, with room for some more.
 const USUAL_UNITS: usize = 8;
 
@@ -126,21 +144,15 @@ impl UsageCounts {
     ///
     /// Returns [`UsageError::NotACount`] if one is beyond [`MAX_COUNT`].
     pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
-        let mut usage = Self::default();
-        let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
-        let counts = [
-            tokens.total_input(),
-            tokens.cache_read,
-            written,
-            tokens.cache_write_1h,
-            tokens.output,
-        ];
-        for (unit, count) in TOKEN_UNITS.iter().zip(counts) {
-            if let Some(unit) = *unit {
-                usage.set(unit, count)?;
+        let mut counts = Vec::with_capacity(USUAL_UNITS);
+        for (unit, count) in TOKEN_COUNTS.iter() {
+            let count = count(tokens);
+            if count >= MAX_COUNT {
+                return Err(too_many(*unit, count));
             }
+            counts.push((*unit, count));
         }
-        Ok(usage)
+        Ok(Self { counts, ..Self::default() })
     }
 
     /// Returns the count of a unit, or `None` if it was not reported. Milliseconds for durations.
@@ -156,8 +168,7 @@ impl UsageCounts {
     /// Returns [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn set(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         if count >= MAX_COUNT {
-            let (path, found) = (unit.key().to_owned(), count.to_string());
-            return Err(UsageError::NotACount { path, found });
+            return Err(too_many(unit, count));
         }
         // Most come in order.
         let is_next = self.counts.last().is_none_or(|(last, _)| *last < unit);
@@ -277,6 +288,12 @@ impl UsageCounts {
             output,
         }
     }
+}
+
+/// The error of a count that is [`MAX_COUNT`] or more.
+#[cold]
+fn too_many(unit: Unit, count: u64) -> UsageError {
+    UsageError::NotACount { path: unit.key().to_owned(), found: count.to_string() }
 }
 
 /// Reads a JSON number as a count of `unit`: an integer, not negative, below [`MAX_COUNT`]. Seconds become

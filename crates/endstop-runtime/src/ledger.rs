@@ -200,6 +200,11 @@ impl Budget {
         self.snapshot().held
     }
 
+    /// Whether tokens or money are limited here or above.
+    pub(crate) fn limits_usage(&self) -> bool {
+        self.0.locked().limits_usage(self.0.slot())
+    }
+
     /// Whether any budget of the tree holds tokens or money.
     pub(crate) fn is_anything_held(&self) -> bool {
         let held = self.0.locked().held_at_root(self.0.slot());

@@ -18,7 +18,7 @@ use super::{OF_AGENT, OF_CORE, build, build_agent, has_valgrind, per_step};
 const ROUNDS: usize = 3;
 
 /// The same for a program that takes a minute, and has a median over rounds itself.
-const ROUNDS_OF_LONG: usize = 1;
+const ROUNDS_OF_LONG: usize = 2;
 
 /// How a line names a figure, its value and its unit.
 type ReadLine = fn(&str) -> Option<(String, f64, &'static str)>;

@@ -3,6 +3,8 @@
 //! [`Run::observe`](super::Run::observe) commits what it says, [`Run::would_admit`](super::Run::would_admit) drops it, and
 //! [`Watch`](super::watch::Watch) asks the same questions for many policies.
 
+use alloc::boxed::Box;
+
 use super::next_trip::{Reserved, Resource, room};
 use super::overrides::Cover;
 use super::state::{State, WrapUp};
@@ -25,8 +27,8 @@ pub(super) enum Decision {
     Refuse,
     /// The response is dropped and asked for again.
     Retry,
-    /// The announced step is the wrap-up.
-    Finish(WrapUp),
+    /// The announced step is the wrap-up. Boxed, because most decisions are others, and are handed on at every checkpoint.
+    Finish(Box<WrapUp>),
     /// A person decides.
     Pause,
     /// The run has ended naturally.
@@ -196,9 +198,8 @@ fn without_signals(
         return Decision::Pause;
     }
     match &event.kind {
-        EventKind::StepBegin if own && state.wrap_up.is_none() => {
-            finish_rule(sight, state).map_or(Decision::Proceed, Decision::Finish)
-        }
+        EventKind::StepBegin if own && state.wrap_up.is_none() => finish_rule(sight, state)
+            .map_or(Decision::Proceed, |wrap_up| Decision::Finish(Box::new(wrap_up))),
         // Only one step is left: no tools, no sub-agents, no step in parallel or after it.
         EventKind::StepBegin if own => end_of_step(state),
         kind if state.wrap_up.is_some() && is_beside_wrap_up(kind, own) => Decision::Refuse,

@@ -217,11 +217,9 @@ impl RunHandle {
     /// usage cannot be read cannot be admitted.
     #[must_use]
     pub fn is_metered(&self) -> bool {
-        let room = self.budget().room();
         let has_accounts =
             self.node().accounts().is_some_and(|accounts| accounts.current().is_metered());
-        let has_budget = room.tokens.is_some() || room.cost.is_some();
-        has_accounts || has_budget || self.node().chain().needs_reserve()
+        has_accounts || self.budget().limits_usage() || self.node().chain().needs_reserve()
     }
 
     /// Returns whether the step of a call is better begun once other calls in flight are settled, as

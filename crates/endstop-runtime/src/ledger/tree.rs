@@ -288,6 +288,18 @@ impl BudgetTree {
         }
     }
 
+    /// Whether there is a room of tokens or money.
+    pub(super) fn limits_usage(&self, slot: usize) -> bool {
+        let mut at = slot;
+        while let Some(node) = self.above(at) {
+            if node.limits.tokens.is_some() || node.limits.cost.is_some() {
+                return true;
+            }
+            at = node.parent;
+        }
+        self.is_overflowed()
+    }
+
     pub(super) fn snapshot(&self, slot: usize, id: u32) -> BudgetSnapshot {
         let node = self.node(slot);
         BudgetSnapshot {

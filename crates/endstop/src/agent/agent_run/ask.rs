@@ -29,7 +29,7 @@ use endstop_runtime::{
     CancelOn, Charge, OpenCall, Outcome, Pricing, Received, ResponseReport, Waited,
 };
 
-/// The result of a response.
+/// The result of a response. It is boxed, because it is handed on several times in each step.
 #[derive(Default)]
 struct AttemptResult {
     text: String,
@@ -78,9 +78,9 @@ impl AttemptResult {
     }
 }
 
-/// The known facts of an attempt that has begun.
+/// The known facts of an attempt that has begun. The call is boxed: it is handed on several times in each step.
 struct Attempt {
-    call: OpenCall,
+    call: Box<OpenCall>,
     trial: Trial,
     /// Requests that failed one after the other before this one.
     failed: u32,
@@ -186,7 +186,7 @@ impl AgentRun {
         messages: &[Message],
         output: Option<u64>,
         begun: Instant,
-    ) -> AttemptResult {
+    ) -> Box<AttemptResult> {
         let is_wrap_up = self.state.execution.steps.last().is_some_and(|step| step.is_wrap_up);
         let request = ModelRequest {
             system: &self.agent.instructions,
@@ -197,9 +197,9 @@ impl AgentRun {
         };
         // To keep what has begun may have taken a while.
         if self.run().is_aborted() {
-            return AttemptResult { is_cut: true, ..AttemptResult::default() };
+            return Box::new(AttemptResult { is_cut: true, ..AttemptResult::default() });
         }
-        let mut answer = AttemptResult { is_sent: true, ..AttemptResult::default() };
+        let mut answer = Box::new(AttemptResult { is_sent: true, ..AttemptResult::default() });
         // The making of the stream may panic as well as the stream.
         let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
         let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
@@ -270,7 +270,7 @@ impl AgentRun {
     /// Settles a response. Returns whether the model should be called again.
     async fn take_answer(
         &mut self,
-        mut answer: AttemptResult,
+        mut answer: Box<AttemptResult>,
         mut attempt: Attempt,
         other_messages: bool,
     ) -> bool {
@@ -288,7 +288,7 @@ impl AgentRun {
     /// A response, or the part of one that was received before an abort.
     async fn take_reply(
         &mut self,
-        mut answer: AttemptResult,
+        mut answer: Box<AttemptResult>,
         attempt: Attempt,
         other_messages: bool,
     ) -> bool {
@@ -338,7 +338,7 @@ impl AgentRun {
     /// Puts the response into the conversation.
     fn keep_reply(
         &mut self,
-        answer: AttemptResult,
+        answer: Box<AttemptResult>,
         end: ModelEnd,
         is_whole: bool,
         told: Option<TokenUsage>,

@@ -51,12 +51,19 @@ struct Answered {
 struct Batch {
     /// Shared, so that one can be read while the others change.
     calls: Arc<Vec<ToolCall>>,
-    answers: Vec<Option<Answered>>,
+    /// What is known of each of them.
+    places: Vec<CallPlace>,
     running: FuturesUnordered<Running>,
     /// Calls that finished while the batch waited for something else.
     done: VecDeque<Ran>,
-    begun: Vec<Option<RunningToolCall>>,
     next: usize,
+}
+
+/// A call of a batch.
+#[derive(Default)]
+struct CallPlace {
+    begun: Option<RunningToolCall>,
+    answer: Option<Answered>,
 }
 
 /// A call that has begun.
@@ -66,12 +73,18 @@ struct RunningToolCall {
     can_abort: bool,
 }
 
+impl Batch {
+    /// Takes the call that has begun, once.
+    fn take_begun(&mut self, place: usize) -> Option<RunningToolCall> {
+        self.places.get_mut(place)?.begun.take()
+    }
+}
+
 impl AgentRun {
     /// Answers all calls, or pauses before one of them.
     pub(super) async fn answer_calls(&mut self, calls: Vec<ToolCall>) -> Flow {
         let mut batch = Batch {
-            answers: calls.iter().map(|_| None).collect(),
-            begun: calls.iter().map(|_| None).collect(),
+            places: calls.iter().map(|_| CallPlace::default()).collect(),
             calls: Arc::new(calls),
             running: FuturesUnordered::new(),
             done: VecDeque::new(),
@@ -179,8 +192,8 @@ impl AgentRun {
             can_abort: entry.tool.can_abort() || is_agent,
         };
         batch.running.push(self.run_tool(entry, place, call.clone(), open));
-        if let Some(slot) = batch.begun.get_mut(place) {
-            *slot = Some(begun);
+        if let Some(known) = batch.places.get_mut(place) {
+            known.begun = Some(begun);
         }
     }
 
@@ -230,7 +243,7 @@ impl AgentRun {
     async fn finish_call(&mut self, batch: &mut Batch, ran: Ran) {
         let calls = Arc::clone(&batch.calls);
         let Some(call) = calls.get(ran.place) else { return };
-        let begun = batch.begun.get_mut(ran.place).and_then(Option::take);
+        let begun = batch.take_begun(ran.place);
         if begun.as_ref().is_some_and(|begun| begun.is_agent) {
             self.run().record(&EventKind::ChildEnd, Detail::Child { agent: &call.tool });
         }
@@ -294,10 +307,10 @@ impl AgentRun {
     /// be aborted continues, and is reported.
     async fn cut_calls(&mut self, batch: &mut Batch) {
         self.checkpoint().await;
-        let is_agent = |begun: &Option<RunningToolCall>| begun.as_ref().is_some_and(|b| b.is_agent);
+        let is_agent = |it: &CallPlace| it.begun.as_ref().is_some_and(|begun| begun.is_agent);
         loop {
             let ran = match batch.done.pop_front() {
-                None if batch.begun.iter().any(is_agent) => batch.running.next().await,
+                None if batch.places.iter().any(is_agent) => batch.running.next().await,
                 ran => ran,
             };
             let Some(ran) = ran else { break };
@@ -305,7 +318,7 @@ impl AgentRun {
         }
         batch.running = FuturesUnordered::new();
         for place in 0..batch.calls.len() {
-            let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
+            let Some(begun) = batch.take_begun(place) else { continue };
             let Some(call) = batch.calls.get(place).cloned() else { continue };
             if !begun.can_abort {
                 self.run().add_still_running(&call.tool);
@@ -336,16 +349,16 @@ impl AgentRun {
             };
             beside(&mut batch.running, &mut batch.done, told).await;
         }
-        if let Some(slot) = batch.answers.get_mut(place) {
-            *slot = Some(answered);
+        if let Some(known) = batch.places.get_mut(place) {
+            known.answer = Some(answered);
         }
     }
 
     /// Puts the answers into the conversation, in the order of the calls.
     fn put_answers(&mut self, batch: Batch) {
         let calls = Arc::unwrap_or_clone(batch.calls);
-        for (call, answered) in calls.into_iter().zip(batch.answers) {
-            let Some(answered) = answered else { continue };
+        for (call, known) in calls.into_iter().zip(batch.places) {
+            let Some(answered) = known.answer else { continue };
             let place = self.state.place_of_answer();
             let execution = ToolExecution {
                 id: call.id.clone(),

@@ -50,12 +50,12 @@ impl AgentRun {
         pricing: &Pricing,
         messages: Option<&[Message]>,
         takes_share: bool,
-    ) -> Option<(OpenCall, Trial)> {
+    ) -> Option<(Box<OpenCall>, Trial)> {
         let (mut wait, mut account_wait) = (OthersWait::default(), ShownAccountWait::default());
         loop {
             let plan = self.plan_beside_others(pricing, messages, takes_share, &wait);
             match self.run().begin_call(&plan) {
-                Ok(call) => return Some((call, trial)),
+                Ok(call) => return Some((Box::new(call), trial)),
                 Err(NotBegun::OthersHold) => {
                     // Other runs need not wait until this one has tried whether the model answers again.
                     drop(trial);
@@ -137,7 +137,7 @@ impl AgentRun {
     }
 
     /// Settles an answer that is requested once more: its usage is spent, and the conversation does not get it.
-    pub(super) async fn discard(&mut self, mut answer: AttemptResult, mut attempt: Attempt) {
+    pub(super) async fn discard(&mut self, mut answer: Box<AttemptResult>, mut attempt: Attempt) {
         attempt.trial.record(true);
         let end = answer.end.take().unwrap_or_default();
         let charge = answer.charge(&attempt.call, &end);
