@@ -51,7 +51,7 @@ struct Answered {
 struct Batch {
     /// Shared, so that one can be read while the others change.
     calls: Arc<Vec<ToolCall>>,
-    /// Each of them as far as it has come.
+    /// The beginning and the answer of each of them.
     places: Vec<CallPlace>,
     running: FuturesUnordered<Running>,
     /// Calls that finished while the batch waited for something else.
