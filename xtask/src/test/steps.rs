@@ -43,7 +43,6 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long gateways", depth: Depth::Nightly, plan: long_gateways },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
-    Step { name: "long decisions", depth: Depth::Nightly, plan: long_decisions },
     Step { name: "long kills", depth: Depth::Nightly, plan: long_kills },
     Step { name: "valkey", depth: Depth::Nightly, plan: valkey },
     Step { name: "budgets", depth: Depth::Nightly, plan: budgets },
@@ -81,13 +80,6 @@ const LONG_HISTORY_ROUNDS: u32 = 20;
 
 /// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
 const LONG_MODEL_CASES: u32 = 20_000;
-
-/// Generated policies and runs, and names of models, of a test each night; a push tries 256, or a quarter of that where they
-/// take long.
-const LONG_DECISION_CASES: u32 = 2_000;
-
-/// Cases of each test that compares the drivers of runs each night; a push tries 50.
-const LONG_CONTRACT_CASES: u32 = 500;
 
 /// Kills of a process that counts in budgets each night; a push tries 40.
 const LONG_KILLS: u32 = 200;
@@ -225,21 +217,6 @@ fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
-}
-
-/// Decisions against a naive evaluator and after they were saved, the drivers of runs against each other, and the names in the
-/// price table. Of the same packages and features as the other tests, which have built them.
-fn long_decisions(_: &Path) -> Plan {
-    let workspace = "cargo test --workspace --features endstop/otel";
-    let decisions = format!(
-        "env PROPTEST_CASES={LONG_DECISION_CASES} ENDSTOP_EVERY_RUN=1 {workspace} --test differential"
-    );
-    let drivers =
-        format!("env ENDSTOP_CONTRACT_CASES={LONG_CONTRACT_CASES} {workspace} --test one_contract");
-    let names = format!(
-        "env PROPTEST_CASES={LONG_DECISION_CASES} cargo test -p endstop-price --lib property::"
-    );
-    Plan::Run([decisions, drivers, names].iter().map(|line| words(line)).collect())
 }
 
 /// Budgets in a file under kills, and under writes that fail at each size of the file. And the history under kills.

@@ -2,8 +2,7 @@
 //! gateway, in a dry run and in replay (docs/semantics.md, section 2).
 //!
 //! Policies are generated from the published list, `endstop::core::condition::contract`, and runs are scripted: the
-//! same model responses and tool results reach every driver. Each test has its seed, so a failure comes again. A push runs
-//! the first 50 cases of each; `ENDSTOP_CONTRACT_CASES`, which is set each night, asks for more.
+//! same model responses and tool results reach every driver. Each test has its seed, so a failure comes again.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -27,14 +26,12 @@ use endstop::core::signal::StopReason;
 use generate::{Gauges, case};
 use outcome::{Live, Outcome};
 
-/// The cases of one test where a change is pushed.
-const CASES: u32 = 50;
+/// The cases of one test. All tests together run 500.
+const CASES: u32 = 125;
 
 /// Runs the cases of a seed, and shrinks a case that fails.
 fn check(seed: u8, gauges: Gauges, test: fn(&Case) -> Result<(), String>) {
-    let asked = std::env::var("ENDSTOP_CONTRACT_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = asked.unwrap_or(CASES);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let tried = runner.run(&case(gauges), |case| {

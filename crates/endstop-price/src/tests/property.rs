@@ -119,17 +119,6 @@ proptest! {
         let priced = model.price(&usage, WallTime(at), &CallContext::default());
         prop_assert!(priced.is_ok() || cached > input || priced == Err(PriceError::TooLarge));
     }
-}
-
-/// The nearest names of a long one take long, so a quarter as many cases as elsewhere. `PROPTEST_CASES`, which is set each night,
-/// asks for more.
-fn few() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig { cases: usual.cases.div_ceil(4), ..usual }
-}
-
-proptest! {
-    #![proptest_config(few())]
 
     #[test]
     fn no_name_panics(name in ".{0,60}", provider in ".{0,20}") {
