@@ -17,7 +17,7 @@ pub(super) const RATE_DECIMALS: u32 = 18;
 const TOTAL_INPUT: &str = "input_tokens";
 
 /// Rates that a model may have without an allocation when a call is priced.
-const FEW_ROWS: usize = 16;
+pub(super) const FEW_ROWS: usize = 16;
 
 /// The units that a minimum duration is for.
 const AUDIO_DURATIONS: [&str; 2] = ["audio_seconds", "input_audio_seconds"];

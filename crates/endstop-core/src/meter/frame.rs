@@ -208,8 +208,8 @@ impl Frame {
     #[inline]
     pub(crate) fn fold_all(&mut self, inputs: &Inputs<'_>, places: Range<usize>) {
         let program = inputs.program;
-        let folds = program.folds().get(places.clone()).into_iter().flatten();
-        for (fold, place) in folds.zip(places) {
+        let folds = program.folds().iter().enumerate().take(places.end).skip(places.start);
+        for (place, fold) in folds {
             let value = self.fold(inputs, fold);
             self.truth.set(program.slot_of_fold(place), value);
         }

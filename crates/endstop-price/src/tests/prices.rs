@@ -57,6 +57,18 @@ fn the_data_that_ships_is_whole() {
 }
 
 #[test]
+fn a_model_may_have_a_rate_for_every_unit() {
+    let keys = units().rows().iter().map(|row| format!(r#""{}":1"#, row.price_key));
+    let rates: Vec<String> = keys.collect();
+    assert!(rates.len() > crate::calculate::FEW_ROWS);
+    let table = table(&format!(r#""prices":{{{}}}"#, rates.join(",")));
+    let counts = [("input_tokens", 1_000_000), ("output_tokens", 2_000_000), ("web_searches", 500)];
+    let plain = CallContext::default();
+    // With half a thousand searches, and one request.
+    assert_eq!(total(&table, &counts, NOON, &plain), "3.501");
+}
+
+#[test]
 fn a_tier_begins_strictly_above_its_start_and_takes_the_whole_call() {
     let tiered = |key: &str, base, tier| {
         format!(r#""{key}":{{"base":{base},"tiers":[{{"start":200000,"price":{tier}}}]}}"#)

@@ -52,14 +52,21 @@ fn several_threads_install_a_group_once() {
     let directory = packages.directory("x");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("installed"), "x==1\n").unwrap();
-    let first = packages.groups().entry("x".to_owned()).or_default().clone();
-    let held = first.lock().unwrap();
+    // Another thread installs it, and puts it elsewhere.
+    let other = packages.groups().entry("x".to_owned()).or_default().clone();
+    let mut installs = other.lock().unwrap();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| packages.install("x").unwrap());
-        assert!(!waits.is_finished());
-        drop(held);
-        assert_eq!(waits.join().unwrap().directory, directory);
+        let [interpreter, programs, elsewhere] = ["python", "bin", "elsewhere"].map(PathBuf::from);
+        let directory = elsewhere.clone();
+        *installs = Some(Ok(Installed { interpreter, programs, directory }));
+        drop(installs);
+        assert_eq!(waits.join().unwrap().directory, elsewhere);
     });
+    packages.remove("x");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("installed"), "x==1\n").unwrap();
+    assert_eq!(packages.install("x").unwrap().directory, directory);
     // It is not looked for again, unless it was removed.
     fs::remove_dir_all(&directory).unwrap();
     assert!(packages.install("x").is_ok());

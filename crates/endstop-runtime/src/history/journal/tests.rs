@@ -67,6 +67,23 @@ fn a_line_has_its_number_its_process_and_its_entry() {
 }
 
 #[test]
+fn a_line_of_a_call_leaves_out_what_is_unknown_and_is_read_with_or_without_it() {
+    let known = r#"{"call":{"run":{"id":"a","agent":"main","began":1,"is_resumed":false},"at":2,"model":"gpt-5.2","#;
+    let amounts =
+        r#""amounts":[7,3,2,1000,0],"is_priced":true,"is_estimate":false,"is_run_over":false"#;
+    let without = format!("{known}{amounts}}}}}");
+    let with = without
+        .replace(r#""agent""#, r#""parent":null,"agent""#)
+        .replace(r#""at""#, r#""root":null,"at""#)
+        .replace(amounts, &format!(r#""provider":null,"tool":null,{amounts}"#))
+        .replace("}}", r#","key":null,"budgets":null,"charge":null,"log":null}}"#);
+    for text in [&without, &with] {
+        let entry: HistoryEntry = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&entry).unwrap(), without);
+    }
+}
+
+#[test]
 fn a_journal_that_is_cut_anywhere_has_its_whole_lines() {
     let whole = stored(&["a", "b"]);
     for length in 0..=whole.len() {
