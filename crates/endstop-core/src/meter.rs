@@ -258,7 +258,7 @@ impl Meter {
                 Read::Op(op) => self.operators.recount(program, op, &self.now()),
                 read => self.read(read),
             };
-            self.compared.set_number(gauge, number);
+            self.compared.set_clock(gauge, number);
         }
     }
 
@@ -323,12 +323,12 @@ impl Meter {
         (&mut self.compared, Inputs { program, compares, operators, now })
     }
 
-    /// Brings every bit up to date.
+    /// Brings every bit up to date. Returns whether any can have changed.
     #[inline]
-    pub(crate) fn evaluate(&mut self, program: &Program) {
+    pub(crate) fn evaluate(&mut self, program: &Program) -> bool {
         self.sync_clocks(program);
         let (frame, inputs) = self.frame_and_inputs(program);
-        frame.evaluate(&inputs);
+        frame.evaluate(&inputs)
     }
 
     /// Brings the groups of one rule up to date, whose leaves are.
@@ -346,11 +346,10 @@ impl Meter {
     // Asking.
 
     /// Takes back the frame that was set aside, and that the event was activity.
-    pub(crate) fn take_back(&mut self, program: &Program, aside: &mut Frame, clocks: &Clocks) {
+    pub(crate) fn take_back(&mut self, aside: &mut Frame, clocks: &Clocks) {
         core::mem::swap(&mut self.compared, aside);
         self.clocks.forget_activity(clocks);
         self.compared.fall_behind();
-        self.evaluate(program);
     }
 
     /// Counts calls of tools as begun, until [`Meter::uncount`].
@@ -484,7 +483,7 @@ impl Meter {
         }
     }
 
-    /// Records a piece of text or a tick. Returns whether any compared gauge or fact can have changed.
+    /// Records a piece of text or a tick. Returns whether anything but a clock can have changed.
     #[inline]
     pub(crate) fn stream(
         &mut self,
@@ -509,7 +508,7 @@ impl Meter {
             self.probe(probes, event);
             self.sync(program, Class::Live);
         }
-        found || program.is_timed() || !self.step.is_open() || !probes.is_empty()
+        found || !self.step.is_open() || !probes.is_empty()
     }
 
     /// Records an event. Pieces and ticks are recorded by [`Meter::stream`], intentions by [`Meter::begin`].

@@ -54,6 +54,8 @@ pub struct Program {
     compares: Table<CompareIx, Compare>,
     /// Comparisons whose gauge can be unknown or out of place.
     irregular: alloc::vec::Vec<CompareIx>,
+    /// Comparisons that change as time passes.
+    clocks: alloc::vec::Vec<CompareIx>,
     /// Comparisons that see what may be spent before it is, in their order.
     projected: alloc::vec::Vec<Projected>,
     folds: alloc::vec::Vec<Fold>,
@@ -179,6 +181,11 @@ impl Program {
     #[inline]
     pub(crate) fn irregular(&self) -> &[CompareIx] {
         &self.irregular
+    }
+
+    #[inline]
+    pub(crate) fn clocks(&self) -> &[CompareIx] {
+        &self.clocks
     }
 
     #[inline]

@@ -80,7 +80,8 @@ pub struct Run {
     state: State,
     probes: RunningProbes,
     notices: Vec<Notice>,
-    /// Whether the state as it is has been judged, in this process.
+    /// Whether the state as it is has been judged, in this process; a clock may have moved since without a
+    /// comparison that changed.
     judged: bool,
     /// Kept for questions, so that they allocate nothing.
     aside: Frame,
@@ -135,9 +136,11 @@ impl Run {
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
+                if self.program.is_timed() {
+                    self.evaluate();
+                }
                 // Without changes, the decision of the previous checkpoint stands.
-                let is_quiet = self.state.ended.is_none() && self.state.raised.is_empty();
-                if !changed && self.judged && is_quiet {
+                if !changed && self.judged && self.is_quiet() {
                     return Directive::Proceed;
                 }
             }
@@ -173,7 +176,8 @@ impl Run {
         meter.evaluate(program);
         let judgement = judge(&self.program, &self.state, event, false);
         let directive = judgement.decision.directive(event, self.state.meter.step().is_open());
-        self.state.meter.take_back(&self.program, &mut self.aside, &clocks);
+        self.state.meter.take_back(&mut self.aside, &clocks);
+        self.evaluate();
         directive
     }
 
@@ -242,15 +246,30 @@ impl Run {
         state.meter.hide_next_cost(&self.program);
         state.meter.begin(&self.program, &mut self.probes, event);
         // From here on, the run shows the same as a restored run would.
-        state.meter.evaluate(&self.program);
+        self.evaluate();
         self.judged = false;
+    }
+
+    /// Brings every bit up to date. What was decided on others does not stand.
+    #[inline]
+    fn evaluate(&mut self) {
+        self.judged &= !self.state.meter.evaluate(&self.program);
+    }
+
+    /// Whether nothing stands that a decision would have to weigh.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        let state = &self.state;
+        let stands = !state.raised.is_empty()
+            || Sight::of(&self.program, &state.meter).any_met(Action::Stop);
+        state.ended.is_none() && !stands
     }
 
     /// Decides on the state as it is, and does what is decided.
     #[inline]
     fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
+        self.evaluate();
         self.judged = true;
-        self.state.meter.evaluate(&self.program);
         let judgement = judge(&self.program, &self.state, event, after_step);
         let directive = judgement.decision.directive(event, self.state.meter.step().is_open());
         self.commit(judgement, event);
@@ -362,7 +381,7 @@ impl Run {
     #[inline]
     fn hide_next_cost(&mut self) {
         if self.state.meter.hide_next_cost(&self.program) {
-            self.state.meter.evaluate(&self.program);
+            self.evaluate();
             self.judged = false;
         }
     }
@@ -371,7 +390,7 @@ impl Run {
     fn hide_reserve(&mut self) {
         if self.state.meter.frame().is_projected() {
             self.state.meter.project(None);
-            self.state.meter.evaluate(&self.program);
+            self.evaluate();
             self.judged = false;
         }
     }
@@ -450,7 +469,7 @@ impl Run {
 
     /// A continuation request: answers everything overridable that stands, a natural end included.
     fn request_continuation(&mut self, by: &str) {
-        self.state.meter.evaluate(&self.program);
+        self.evaluate();
         self.state.overrides.request(by);
         if self.state.raised.clear() {
             self.state.overrides.record(&self.state.meter, None, "raised signals cleared");
@@ -510,7 +529,7 @@ impl Run {
         let is_cut = self.state.raised.clear_for_reopening()
             || self.state.ended.as_ref().is_some_and(Ended::has_late_response);
         self.state.meter.forget_cancellation(&self.program);
-        self.state.meter.evaluate(&self.program);
+        self.evaluate();
         let stands = standing(Sight::of(&self.program, &self.state.meter), false).next().is_some();
         if !stands && self.state.raised.is_empty() {
             self.state.overrides.record_reopening(&self.state.meter, by);

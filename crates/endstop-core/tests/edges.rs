@@ -235,6 +235,21 @@ fn the_trip_record_of_a_run_that_ended_by_itself_is_of_that_moment() {
 }
 
 #[test]
+fn a_limit_that_a_question_has_passed_trips_at_the_next_tick() {
+    let text = "[warn]\nslow = \"elapsed >= 5s\"\n[stop]\ntime = \"elapsed >= 9s\"";
+    let mut run = Driver::toml(text).0;
+    let at = |at, kind| Event::new(Millis(at), kind);
+    assert_eq!(run.observe(&at(0, STEP)), Proceed);
+    assert_eq!(run.observe(&at(4_999, EventKind::Tick)), Proceed);
+    assert_eq!(run.would_admit(&at(5_000, EventKind::ToolBegin { tool: "a" })), Proceed);
+    assert!(run.take_notices().is_empty(), "to ask reports nothing");
+    assert_eq!(run.observe(&at(5_000, EventKind::Tick)), Proceed);
+    assert_eq!(run.take_notices().len(), 1);
+    assert_eq!(run.would_admit(&at(9_000, EventKind::ToolBegin { tool: "a" })), Stop);
+    assert_eq!(run.observe(&at(9_000, EventKind::Tick)), Stop);
+}
+
+#[test]
 fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
     let mut driver = Driver::toml("[stop]\nsteps = \"steps >= 9\"");
     driver.see(EventKind::StepBegin);

@@ -37,9 +37,19 @@ pub(crate) struct Frame {
     /// The amounts added to the settled ones while an act is judged.
     #[serde(skip)]
     projection: Option<Projection>,
-    /// Whether a number, a reading or a fact has changed since the bits were last brought up to date.
     #[serde(skip)]
-    is_behind: bool,
+    behind: Behind,
+}
+
+/// What has changed since the bits were last brought up to date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Behind {
+    #[default]
+    Nothing,
+    /// Numbers of clocks.
+    Clocks,
+    /// Any number, reading or fact.
+    Anything,
 }
 
 impl Clone for Frame {
@@ -49,7 +59,7 @@ impl Clone for Frame {
             readings: self.readings.clone(),
             truth: self.truth.clone(),
             projection: self.projection,
-            is_behind: self.is_behind,
+            behind: self.behind,
         }
     }
 
@@ -59,7 +69,7 @@ impl Clone for Frame {
         self.readings.clone_from(&other.readings);
         self.truth.clone_from(&other.truth);
         self.projection = other.projection;
-        self.is_behind = other.is_behind;
+        self.behind = other.behind;
     }
 }
 
@@ -70,7 +80,7 @@ impl Frame {
             readings: program.gauges().rows().iter().map(|_| Reading::Known).collect(),
             truth: program.bits(),
             projection: None,
-            is_behind: true,
+            behind: Behind::Anything,
         }
     }
 
@@ -125,7 +135,7 @@ impl Frame {
 
     /// Leaves only what is saved.
     pub(crate) fn drop_derived(&mut self) {
-        (self.truth, self.projection, self.is_behind) = (Bits::default(), None, false);
+        (self.truth, self.projection, self.behind) = (Bits::default(), None, Behind::Nothing);
     }
 
     /// The numbers of a saved frame for the gauges of `to`; `None` inside if the saved one had no such gauge.
@@ -145,7 +155,9 @@ impl Frame {
     #[inline]
     pub(crate) fn set(&mut self, gauge: GaugeIx, number: u64, reading: Reading) {
         let (known, known_reading) = (self.numbers.at_mut(gauge), self.readings.at_mut(gauge));
-        self.is_behind |= *known != number || *known_reading != reading;
+        if *known != number || *known_reading != reading {
+            self.behind = Behind::Anything;
+        }
         *known = number;
         *known_reading = reading;
     }
@@ -153,13 +165,27 @@ impl Frame {
     #[inline]
     pub(crate) fn set_number(&mut self, gauge: GaugeIx, number: u64) {
         let known = self.numbers.at_mut(gauge);
-        self.is_behind |= *known != number;
+        if *known != number {
+            self.behind = Behind::Anything;
+        }
+        *known = number;
+    }
+
+    /// Like [`Frame::set_number`], for a gauge of [`Class::Time`].
+    #[inline]
+    pub(crate) fn set_clock(&mut self, gauge: GaugeIx, number: u64) {
+        let known = self.numbers.at_mut(gauge);
+        if *known != number {
+            self.behind = self.behind.max(Behind::Clocks);
+        }
         *known = number;
     }
 
     /// Begins or ends to judge by what may be spent.
     pub(crate) fn project(&mut self, projection: Option<Projection>) {
-        self.is_behind |= self.projection != projection;
+        if self.projection != projection {
+            self.behind = Behind::Anything;
+        }
         self.projection = projection;
     }
 
@@ -169,13 +195,13 @@ impl Frame {
 
     /// The limits, or something else outside the frame, have changed.
     pub(crate) const fn fall_behind(&mut self) {
-        self.is_behind = true;
+        self.behind = Behind::Anything;
     }
 
     /// Sets the bits of every fact.
     pub(crate) fn write_facts(&mut self, program: &Program, facts: &Facts) {
         for (fact, truth) in facts.truths() {
-            self.is_behind = true;
+            self.behind = Behind::Anything;
             self.truth.set(program.slot_of_fact(fact, true), truth == Truth::True);
             self.truth.set(program.slot_of_fact(fact, false), truth == Truth::False);
         }
@@ -191,17 +217,24 @@ impl Frame {
         masks.any(&self.truth)
     }
 
-    /// Brings every bit up to date. Operators over time may change without any change in their operands.
+    /// Brings every bit up to date. Returns whether any can have changed. Operators over time may change without any
+    /// change in their operands.
     #[inline]
-    pub(crate) fn evaluate(&mut self, inputs: &Inputs<'_>) {
-        if self.is_behind {
-            self.is_behind = false;
-            self.compare_all(inputs);
-            self.project_all(inputs);
-        } else if inputs.program.ops().is_empty() {
-            return;
+    pub(crate) fn evaluate(&mut self, inputs: &Inputs<'_>) -> bool {
+        let leaves_changed = match core::mem::take(&mut self.behind) {
+            Behind::Nothing => false,
+            Behind::Clocks => self.compare_clocks(inputs),
+            Behind::Anything => {
+                self.compare_all(inputs);
+                self.project_all(inputs);
+                true
+            }
+        };
+        let changed = leaves_changed || !inputs.program.ops().is_empty();
+        if changed {
+            self.fold_all(inputs, 0..inputs.program.folds().len());
         }
-        self.fold_all(inputs, 0..inputs.program.folds().len());
+        changed
     }
 
     /// Brings the groups of one rule up to date, whose leaves are.
@@ -241,6 +274,16 @@ impl Frame {
         let settled = self.number(compares.at(compare).gauge);
         Some(projection.reach(leaf.part, settled))
             .filter(|reach| reach.is_none_or(|reach| reach.whole > settled))
+    }
+
+    /// Brings the comparisons of clocks up to date; whether that changed any.
+    #[inline]
+    fn compare_clocks(&mut self, inputs: &Inputs<'_>) -> bool {
+        let mut changed = false;
+        for clock in inputs.program.clocks() {
+            changed |= self.evaluate_compare(inputs, *clock);
+        }
+        changed
     }
 
     #[inline]

@@ -273,7 +273,8 @@ impl<'p> Builder<'p> {
         let has_clock = gauges.rows().iter().any(|slot| slot.class == super::Class::Time);
         Ok(Program {
             policy: policy.clone(),
-            irregular: irregular(&compares, &gauges),
+            irregular: compares_of(&compares, &gauges, GaugeSlot::is_irregular),
+            clocks: compares_of(&compares, &gauges, |slot| slot.class == super::Class::Time),
             projected: projected(policy, &compares, &gauges),
             roots: roots(policy, &rules),
             levels: self.ops.iter().map(|op| op.level + 1).max().unwrap_or(0),
@@ -396,12 +397,13 @@ fn texts(facts: &[Fact]) -> Result<FactsOfTexts, PolicyError> {
     Ok((texts, phrase_facts, pattern_facts))
 }
 
-/// Comparisons of gauges that can be unknown, or that are compared at some moments only.
-fn irregular(
+/// Comparisons of the gauges for which `is` holds.
+fn compares_of(
     compares: &Table<CompareIx, Compare>,
     gauges: &Table<GaugeIx, GaugeSlot>,
+    is: impl Fn(&GaugeSlot) -> bool,
 ) -> Vec<CompareIx> {
-    let of = |compare: &Compare| gauges.at(compare.gauge).is_irregular();
+    let of = |compare: &Compare| is(gauges.at(compare.gauge));
     compares.iter().filter(|(_, compare)| of(compare)).map(|(index, _)| index).collect()
 }
 

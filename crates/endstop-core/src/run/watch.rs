@@ -164,7 +164,7 @@ impl Watch {
         match &event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.meter.stream(program, &mut self.probes, event);
-                if !changed && self.judged && !self.has_ended {
+                if !changed && !program.is_timed() && self.judged && !self.has_ended {
                     return None;
                 }
             }
