@@ -24,7 +24,7 @@ pub(crate) fn write(root: &Path, page: &str, task: &str, text: &str) -> Result<(
 /// Puts rows into the table of a task in a page. Rows of other names, the first cells, stay, in the order of `order`.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn merge(
     root: &Path,
     page: &str,
