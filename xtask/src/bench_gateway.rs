@@ -1,8 +1,9 @@
 //! `cargo xtask bench gateway`: what a call costs through Endstop, and through other gateways, in one run.
 //!
 //! The gateway under test has core 0, clients and upstream have core 1. All gateways run at the same time and
-//! are measured in turns, round after round, so that a busy machine is busy for each of them. Nothing here
-//! fails by time. An earlier revision of Endstop is one more of them.
+//! are measured in turns, round after round, so that a busy machine is busy for each of them. Each round starts them
+//! again: a process keeps the places in memory that it got at its start, and two of one program can differ by a half.
+//! Nothing here fails by time. An earlier revision of Endstop is one more of them.
 
 mod goals;
 mod measure;
@@ -132,9 +133,23 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Measured {
     name: &'static str,
-    running: Running,
+    /// `None` if it could not be started again.
+    running: Option<Running>,
     taken: Taken,
     memory: Memory,
+}
+
+impl Measured {
+    /// Starts it again, unless that takes too long.
+    fn restart(&mut self, place: &Place) {
+        let Some(running) = self.running.take_if(|it| it.can_restart()) else { return };
+        self.memory.note_end(process::resident_mib(&running));
+        let again = running.restarted(place, self.name);
+        match again.and_then(|running| measure::first_calls(place, running)) {
+            Ok(running) => self.running = Some(running),
+            Err(why) => self.taken.note(format!("started again: {why}")),
+        }
+    }
 }
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
@@ -160,7 +175,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
             Ok(running) => {
                 println!("{}: runs", subject.name);
                 let memory = measure::memory(&place, &running, options.is_quick());
-                all.push(Measured { name: subject.name, running, taken: Taken::default(), memory });
+                let (name, running) = (subject.name, Some(running));
+                all.push(Measured { name, running, taken: Taken::default(), memory });
             }
             Err(why) => {
                 println!("skipped: {}: {why}", subject.name);
@@ -171,14 +187,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     for round in 1..=options.rounds {
         println!("round {round} of {}", options.rounds);
         for measured in &mut all {
+            if round > 1 {
+                measured.restart(&place);
+            }
+            let Some(running) = &measured.running else { continue };
             for case in CASES {
-                let result = measure::one(&place, &measured.running, case, options.shorter);
-                measured.taken.add(case.name, result);
+                measured.taken.add(case.name, measure::one(&place, running, case, options.shorter));
             }
         }
     }
     for measured in &mut all {
-        measured.memory.after = process::resident_mib(&measured.running);
+        measured.memory.note_end(measured.running.as_ref().and_then(process::resident_mib));
     }
     println!("\n{}", table::machine());
     println!("{}", table::all(&all, &skipped));

@@ -66,13 +66,15 @@ impl Taken {
     pub(super) fn add(&mut self, case: &'static str, result: Option<Result<One, String>>) {
         match result {
             Some(Ok(one)) => self.rounds.entry(case).or_default().push(one),
-            Some(Err(why)) => {
-                let trouble = format!("{case}: {why}");
-                if !self.troubles.contains(&trouble) && self.troubles.len() < 5 {
-                    self.troubles.push(trouble);
-                }
-            }
+            Some(Err(why)) => self.note(format!("{case}: {why}")),
             None => {}
+        }
+    }
+
+    /// Notes a problem.
+    pub(super) fn note(&mut self, trouble: String) {
+        if !self.troubles.contains(&trouble) && self.troubles.len() < 5 {
+            self.troubles.push(trouble);
         }
     }
 
@@ -106,7 +108,7 @@ pub(super) struct Memory {
     pub(super) start: Option<f64>,
     /// By number of connections: idle, and with a slow stream on each.
     pub(super) at: BTreeMap<usize, (Option<f64>, Option<f64>)>,
-    /// After all rounds.
+    /// The most that a process held at its end.
     pub(super) after: Option<f64>,
     /// The problems.
     pub(super) troubles: Vec<String>,
@@ -201,6 +203,11 @@ pub(super) fn memory(place: &Place, running: &Running, is_quick: bool) -> Memory
 }
 
 impl Memory {
+    /// Notes the memory that a process holds at its end.
+    pub(super) fn note_end(&mut self, mib: Option<f64>) {
+        self.after = [self.after, mib].into_iter().flatten().reduce(f64::max);
+    }
+
     fn take(&mut self, connections: usize, value: &Value) {
         let number = |name: &str| value.get(name).and_then(Value::as_f64);
         let mib = |name: &str| number(name).map(|kib| kib / 1024.0);

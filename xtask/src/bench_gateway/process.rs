@@ -28,7 +28,7 @@ const PINNED: &str = "ulimit -n 8192 2>/dev/null; \
 static GROUPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// How a gateway is started and called.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Launch {
     /// The program; none where the upstream itself is called.
     pub(super) program: Option<PathBuf>,
@@ -78,6 +78,18 @@ impl Running {
         if launch.program.is_none() {
             return Ok(Self { child: None, id: upstream.id, address: upstream.address, launch });
         }
+        Self::spawn(place, name, launch, GATEWAY_CORE)
+    }
+
+    /// Whether it is a process that starts quickly.
+    pub(super) const fn can_restart(&self) -> bool {
+        self.child.is_some() && !self.launch.is_heavy
+    }
+
+    /// Ends it, and starts it again at the same address.
+    pub(super) fn restarted(self, place: &Place, name: &str) -> Result<Self, String> {
+        let launch = self.launch.clone();
+        drop(self);
         Self::spawn(place, name, launch, GATEWAY_CORE)
     }
 

@@ -114,7 +114,7 @@ fn remarks(all: &[Measured], skipped: &[String]) -> String {
         let _ = writeln!(text, "- skipped: {line}");
     }
     for measured in all {
-        if let Some(why) = measured.running.launch.no_streams {
+        if let Some(why) = measured.running.as_ref().and_then(|it| it.launch.no_streams) {
             let _ = writeln!(text, "- {}: no streams: {why}", measured.name);
         }
         for trouble in measured.taken.troubles.iter().chain(&measured.memory.troubles) {
