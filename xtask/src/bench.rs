@@ -24,8 +24,14 @@ const BINARIES: [(&str, &str); 5] = [
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     match words {
         [] => beside_peers(root),
-        ["--against", revision] => against::run(root, revision),
-        _ => Err("`bench` takes --against REV, or one of budgets, gateway and spend".to_owned()),
+        ["--against", revision] => against::run(root, revision, &[]),
+        ["--against", revision, "--only", only @ ..] if !only.is_empty() => {
+            against::run(root, revision, only)
+        }
+        _ => {
+            Err("`bench` takes --against REV [--only NAME..], or one of budgets, gateway and spend"
+                .to_owned())
+        }
     }
 }
 

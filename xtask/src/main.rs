@@ -38,7 +38,7 @@ Tasks:
            make README, docs/ and the documentation of the crates into a site, target/book/index.html
   prices   take the price data from its published package
   bench    measure against peers, and print ratios: conditions, replay, the ledger, the agent loop
-  bench --against REV
+  bench --against REV [--only NAME..]
            measure an earlier revision and this one in turns, and mark what is slower by more than a tenth
   bench budgets [--quick] [--write] [--binary FILE] [--only PART..]
            show that budgets hold over processes, gateways and kills, and what they cost; with --write put the

@@ -68,7 +68,13 @@ struct Side {
     failed: Vec<&'static str>,
 }
 
-pub(super) fn run(root: &Path, revision: &str) -> Result<(), String> {
+/// The program that counts the instructions of late steps.
+const COUNTED: &str = "flat";
+
+/// Measures the benchmarks whose programs are in `only`; all if it is empty.
+pub(super) fn run(root: &Path, revision: &str, only: &[&str]) -> Result<(), String> {
+    check_names(only)?;
+    let is_asked = |program: &str| only.is_empty() || only.contains(&program);
     let source = check_out(root, revision)?;
     let mut before = Side::build(&source, &root.join(DIRECTORY).join("before"))
         .map_err(|why| format!("`{revision}`: {why}"))?;
@@ -79,7 +85,7 @@ pub(super) fn run(root: &Path, revision: &str) -> Result<(), String> {
     println!("\n{}\n", machine());
     let mut whole = Part::default();
     let begin = Instant::now();
-    for benchmark in &BENCHMARKS {
+    for benchmark in BENCHMARKS.iter().filter(|benchmark| is_asked(benchmark.program)) {
         for round in 0..benchmark.rounds {
             eprintln!("{} s: {}, round {}", begin.elapsed().as_secs(), benchmark.name, round + 1);
             let mut turns = [&mut before, &mut after];
@@ -92,19 +98,28 @@ pub(super) fn run(root: &Path, revision: &str) -> Result<(), String> {
         }
         whole.count(end_of_part(&mut before, &mut after));
     }
-    if has_valgrind() {
+    if is_asked(COUNTED) {
         eprintln!("{} s: instructions", begin.elapsed().as_secs());
         before.count(&directory);
         after.count(&directory);
         whole.count(end_of_part(&mut before, &mut after));
-    } else {
-        println!("skipped: valgrind is not installed, so instructions a step are not counted");
     }
     print!("{}", whole.verdict());
     for name in whole.slower() {
         println!("  {name}");
     }
     Ok(())
+}
+
+/// Checks the names of benchmarks on the command line.
+fn check_names(only: &[&str]) -> Result<(), String> {
+    let mut known: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.program).collect();
+    known.push(COUNTED);
+    known.dedup();
+    match only.iter().find(|name| !known.contains(name)) {
+        Some(name) => Err(format!("no benchmark `{name}`; there are {}", known.join(", "))),
+        None => Ok(()),
+    }
 }
 
 /// Prints the table of a benchmark: an interrupted command has printed those that ended.
@@ -123,7 +138,7 @@ impl Side {
             return Err("it has no `benches/peers`".to_owned());
         }
         // Programs of another revision that this one may not have.
-        for program in BENCHMARKS.iter().map(|benchmark| benchmark.program).chain(["flat"]) {
+        for program in BENCHMARKS.iter().map(|benchmark| benchmark.program).chain([COUNTED]) {
             let _ = fs::remove_file(programs.join(program));
         }
         build(&directory, target, &[])?;
@@ -153,8 +168,12 @@ impl Side {
 
     /// Counts the instructions of late steps: once, because they are always the same.
     fn count(&mut self, directory: &Path) {
-        let flat = self.programs.join("flat");
+        let flat = self.programs.join(COUNTED);
         if !flat.exists() {
+            return;
+        }
+        if !has_valgrind() {
+            println!("skipped: valgrind is not installed, so instructions a step are not counted");
             return;
         }
         let ([_, of_core], [_, of_agent]) = (OF_CORE, OF_AGENT);

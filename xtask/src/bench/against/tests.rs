@@ -75,3 +75,11 @@ fn a_figure_has_the_name_of_its_benchmark_and_is_a_number() {
     assert_eq!(name(found("a part", 1.0, "s")).unwrap(), "replay, 1 policy: a part");
     assert_eq!(name(found("a part", f64::NAN, "s")), None);
 }
+
+#[test]
+fn a_benchmark_is_known_by_the_name_of_its_program() {
+    assert_eq!(check_names(&["ratios", "flat"]), Ok(()));
+    let error = check_names(&["ratio"]).unwrap_err();
+    let known = "ratios, ledger, agent, agent_bytes, replay, flat";
+    assert_eq!(error, format!("no benchmark `ratio`; there are {known}"));
+}
