@@ -250,7 +250,7 @@ impl Run {
         self.judged = false;
     }
 
-    /// Brings every bit up to date. What was decided on others does not stand.
+    /// Brings every bit up to date. A decision on bits that have changed since does not stand.
     #[inline]
     fn evaluate(&mut self) {
         self.judged &= !self.state.meter.evaluate(&self.program);

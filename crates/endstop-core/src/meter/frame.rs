@@ -41,7 +41,7 @@ pub(crate) struct Frame {
     behind: Behind,
 }
 
-/// What has changed since the bits were last brought up to date.
+/// The changes since the bits were last brought up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Behind {
     #[default]
