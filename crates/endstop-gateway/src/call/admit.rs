@@ -345,7 +345,7 @@ impl Admission<'_> {
         run.checkpoint();
         drop(state);
         // The call may have waited since its run was taken, and the first budget of its model may have been defined since then.
-        run.refresh_accounts();
+        run.refresh_accounts_again();
         permit.conversation().pass_on_stop();
         let mut state = permit.conversation().state();
         if entry.is_paused() || stop_of(&run).is_some() || entry.stop().is_some() {

@@ -55,9 +55,10 @@ pub(crate) enum PathError {
 /// Refuses paths that can be read in two ways.
 pub(super) fn check(path: &str) -> Result<(), PathError> {
     let Some(inner) = path.strip_prefix('/') else { return Err(PathError::NoSlash) };
-    let last = inner.split('/').count().saturating_sub(1);
-    for (at, segment) in inner.split('/').enumerate() {
-        if matches!(segment, "." | "..") || (segment.is_empty() && at != last) {
+    let mut segments = inner.as_bytes().split(|byte| *byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        if matches!(segment, b"." | b"..") || (segment.is_empty() && !is_last) {
             return Err(PathError::Segments);
         }
     }

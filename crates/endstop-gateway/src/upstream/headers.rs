@@ -58,7 +58,7 @@ pub(super) fn aimed(base: &Uri, request: Request<Bytes>) -> Result<Request<Bytes
         let target = parts.uri.path_and_query().cloned();
         Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")))
     } else {
-        let target = format!("{prefix}{below}");
+        let target = [prefix, below].concat();
         Uri::from(PathAndQuery::try_from(target).map_err(|_| UpstreamError::Path)?)
     };
     parts.version = Version::HTTP_11;

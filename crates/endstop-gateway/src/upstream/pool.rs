@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -110,6 +110,25 @@ enum PooledConnection {
     H2(H2Slot),
 }
 
+/// The name of each upstream in the pool of the library, which holds no other. The library reads it letter by letter three
+/// times for each request, and sends nothing of it.
+static NAME_IN_POOL: LazyLock<Authority> = LazyLock::new(|| Authority::from_static("u"));
+
+fn name_in_pool(request: &mut Request<Full<Bytes>>) -> Result<(), UpstreamError> {
+    set_target(request, Scheme::HTTP, NAME_IN_POOL.clone())
+}
+
+fn set_target(
+    request: &mut Request<Full<Bytes>>,
+    scheme: Scheme,
+    authority: Authority,
+) -> Result<(), UpstreamError> {
+    let mut uri = std::mem::take(request.uri_mut()).into_parts();
+    (uri.scheme, uri.authority) = (Some(scheme), Some(authority));
+    *request.uri_mut() = Uri::from_parts(uri).map_err(|_| UpstreamError::Path)?;
+    Ok(())
+}
+
 /// A request that got no answer.
 struct FailedRequest {
     error: UpstreamError,
@@ -147,10 +166,10 @@ impl Pool {
         request: Request<Bytes>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let mut request = request.map(Full::new);
-        self.make_absolute(&mut request)?;
         let PooledConnection::H2(slot) = self.connection().await? else {
             return self.send_h1(request).await;
         };
+        self.make_absolute(&mut request)?;
         let unsent = match self.send_h2(slot, request).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed.unsent.ok_or(failed.error)?,
@@ -170,8 +189,12 @@ impl Pool {
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        if let Some(proxy) = self.address.asked_proxy() {
-            proxy.authorize(&mut request);
+        match self.address.asked_proxy() {
+            None => name_in_pool(&mut request)?,
+            Some(proxy) => {
+                self.make_absolute(&mut request)?;
+                proxy.authorize(&mut request);
+            }
         }
         let within = self.answer_within;
         let answer = self.h1.send(request, within).await.map_err(|error| match error {
@@ -213,15 +236,12 @@ impl Pool {
         Err(FailedRequest { error: error.into(), unsent })
     }
 
-    /// The library takes the upstream from the target, and so does HTTP/2.
+    /// Puts the upstream into the target: HTTP/2 takes it from there, and so does a proxy that receives the request.
     fn make_absolute(&self, request: &mut Request<Full<Bytes>>) -> Result<(), UpstreamError> {
         let host = request.headers().get(HOST).ok_or(UpstreamError::Path)?;
         let authority = Authority::try_from(host.as_bytes()).map_err(|_| UpstreamError::Path)?;
-        let mut uri = std::mem::take(request.uri_mut()).into_parts();
-        uri.scheme = Some(if self.address.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
-        uri.authority = Some(authority);
-        *request.uri_mut() = Uri::from_parts(uri).map_err(|_| UpstreamError::Path)?;
-        Ok(())
+        let scheme = if self.address.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+        set_target(request, scheme, authority)
     }
 
     async fn connection(&self) -> Result<PooledConnection, UpstreamError> {

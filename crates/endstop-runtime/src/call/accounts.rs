@@ -50,10 +50,18 @@ impl RunHandle {
     }
 
     /// Looks whether the definitions of the budgets over time have changed. A reservation does so itself; a driver that decides
-    /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first.
+    /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first, when the call begins. A
+    /// millisecond later the reservation looks once more.
     pub fn refresh_accounts(&self) {
         if let Some(accounts) = self.node().accounts() {
-            accounts.refresh_if_free();
+            accounts.refresh_for_call();
+        }
+    }
+
+    /// Like [`RunHandle::refresh_accounts`], for a call that may have waited since: it looks if that was a millisecond ago.
+    pub fn refresh_accounts_again(&self) {
+        if let Some(accounts) = self.node().accounts() {
+            accounts.refresh_again();
         }
     }
 
