@@ -1,8 +1,8 @@
 //! `cargo xtask bench gateway`: what a call costs through Endstop, and through other gateways, in one run.
 //!
 //! The gateway under test has core 0, clients and upstream have core 1. All gateways run at the same time and
-//! are measured in turns, round after round, so that a busy machine is busy for each of them. Each round starts them
-//! again: a process keeps the places in memory that it got at its start, and two of one program can differ by a half.
+//! are measured in turns, round after round, so that a busy machine is busy for each of them. Each round starts those that
+//! start quickly again: a process keeps the places in memory that it got at its start, and two of one program can differ by a half.
 //! Nothing here fails by time. An earlier revision of Endstop is one more of them.
 
 mod goals;
@@ -187,9 +187,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     for round in 1..=options.rounds {
         println!("round {round} of {}", options.rounds);
         for measured in &mut all {
-            if round > 1 {
-                measured.restart(&place);
-            }
+            measured.restart(&place);
             let Some(running) = &measured.running else { continue };
             for case in CASES {
                 measured.taken.add(case.name, measure::one(&place, running, case, options.shorter));

@@ -483,7 +483,7 @@ impl Meter {
         }
     }
 
-    /// Records a piece of text or a tick. Returns whether anything but a clock can have changed.
+    /// Records a piece of text or a tick. Returns whether more can have changed than comparisons of clocks.
     #[inline]
     pub(crate) fn stream(
         &mut self,
@@ -508,7 +508,8 @@ impl Meter {
             self.probe(probes, event);
             self.sync(program, Class::Live);
         }
-        found || !self.step.is_open() || !probes.is_empty()
+        let operators_move = program.is_timed() && !program.ops().is_empty();
+        found || operators_move || !self.step.is_open() || !probes.is_empty()
     }
 
     /// Records an event. Pieces and ticks are recorded by [`Meter::stream`], intentions by [`Meter::begin`].

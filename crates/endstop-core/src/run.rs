@@ -136,7 +136,7 @@ impl Run {
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
-                if self.program.is_timed() {
+                if !changed && self.program.is_timed() {
                     self.evaluate();
                 }
                 // Without changes, the decision of the previous checkpoint stands.

@@ -58,8 +58,8 @@ pub use redis::{
 pub(crate) use redis::{RedisServer, Reply as RedisReply, Request as RedisRequest};
 pub use refused::AccountRefused;
 pub(crate) use refused::RESET_KEY;
-pub(crate) use run::{AccountBlock, AccountHold, DrawnAccounts};
-pub use run::{AccountWait, RunAccounts};
+pub(crate) use run::{AccountBlock, AccountHold};
+pub use run::{AccountWait, DrawnAccounts, RunAccounts};
 pub use spec::{
     Account, AccountError, AccountProblem, AccountSet, DEFAULT_ACCOUNT, OnFull, is_match,
 };

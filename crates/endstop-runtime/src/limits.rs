@@ -145,9 +145,6 @@ pub(crate) const ROLLING_BUCKETS: u64 = 60;
 /// How often a call asks for less, if its accounts leave less than it wants: twice per limit of some accounts, and others may
 /// be quicker.
 pub(crate) const MAX_GRANT_TRIES: usize = 16;
-/// How long a look for new definitions of accounts serves the call that it was made for: a driver decides by them several times
-/// while it admits the call.
-pub(crate) const ACCOUNT_LOOK: Duration = Duration::from_millis(1);
 /// How long a call waits before it asks an account again that the calls of other processes fill: a call takes seconds.
 pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
 /// How long a call waits before it asks a store again that fails.

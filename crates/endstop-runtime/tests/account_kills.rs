@@ -53,6 +53,7 @@ fn begin(run: &RunHandle, model: &str) -> Option<OpenCall> {
         is_wrap_up: false,
         is_final: true,
         takes_share: false,
+        accounts: None,
     };
     if !run.begin_step(&plan).admits() {
         return None;

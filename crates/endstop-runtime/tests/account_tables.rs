@@ -78,6 +78,7 @@ fn plan(pricing: &Pricing) -> CallPlan<'_> {
         is_wrap_up: false,
         is_final: true,
         takes_share: false,
+        accounts: None,
     }
 }
 
@@ -279,4 +280,21 @@ fn what_another_process_counts_can_change_too() {
     accounts.replace(AccountTables { counted_elsewhere, ..tables([me]) });
     assert!(goes_on(&run(&accounts), SONNET));
     assert_eq!(accounts.drawn_names(), ["me"]);
+}
+
+#[test]
+fn a_call_is_admitted_by_the_definitions_that_its_driver_has_seen() {
+    let store = store();
+    let source = Arc::new(Scripted::default());
+    let accounts = accounts(&store, &["9 steps"]).with_source(Arc::<Scripted>::clone(&source));
+    let run = run(&accounts);
+    let pricing = pricing(SONNET);
+    let seen = run.refresh_accounts();
+    // Between the questions of one admission, such as whether the call has to be bounded.
+    source.next(tables([account("me", &["0 steps"])]));
+    let seen = CallPlan { accounts: seen.as_ref(), ..plan(&pricing) };
+    assert!(run.begin_step(&seen).admits());
+    reply(run.begin_call(&seen).unwrap());
+    assert_eq!(steps(&store, &account("me", &["9 steps"])), 1);
+    assert!(!goes_on(&run, SONNET), "the next call is admitted by the new ones");
 }

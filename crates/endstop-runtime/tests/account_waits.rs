@@ -56,6 +56,7 @@ fn plan(pricing: &Pricing) -> CallPlan<'_> {
         is_wrap_up: false,
         is_final: true,
         takes_share: false,
+        accounts: None,
     }
 }
 

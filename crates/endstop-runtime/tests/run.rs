@@ -68,6 +68,7 @@ const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
         is_wrap_up: false,
         is_final: true,
         takes_share: false,
+        accounts: None,
     }
 }
 

@@ -38,7 +38,7 @@ const BENCHMARKS: [Benchmark; 8] = [
     of("ratios", &[], at_the_end),
     of("ledger", &[], at_the_end),
     // Without its peer, which takes a minute more. Early revisions do not know that word.
-    Benchmark { rounds: ROUNDS_OF_LONG, ..of("agent", &["ours"], in_columns) },
+    Benchmark { rounds: ROUNDS_OF_LONG, ..of(LOOP, &["ours"], in_columns) },
     of("agent_bytes", &[], at_the_end),
     replay("replay, 1 policy, 1 thread", &["one", "1"]),
     replay("replay, 1 policy, 2 threads", &["one", "2"]),
@@ -68,6 +68,9 @@ struct Side {
     failed: Vec<&'static str>,
 }
 
+/// The program that measures the agent loop. It is built apart.
+const LOOP: &str = "agent";
+
 /// The program that counts the instructions of late steps.
 const COUNTED: &str = "flat";
 
@@ -76,12 +79,15 @@ pub(super) fn run(root: &Path, revision: &str, only: &[&str]) -> Result<(), Stri
     check_names(only)?;
     let is_asked = |program: &str| only.is_empty() || only.contains(&program);
     let source = check_out(root, revision)?;
-    let mut before = Side::build(&source, &root.join(DIRECTORY).join("before"))
-        .map_err(|why| format!("`{revision}`: {why}"))?;
-    let mut after = Side::build(root, &root.join(DIRECTORY).join("after"))?;
+    let build =
+        |source: &Path, name| Side::build(source, &root.join(DIRECTORY).join(name), is_asked(LOOP));
+    let mut before = build(&source, "before").map_err(|why| format!("`{revision}`: {why}"))?;
+    let mut after = build(root, "after")?;
     // Both read the same recorded runs, which this revision writes.
     let directory = root.join("benches/peers");
-    output(&after.programs, "replay", &["prepare"], &directory)?;
+    if is_asked("replay") {
+        output(&after.programs, "replay", &["prepare"], &directory)?;
+    }
     println!("\n{}\n", machine());
     let mut whole = Part::default();
     let begin = Instant::now();
@@ -98,7 +104,9 @@ pub(super) fn run(root: &Path, revision: &str, only: &[&str]) -> Result<(), Stri
         }
         whole.count(end_of_part(&mut before, &mut after));
     }
-    if is_asked(COUNTED) {
+    if is_asked(COUNTED) && !has_valgrind() {
+        println!("skipped: valgrind is not installed, so instructions a step are not counted");
+    } else if is_asked(COUNTED) {
         eprintln!("{} s: instructions", begin.elapsed().as_secs());
         before.count(&directory);
         after.count(&directory);
@@ -132,7 +140,7 @@ fn end_of_part(before: &mut Side, after: &mut Side) -> Part {
 
 impl Side {
     /// Builds the benchmarks of a revision from its sources.
-    fn build(source: &Path, target: &Path) -> Result<Self, String> {
+    fn build(source: &Path, target: &Path, has_loop: bool) -> Result<Self, String> {
         let (directory, programs) = (source.join("benches/peers"), target.join("release"));
         if !directory.is_dir() {
             return Err("it has no `benches/peers`".to_owned());
@@ -142,7 +150,7 @@ impl Side {
             let _ = fs::remove_file(programs.join(program));
         }
         build(&directory, target, &[])?;
-        if build_agent(&directory, target).is_err() {
+        if has_loop && build_agent(&directory, target).is_err() {
             println!("skipped: the agent loop of {} does not build", source.display());
         }
         Ok(Self { programs, figures: Figures::default(), failed: Vec::new() })
@@ -170,10 +178,6 @@ impl Side {
     fn count(&mut self, directory: &Path) {
         let flat = self.programs.join(COUNTED);
         if !flat.exists() {
-            return;
-        }
-        if !has_valgrind() {
-            println!("skipped: valgrind is not installed, so instructions a step are not counted");
             return;
         }
         let ([_, of_core], [_, of_agent]) = (OF_CORE, OF_AGENT);

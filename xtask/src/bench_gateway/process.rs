@@ -1,6 +1,6 @@
 //! Processes of the benchmark: each is pinned to a core, and all end with the command, however it ends.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(super) struct Launch {
     pub(super) path: Option<&'static str>,
     /// Headers of a call.
     pub(super) headers: Vec<String>,
-    /// Whether it answers so slowly that a thousand slow streams are too much.
+    /// Whether it starts and answers so slowly that a thousand slow streams are too much, and a start for each round.
     pub(super) is_heavy: bool,
     /// Why it is not asked for streams.
     pub(super) no_streams: Option<&'static str>,
@@ -75,6 +75,8 @@ impl Running {
         launch: Launch,
         upstream: &Self,
     ) -> Result<Self, String> {
+        // The log of an earlier benchmark.
+        let _ = fs::remove_file(log_of(place, name));
         if launch.program.is_none() {
             return Ok(Self { child: None, id: upstream.id, address: upstream.address, launch });
         }
@@ -96,8 +98,9 @@ impl Running {
     fn spawn(place: &Place, name: &str, launch: Launch, core: &str) -> Result<Self, String> {
         let program = launch.program.as_ref().ok_or("nothing to start")?;
         let address = launch.address.ok_or("nowhere to listen")?;
-        let log = place.directory.join(format!("{name}.log"));
-        let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let log = log_of(place, name);
+        let output = File::options().create(true).append(true).open(&log);
+        let output = output.map_err(|error| format!("{}: {error}", log.display()))?;
         let errors = output.try_clone().map_err(|error| error.to_string())?;
         let child = Command::new("sh")
             .args(["-c", PINNED, "pinned", core])
@@ -131,6 +134,10 @@ impl Running {
         }
         Ok(())
     }
+}
+
+fn log_of(place: &Place, name: &str) -> PathBuf {
+    place.directory.join(format!("{name}.log"))
 }
 
 impl Drop for Running {

@@ -345,7 +345,7 @@ impl Admission<'_> {
         run.checkpoint();
         drop(state);
         // The call may have waited since its run was taken, and the first budget of its model may have been defined since then.
-        run.refresh_accounts_again();
+        let accounts = run.refresh_accounts();
         permit.conversation().pass_on_stop();
         let mut state = permit.conversation().state();
         if entry.is_paused() || stop_of(&run).is_some() || entry.stop().is_some() {
@@ -355,6 +355,7 @@ impl Admission<'_> {
         let is_wrap_up =
             matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
         let plan = self.plan(bound.input, &pricing, is_wrap_up, run.min_output_tokens());
+        let plan = CallPlan { accounts: accounts.as_ref(), ..plan };
         let tools = self.limit_tools(entry, &run, plan)?;
         let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
         let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
@@ -415,6 +416,7 @@ impl Admission<'_> {
             is_final: true,
             // A share would be one of all choices together.
             takes_share: self.takes_share && choices == 1,
+            accounts: None,
         }
     }
 

@@ -79,8 +79,8 @@ impl H1Client {
         *self.adopted.lock().unwrap_or_else(PoisonError::into_inner) = Some((wire, since));
     }
 
-    /// Sends a request whose target is absolute; the upstream receives the path of it, or a proxy all of it. The upstream has the time `within` to answer, from when the request
-    /// has its connection.
+    /// Sends a request whose target is absolute; the upstream receives the path of it, or a proxy all of it. The upstream has
+    /// the time `within` to answer, from when the request has its connection.
     ///
     /// # Cancel safety
     /// Dropping it closes the connection that has the request, and abandons a connection that is being made.

@@ -17,14 +17,12 @@ use super::tables::{AccountSource, AccountTables};
 use super::warning::{AccountThreshold, AccountWarning};
 use crate::clock::millis;
 use crate::ledger::{Amounts, Dimension};
-use crate::limits::{
-    ACCOUNT_LOOK, CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_UNCHARGED, STORE_PATIENCE,
-};
+use crate::limits::{CLOCK_JUMP, HOLD_HEARTBEAT, HOLD_TTL, MAX_UNCHARGED, STORE_PATIENCE};
 use crate::store::RunId;
 
 mod drawn;
 
-pub(crate) use drawn::DrawnAccounts;
+pub use drawn::DrawnAccounts;
 
 /// Takes warnings about accounts.
 type Warn = Arc<dyn Fn(&AccountWarning) + Send + Sync>;
@@ -84,8 +82,6 @@ struct Changes {
     named: Vec<Weak<[String]>>,
     /// Accounts that the definitions lack, and that are drawn on.
     kept: BTreeSet<String>,
-    /// When the source was last asked for a call that begins.
-    looked: Option<std::time::Instant>,
 }
 
 /// A hold that has begun here and has not ended in the store.
@@ -302,29 +298,13 @@ impl RunAccounts {
         self.look(self.shared.changes());
     }
 
-    /// Like [`RunAccounts::refresh`], for a call that begins. It serves the call for [`ACCOUNT_LOOK`].
-    pub(crate) fn refresh_for_call(&self) {
-        if let Some(mut changes) = self.free_changes() {
-            changes.looked = Some(std::time::Instant::now());
-            self.look(changes);
-        }
-    }
-
-    /// Looks for new definitions, unless the look for the call still serves.
-    pub(crate) fn refresh_again(&self) {
-        let Some(changes) = self.free_changes() else { return };
-        if changes.looked.is_none_or(|looked| looked.elapsed() >= ACCOUNT_LOOK) {
-            self.look(changes);
-        }
-    }
-
-    /// `None` if another thread is looking: a source can be slow, and calls do not wait for it one after the other. They use the
-    /// definitions as they are.
-    fn free_changes(&self) -> Option<MutexGuard<'_, Changes>> {
+    /// Like [`RunAccounts::refresh`], but if another thread is looking, uses the definitions as they are: a source can be
+    /// slow, and calls do not wait for it one after the other.
+    fn refresh_if_free(&self) {
         match self.shared.changes.try_lock() {
-            Ok(changes) => Some(changes),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+            Ok(changes) => self.look(changes),
+            Err(TryLockError::Poisoned(poisoned)) => self.look(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
         }
     }
 
@@ -345,7 +325,7 @@ impl RunAccounts {
 
     /// The accounts by the definitions as they are now.
     pub(crate) fn now(&self) -> DrawnAccounts {
-        self.refresh_again();
+        self.refresh_if_free();
         self.current()
     }
 

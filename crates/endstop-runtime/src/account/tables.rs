@@ -50,8 +50,8 @@ pub struct AccountTables {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait AccountSource: Debug + Send + Sync {
-    /// Returns the definitions, if they have changed since the last call. It is called before each reservation, or when
-    /// the call begins, so it has to be quick. Definitions that cannot be read or used are no change: those of before stay.
+    /// Returns the definitions, if they have changed since the last call. It is called before each reservation, so it has to
+    /// be quick. Definitions that cannot be read or used are no change: those of before stay.
     fn look(&self) -> Option<AccountTables>;
 
     /// Reports accounts that the last definitions lack, and that runs draw on by name. They keep their last definition.

@@ -50,19 +50,22 @@ impl RunHandle {
     }
 
     /// Looks whether the definitions of the budgets over time have changed. A reservation does so itself; a driver that decides
-    /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first, when the call begins. A
-    /// millisecond later the reservation looks once more.
-    pub fn refresh_accounts(&self) {
-        if let Some(accounts) = self.node().accounts() {
-            accounts.refresh_for_call();
-        }
+    /// before it whether a call has to be bounded ([`is_metered`](Self::is_metered)) calls this first, and hands on what it
+    /// returns ([`CallPlan::accounts`]). `None` if the calls of the run draw on no such budgets.
+    pub fn refresh_accounts(&self) -> Option<DrawnAccounts> {
+        self.node().accounts().map(|accounts| accounts.now())
     }
 
-    /// Like [`RunHandle::refresh_accounts`], for a call that may have waited since: it looks if that was a millisecond ago.
-    pub fn refresh_accounts_again(&self) {
-        if let Some(accounts) = self.node().accounts() {
-            accounts.refresh_again();
+    /// The accounts that the driver has seen, or those of now, for which there is a place.
+    fn seen_or_looked_at<'a>(
+        &self,
+        seen: Option<&'a DrawnAccounts>,
+        looked: &'a mut Option<DrawnAccounts>,
+    ) -> Option<&'a DrawnAccounts> {
+        if seen.is_none() {
+            *looked = self.refresh_accounts();
         }
+        seen.or(looked.as_ref())
     }
 
     /// Returns whether the tree of the run draws on the budget over time of this name: because every call does, or because one
@@ -118,9 +121,11 @@ impl RunHandle {
         plan: &PlannedCall<'_>,
         counts_step: bool,
     ) -> Result<Option<AccountHold>, NotAdmitted> {
-        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
+        let mut looked = None;
+        let accounts = self.seen_or_looked_at(plan.accounts(), &mut looked);
+        let Some(accounts) = accounts else { return Ok(None) };
         let (least, wanted) = (plan.least_output(), plan.max_output());
-        if is_untold_money(&accounts, plan) {
+        if is_untold_money(accounts, plan) {
             return Err(NotAdmitted::Unpriced);
         }
         let (provider, model) = (plan.provider(), plan.model());
@@ -133,7 +138,7 @@ impl RunHandle {
             let amounts = plan.amounts(plan.worst(output));
             Amounts { steps: u64::from(counts_step), ..amounts }
         };
-        self.draw_on(&accounts, provider, model)?;
+        self.draw_on(accounts, provider, model)?;
         let held = accounts.reserve(provider, model, amounts(wanted), amounts(least));
         held.map_err(NotAdmitted::Account)
     }
@@ -143,7 +148,7 @@ impl RunHandle {
         &self,
         most: Money,
     ) -> Result<Option<AccountHold>, NotAdmitted> {
-        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(None) };
+        let Some(accounts) = self.refresh_accounts() else { return Ok(None) };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
         self.draw_on(&accounts, "", "")?;
         accounts.reserve("", "", cost, cost).map_err(NotAdmitted::Account)
@@ -151,7 +156,9 @@ impl RunHandle {
 
     /// Whether an account refuses even the smallest form of a call: then neither the call nor its step should begin.
     pub(super) fn check_accounts(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
-        let Some(accounts) = self.node().accounts().map(|it| it.now()) else { return Ok(()) };
+        let mut looked = None;
+        let accounts = self.seen_or_looked_at(plan.accounts, &mut looked);
+        let Some(accounts) = accounts else { return Ok(()) };
         let planned = self.planned(plan);
         if accounts.names_of_call(planned.provider(), planned.model()).is_empty() {
             return Ok(());
@@ -160,8 +167,8 @@ impl RunHandle {
         if !self.would_admit(&EventKind::StepBegin) {
             return Ok(());
         }
-        self.draw_on(&accounts, planned.provider(), planned.model())?;
-        if is_untold_money(&accounts, &planned) {
+        self.draw_on(accounts, planned.provider(), planned.model())?;
+        if is_untold_money(accounts, &planned) {
             return Err(NotAdmitted::Unpriced);
         }
         let least = planned.amounts(planned.worst(planned.least_output()));

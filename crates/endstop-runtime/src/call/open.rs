@@ -91,6 +91,7 @@ pub struct Charge {
 /// # let (is_final, takes_share, input, tool_input, pricing) = (true, false, InputBound::of_bytes(10), 0, &pricing);
 /// # let plan = CallPlan {
 /// #     pricing, input, tool_input, max_output, min_output, is_wrap_up, is_final, takes_share,
+/// #     accounts: None,
 /// # };
 /// # run.begin();
 /// # run.begin_step(&plan);
@@ -362,6 +363,7 @@ impl OpenCall {
             is_wrap_up: false,
             is_final: true,
             takes_share: false,
+            accounts: None,
         }) == CallRoom::Now
     }
 

@@ -6,6 +6,7 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use super::input::InputBound;
 use super::pricing::{Pricing, amount};
+use crate::account::DrawnAccounts;
 use crate::ledger::{Amounts, Budget, Dimension, Limits};
 use crate::limits::{BYTES_PER_TOKEN, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
 
@@ -43,6 +44,7 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
 ///     is_wrap_up: false,
 ///     is_final: true,
 ///     takes_share: false,
+///     accounts: None,
 /// };
 /// assert!(run.begin_step(&plan).admits());
 /// let call = run.begin_call(&plan).unwrap();
@@ -77,6 +79,9 @@ pub struct CallPlan<'p> {
     /// of them fit in parallel. Only with [`is_final`](Self::is_final). A response can be cut off by it
     /// ([`OpenCall::is_cut_by_share`](super::OpenCall::is_cut_by_share)).
     pub takes_share: bool,
+    /// The budgets over time as the driver saw them when it decided what the call may have
+    /// ([`RunHandle::refresh_accounts`](crate::RunHandle::refresh_accounts)). With `None` the reservation reads them.
+    pub accounts: Option<&'p DrawnAccounts>,
 }
 
 /// A plan in its run: at a time, and with what the policies around it say.
@@ -177,6 +182,10 @@ impl<'p> PlannedCall<'p> {
     pub(super) const fn with_max_output(self, max_output: u64) -> Self {
         let plan = CallPlan { max_output, ..self.plan };
         Self { plan, ..self }
+    }
+
+    pub(super) const fn accounts(&self) -> Option<&'p DrawnAccounts> {
+        self.plan.accounts
     }
 
     pub(super) const fn takes_share(&self) -> bool {

@@ -57,7 +57,7 @@ const STOPS: [&str; 2] = ["cancelled", "killed"];
 /// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
 /// # let plan = CallPlan {
 /// #     pricing: &pricing, input: InputBound::of_bytes(1_000), tool_input: 0, max_output: 100, min_output: 1,
-/// #     is_wrap_up: false, is_final: true, takes_share: false,
+/// #     is_wrap_up: false, is_final: true, takes_share: false, accounts: None,
 /// # };
 /// # run.begin_step(&plan);
 /// let call = run.begin_call(&plan).unwrap();

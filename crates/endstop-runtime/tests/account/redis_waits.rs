@@ -57,6 +57,7 @@ async fn a_run_that_waits_for_a_budget_continues_when_its_window_is_over() {
         is_wrap_up: false,
         is_final: true,
         takes_share: false,
+        accounts: None,
     };
     for _ in 0..4 {
         assert!(run.begin_step(&plan).admits(), "{:?}", run.status());

@@ -15,9 +15,12 @@ use crate::ledger::{Amounts, Dimension, Limits};
 use crate::limits::{HOLD_TTL, MAX_GRANT_TRIES, WORTH_A_PART};
 use crate::store::RunId;
 
-/// The accounts of a handle by the definitions of one moment: every question of one call is answered by the same ones.
+/// The accounts that calls draw on, by the definitions of one moment: every question of one call is answered by the same ones.
+///
+/// [`RunHandle::refresh_accounts`](crate::RunHandle::refresh_accounts) returns them, and
+/// [`CallPlan::accounts`](crate::CallPlan::accounts) takes them.
 #[derive(Debug)]
-pub(crate) struct DrawnAccounts {
+pub struct DrawnAccounts {
     of: RunAccounts,
     tables: Arc<AccountTables>,
 }

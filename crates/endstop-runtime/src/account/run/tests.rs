@@ -189,41 +189,6 @@ fn a_call_does_not_wait_for_another_that_looks_for_new_definitions() {
     });
 }
 
-/// A source that counts how often it is asked.
-#[derive(Debug, Default)]
-struct Asked(std::sync::atomic::AtomicU32);
-
-impl AccountSource for Asked {
-    fn look(&self) -> Option<AccountTables> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        None
-    }
-}
-
-#[test]
-fn a_look_for_new_definitions_serves_its_call_and_no_later_one() {
-    let source = Arc::new(Asked::default());
-    let store = Arc::new(MemoryBudgetStore::new());
-    let accounts = RunAccounts::new(store, AccountSet::default(), &[], "test").unwrap();
-    let accounts = accounts.with_source(Arc::<Asked>::clone(&source));
-    let looks_of = |act: &dyn Fn()| {
-        let before = source.0.load(Ordering::SeqCst);
-        act();
-        source.0.load(Ordering::SeqCst) - before
-    };
-    let looked = |at| accounts.shared.changes().looked = Some(at);
-    let reserve = || drop(accounts.now());
-    assert_eq!(looks_of(&reserve), 1, "without a look for the call");
-    assert_eq!(looks_of(&|| accounts.refresh_for_call()), 1);
-    // As if the machine had taken no time since then.
-    looked(std::time::Instant::now() + Duration::from_secs(3_600));
-    assert_eq!(looks_of(&reserve), 0);
-    assert_eq!(looks_of(&|| accounts.refresh_again()), 0);
-    assert_eq!(looks_of(&|| accounts.refresh_for_call()), 1, "another call begins");
-    looked(std::time::Instant::now().checked_sub(ACCOUNT_LOOK).unwrap());
-    assert_eq!(looks_of(&reserve), 1, "the call has waited");
-}
-
 #[test]
 fn the_heartbeat_goes_on_while_a_settlement_is_repeated() {
     let mut open = OpenHolds::default();

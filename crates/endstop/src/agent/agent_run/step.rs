@@ -135,6 +135,7 @@ impl AgentRun {
             // Hooks may change the conversation after the step has begun.
             is_final: false,
             takes_share: false,
+            accounts: None,
         }
     }
 
