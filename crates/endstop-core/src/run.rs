@@ -260,9 +260,10 @@ impl Run {
     #[inline]
     fn is_quiet(&self) -> bool {
         let state = &self.state;
-        let stands = !state.raised.is_empty()
-            || Sight::of(&self.program, &state.meter).any_met(Action::Stop);
-        state.ended.is_none() && !stands
+        // Overrides may depend on clocks. Without clocks nothing has changed.
+        let is_stopping =
+            self.program.is_timed() && Sight::of(&self.program, &state.meter).any_met(Action::Stop);
+        state.ended.is_none() && state.raised.is_empty() && !is_stopping
     }
 
     /// Decides on the state as it is, and does what is decided.
