@@ -412,12 +412,7 @@ fn find<'j>(
     path: &str,
     found: &mut Vec<Raw<'j>>,
 ) -> Result<(), ReadError> {
-    // Paths are short: a search by bytes is quicker than one that looks ahead.
-    let dot = path.bytes().position(|byte| byte == b'.');
-    let (key, rest) = match dot.and_then(|dot| path.split_at_checked(dot)) {
-        Some((key, rest)) => (key, rest.strip_prefix('.').unwrap_or(rest)),
-        None => (path, ""),
-    };
+    let (key, rest) = path.split_once('.').unwrap_or((path, ""));
     let (key, is_list) = key.strip_suffix("[]").map_or((key, false), |key| (key, true));
     let value = members.iter().rev().find(|(name, _)| is_spelled(api, name.as_str(), key));
     let Some((_, value)) = value else { return Ok(()) };
