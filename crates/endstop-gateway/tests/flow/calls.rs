@@ -1,12 +1,14 @@
 //! The admission of a call, its charge, and its end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_gateway::{Gateway, PauseLimit};
-use endstop_runtime::account::{Account, AccountSet, RunAccounts};
+use endstop_runtime::account::{
+    Account, AccountSet, AccountSource, AccountTables, MemoryBudgetStore, RunAccounts,
+};
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::{Budget, Limits};
 use serde_json::json;
@@ -317,4 +319,37 @@ async fn a_call_whose_gateway_stood_still_since_its_reservation_is_not_sent() {
     store.lapse(None);
     let got = post(&gateway, CHAT, &body).await;
     assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
+}
+
+fn limited(limit: &str) -> AccountSet {
+    AccountSet::new([Account::new("me", &[limit]).unwrap()]).unwrap()
+}
+
+/// Definitions without room, from the third look on.
+#[derive(Debug, Default)]
+struct FullAtThird(AtomicU32);
+
+impl AccountSource for FullAtThird {
+    fn look(&self) -> Option<AccountTables> {
+        let names = vec!["me".to_owned()];
+        let full = AccountTables { set: limited("0 steps"), names, ..AccountTables::default() };
+        (self.0.fetch_add(1, Ordering::SeqCst) == 2).then_some(full)
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_admitted_under_one_set_of_definitions() {
+    let upstream = answering().await;
+    let mut config = config(STEPS, upstream.addr);
+    let store = Arc::new(MemoryBudgetStore::new());
+    let accounts = RunAccounts::new(store, limited("9 steps"), &["me"], "test").unwrap();
+    // A call looks when it arrives, and when it is admitted.
+    config.environment.accounts = Some(accounts.with_source(Arc::new(FullAtThird::default())));
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request();
+    let got = post(&gateway, CHAT, &body).await;
+    assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
+    let got = post(&gateway, CHAT, &Agent::new("Again.").request()).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("steps_limit"), "{got:?}");
+    assert_eq!(upstream.calls(), 1, "the next call is under the new ones");
 }
