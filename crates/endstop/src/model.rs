@@ -103,10 +103,10 @@ pub enum ModelEvent {
     /// A whole tool call.
     ToolCall(ToolCall),
     /// Usage that the provider has reported so far, such as the input at the start of a stream. The last report
-    /// counts, and only if the response is incomplete.
-    Usage(ReportedUsage),
+    /// counts, and only if the response is incomplete. Boxed, like the end: most of a stream's many events are small.
+    Usage(Box<ReportedUsage>),
     /// The answer is complete. Nothing follows.
-    End(ModelEnd),
+    End(Box<ModelEnd>),
 }
 
 /// The end of a model response.
@@ -133,7 +133,7 @@ pub type ModelStream<'a> = BoxStream<'a, Result<ModelEvent, ModelError>>;
 /// ```
 /// use endstop::agent::AgentLoop;
 /// use endstop::core::condition::named::max_steps;
-/// use endstop::model::{Model, ModelEnd, ModelEvent, ModelRequest, ModelStream};
+/// use endstop::model::{Model, ModelEvent, ModelRequest, ModelStream};
 /// use futures_util::{StreamExt, stream};
 ///
 /// /// Says what it was told.
@@ -146,7 +146,7 @@ pub type ModelStream<'a> = BoxStream<'a, Result<ModelEvent, ModelError>>;
 ///     }
 ///     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
 ///         let text = request.messages.last().map_or("", |message| message.text()).to_owned();
-///         let events = [ModelEvent::Text(text), ModelEvent::End(ModelEnd::default())];
+///         let events = [ModelEvent::Text(text), ModelEvent::End(Box::default())];
 ///         stream::iter(events.map(Ok)).boxed()
 ///     }
 /// }

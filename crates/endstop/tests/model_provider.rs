@@ -72,8 +72,8 @@ async fn hear(model: &ProviderModel, messages: &[Message], tools: &[ToolSpec]) -
             Ok(ModelEvent::Text(text)) => heard.text += &text,
             Ok(ModelEvent::Reasoning(text)) => heard.reasoning += &text,
             Ok(ModelEvent::ToolCall(call)) => heard.calls.push(call),
-            Ok(ModelEvent::Usage(reported)) => heard.reported = Some(reported),
-            Ok(ModelEvent::End(end)) => heard.end = Some(end),
+            Ok(ModelEvent::Usage(reported)) => heard.reported = Some(*reported),
+            Ok(ModelEvent::End(end)) => heard.end = Some(*end),
             Ok(other) => panic!("{other:?}"),
             Err(error) => heard.error = Some(error),
         }

@@ -37,7 +37,7 @@ async fn ask(model: &ReplayModel) -> Option<Heard> {
         match event {
             Ok(ModelEvent::Text(piece)) => text += &piece,
             Ok(ModelEvent::ToolCall(call)) => calls.push(call),
-            Ok(ModelEvent::End(end)) => return Some(Heard { text, calls, end }),
+            Ok(ModelEvent::End(end)) => return Some(Heard { text, calls, end: *end }),
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 assert_eq!(error.kind, ModelErrorKind::Rejected, "{error}");

@@ -210,7 +210,7 @@ async fn round_trip(provider: &str, frames: Vec<String>) -> (ModelEnd, Value) {
             match event.expect("an answer") {
                 ModelEvent::Text(piece) => text += &piece,
                 ModelEvent::ToolCall(call) => tool_calls.push(call),
-                ModelEvent::End(ended) => end = Some(ended),
+                ModelEvent::End(ended) => end = Some(*ended),
                 _ => {}
             }
         }

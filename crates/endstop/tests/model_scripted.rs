@@ -30,7 +30,7 @@ async fn ask(model: &ScriptedModel, messages: &[Message]) -> Vec<Result<ModelEve
 
 fn end(events: &[Result<ModelEvent, ModelError>]) -> ModelEnd {
     match events.last() {
-        Some(Ok(ModelEvent::End(end))) => end.clone(),
+        Some(Ok(ModelEvent::End(end))) => (**end).clone(),
         other => panic!("no end but {other:?}"),
     }
 }
@@ -196,5 +196,5 @@ async fn a_reply_may_report_its_input_first_and_a_model_may_be_bounded() {
     assert_eq!(model.max_output_tokens(), Some(8));
     let events = ask(&model, &[]).await;
     let Some(Ok(ModelEvent::Usage(reported))) = events.first() else { panic!("{events:?}") };
-    assert_eq!((reported.clone(), text(&events)), (early.into(), vec!["one"]));
+    assert_eq!((&**reported, text(&events)), (&early.into(), vec!["one"]));
 }

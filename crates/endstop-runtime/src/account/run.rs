@@ -173,7 +173,7 @@ impl AccountWait {
 }
 
 /// The holds of a call on its accounts. [`AccountHold::settle`] ends it; if that never happens, it expires and is
-/// charged.
+/// charged. It is boxed where a call has it: most calls draw on no account, and a call is handed on several times.
 pub(crate) struct AccountHold {
     shared: Arc<AccountsState>,
     id: String,
@@ -410,7 +410,12 @@ impl AccountsState {
         AccountBlock::Wait(AccountWait::Store { why: why.to_owned(), lasts: now - begun })
     }
 
-    fn hold(this: &Arc<Self>, id: String, accounts: &[&Account], amounts: Amounts) -> AccountHold {
+    fn hold(
+        this: &Arc<Self>,
+        id: String,
+        accounts: &[&Account],
+        amounts: Amounts,
+    ) -> Box<AccountHold> {
         let mut open = this.open();
         open.outage = None;
         open.holds.insert(id.clone());
@@ -420,7 +425,7 @@ impl AccountsState {
         let mut limits = accounts.iter().flat_map(|account| &account.limits);
         let is_metered = limits.any(|limit| limit.dimension != Dimension::Steps);
         let shared = Arc::clone(this);
-        AccountHold { shared, id, names, amounts, is_metered, by_others: Vec::new() }
+        Box::new(AccountHold { shared, id, names, amounts, is_metered, by_others: Vec::new() })
     }
 
     fn begin_heartbeat(this: &Arc<Self>, open: &mut OpenHolds) {

@@ -120,7 +120,7 @@ impl RunHandle {
         &self,
         plan: &PlannedCall<'_>,
         counts_step: bool,
-    ) -> Result<Option<AccountHold>, NotAdmitted> {
+    ) -> Result<Option<Box<AccountHold>>, NotAdmitted> {
         let mut looked = None;
         let accounts = self.seen_or_looked_at(plan.accounts(), &mut looked);
         let Some(accounts) = accounts else { return Ok(None) };
@@ -147,7 +147,7 @@ impl RunHandle {
     pub(super) fn reserve_tool_on_accounts(
         &self,
         most: Money,
-    ) -> Result<Option<AccountHold>, NotAdmitted> {
+    ) -> Result<Option<Box<AccountHold>>, NotAdmitted> {
         let Some(accounts) = self.refresh_accounts() else { return Ok(None) };
         let cost = Amounts { cost: most, ..Amounts::ZERO };
         self.draw_on(&accounts, "", "")?;

@@ -181,7 +181,7 @@ pub struct CallCounts {
 #[must_use = "a call that is dropped charges its worst case"]
 pub struct OpenCall {
     hold: Option<Hold>,
-    accounts: Option<AccountHold>,
+    accounts: Option<Box<AccountHold>>,
     /// The name of the client's key.
     key: Option<Arc<str>>,
     /// Whether the accounts count a step with it.
@@ -261,7 +261,8 @@ impl RunHandle {
             }
         };
         // Asked after the reservation, which may have been the first under other definitions of the accounts.
-        let is_capped = self.is_metered() || accounts.as_ref().is_some_and(AccountHold::is_metered);
+        let is_capped =
+            self.is_metered() || accounts.as_ref().is_some_and(|held| held.is_metered());
         if let Some(held) = &accounts {
             planned = planned.within(&held.amounts());
         }
@@ -594,7 +595,7 @@ impl OpenCall {
         self.settle(holds, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
     }
 
-    fn take_holds(&mut self) -> (Option<Hold>, Option<AccountHold>) {
+    fn take_holds(&mut self) -> (Option<Hold>, Option<Box<AccountHold>>) {
         (self.hold.take(), self.accounts.take())
     }
 
@@ -602,7 +603,7 @@ impl OpenCall {
     /// or not at all.
     fn settle(
         &self,
-        (hold, accounts): (Option<Hold>, Option<AccountHold>),
+        (hold, accounts): (Option<Hold>, Option<Box<AccountHold>>),
         (usage, cost): (Option<TokenUsage>, Cost),
         is_estimate: bool,
         kind: &EventKind<'_>,
@@ -634,7 +635,7 @@ impl OpenCall {
             unconfirmed: detail.unconfirmed(),
             is_estimate,
             is_run_over,
-            budgets: accounts.as_ref().map_or(&[][..], AccountHold::names),
+            budgets: accounts.as_ref().map_or(&[][..], |held| held.names()),
             key: self.key.as_deref(),
             number,
         });

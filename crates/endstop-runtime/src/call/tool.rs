@@ -85,7 +85,7 @@ pub struct OpenToolCall {
     tool: String,
     /// The hold for it; `None` for a tool that declares no cost, or once it is settled.
     hold: Option<Hold>,
-    accounts: Option<AccountHold>,
+    accounts: Option<Box<AccountHold>>,
     report: CostReport,
     is_settled: bool,
 }
@@ -143,7 +143,7 @@ impl RunHandle {
         &self,
         tool: &str,
         hold: Option<Hold>,
-        accounts: Option<AccountHold>,
+        accounts: Option<Box<AccountHold>>,
     ) -> OpenToolCall {
         OpenToolCall {
             node: Arc::clone(self.node()),
@@ -289,7 +289,7 @@ impl OpenToolCall {
             unconfirmed,
             is_estimate: false,
             is_run_over,
-            budgets: accounts.as_ref().map_or(unheld.as_slice(), AccountHold::names),
+            budgets: accounts.as_ref().map_or(unheld.as_slice(), |held| held.names()),
             key: self.node.key().as_deref(),
             number,
         });

@@ -1,5 +1,6 @@
 //! A run and its ancestors, locked together: what begins or is spent is theirs as well.
 
+use std::cell::OnceCell;
 use std::sync::MutexGuard;
 
 use endstop_core::event::{EventKind, Source};
@@ -19,8 +20,9 @@ pub(crate) struct LockedChain<'s> {
     ancestors: Vec<(&'s RunNode, MutexGuard<'s, RunCore>)>,
     own: &'s RunNode,
     core: MutexGuard<'s, RunCore>,
-    /// The time of everything that the chain records.
-    now: Instant,
+    /// The time of everything that the chain records. It is read under the locks, so that no core records an earlier time
+    /// after a later one, and only if something is recorded or asked.
+    now: OnceCell<Instant>,
 }
 
 impl<'s> LockedChain<'s> {
@@ -29,7 +31,11 @@ impl<'s> LockedChain<'s> {
         own: &'s RunNode,
         core: MutexGuard<'s, RunCore>,
     ) -> Self {
-        Self { ancestors, own, core, now: Instant::now() }
+        Self { ancestors, own, core, now: OnceCell::new() }
+    }
+
+    fn now(&self) -> Instant {
+        *self.now.get_or_init(Instant::now)
     }
 
     pub(crate) fn cores(&self) -> impl Iterator<Item = &RunCore> {
@@ -62,15 +68,17 @@ impl<'s> LockedChain<'s> {
 
     /// Records an event that concerns the run alone.
     pub(crate) fn record_own(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail)
+        let now = self.now();
+        self.own.take_in(&mut self.core, now, Source::Own, kind, detail)
     }
 
     /// Records an event.
     pub(crate) fn record(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.record_own(kind, detail);
         if let Some(kind) = seen_above(kind) {
+            let now = self.now();
             for (node, core) in &mut self.ancestors {
-                let directive = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                let directive = node.take_in(core, now, Source::Descendant, &kind, detail);
                 if directive.stops() {
                     node.trip(core, directive);
                 }
@@ -132,13 +140,13 @@ impl<'s> LockedChain<'s> {
         before: &[&str],
         kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
     ) -> Directive {
+        let now = self.now();
         let own = (self.own, Source::Own, &mut *self.core);
         let above = self.ancestors.iter_mut().map(|(node, core)| {
             let core: &mut RunCore = core;
             (*node, Source::Descendant, core)
         });
-        let (all, now) = (above.chain([own]), self.now);
-        let mut answers = all.map(|(node, source, core)| {
+        let mut answers = above.chain([own]).map(|(node, source, core)| {
             let kind = kind_of(&node.budget, core.unpriced());
             let event = node.event(core, now, source, &kind);
             core.run.would_admit_after(before, &event)
@@ -148,13 +156,15 @@ impl<'s> LockedChain<'s> {
 
     /// The directive of the run's core.
     pub(crate) fn would_admit_own(&mut self, kind: &EventKind<'_>) -> Directive {
-        let event = self.own.event(&mut self.core, self.now, Source::Own, kind);
+        let now = self.now();
+        let event = self.own.event(&mut self.core, now, Source::Own, kind);
         self.core.run.would_admit(&event)
     }
 
     /// Whether a step of the run that begins now would be the wrap-up, if it may spend what `reserve` says.
     pub(crate) fn would_finish(&mut self, reserve: &EventKind<'_>) -> bool {
-        let event = self.own.event(&mut self.core, self.now, Source::Own, &EventKind::StepBegin);
+        let now = self.now();
+        let event = self.own.event(&mut self.core, now, Source::Own, &EventKind::StepBegin);
         self.core.run.would_finish(reserve, &event)
     }
 
@@ -176,9 +186,10 @@ impl<'s> LockedChain<'s> {
         self.share_pause();
         if self.core.run.holds_back(&kind) {
             // An ancestor that is paused refuses it too, and that is no reason to stop.
+            let now = self.now();
             for (node, core) in &mut self.ancestors {
                 if core.run.holds_back(&kind) {
-                    node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                    node.take_in(core, now, Source::Descendant, &kind, detail);
                 }
             }
             return self.record_own(&kind, detail);
@@ -190,9 +201,10 @@ impl<'s> LockedChain<'s> {
         }
         let directive = self.record_own(&kind, detail);
         if directive.admits() {
+            let now = self.now();
             for (node, core) in &mut self.ancestors {
                 let kind = kind_of(&node.budget, core.unpriced());
-                let above = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                let above = node.take_in(core, now, Source::Descendant, &kind, detail);
                 if above.stops() {
                     node.trip(core, above);
                 }
@@ -205,20 +217,32 @@ impl<'s> LockedChain<'s> {
     pub(super) fn share_pause(&mut self) {
         let mut above: Option<PauseRequest> = None;
         let mut resumed_by: Option<&RunNode> = None;
-        let own = (self.own, &mut *self.core);
+        let (clock, own) = (&self.now, (self.own, &mut *self.core));
         let ancestors = self.ancestors.iter_mut().map(|(node, core)| (*node, &mut **core));
         for (node, core) in ancestors.chain([own]) {
             match (&above, core.run.pause_request()) {
                 (Some(PauseRequest { by, why }), None) => {
                     core.set_shares_pause(true);
                     let kind = EventKind::PauseRequested { by, why };
-                    node.take_in(core, self.now, Source::Own, &kind, Detail::None);
+                    node.take_in(
+                        core,
+                        *clock.get_or_init(Instant::now),
+                        Source::Own,
+                        &kind,
+                        Detail::None,
+                    );
                 }
                 (None, Some(_)) if core.shares_pause() => {
                     core.set_shares_pause(false);
                     let by = resumed_by.map_or("", |node| &node.info.agent);
                     let kind = EventKind::ResumeRequested { by, why: "" };
-                    node.take_in(core, self.now, Source::Own, &kind, Detail::None);
+                    node.take_in(
+                        core,
+                        *clock.get_or_init(Instant::now),
+                        Source::Own,
+                        &kind,
+                        Detail::None,
+                    );
                 }
                 _ => {}
             }
@@ -243,8 +267,8 @@ impl<'s> LockedChain<'s> {
 
     /// Whether the run itself holds back the steps of its descendants for its wrap-up.
     pub(super) fn refuses_step_below(&mut self) -> bool {
-        let kind = EventKind::StepBegin;
-        let event = self.own.event(&mut self.core, self.now, Source::Descendant, &kind);
+        let (kind, now) = (EventKind::StepBegin, self.now());
+        let event = self.own.event(&mut self.core, now, Source::Descendant, &kind);
         self.core.run.would_admit(&event) == Directive::Refuse
     }
 
@@ -254,13 +278,14 @@ impl<'s> LockedChain<'s> {
         kind_of: &impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Option<Option<StopSignal>> {
+        let now = self.now();
         for (node, core) in &mut self.ancestors {
             let kind = kind_of(&node.budget, core.unpriced());
-            let event = node.event(core, self.now, Source::Descendant, &kind);
+            let event = node.event(core, now, Source::Descendant, &kind);
             if core.run.would_admit(&event).admits() {
                 continue;
             }
-            let directive = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+            let directive = node.take_in(core, now, Source::Descendant, &kind, detail);
             if directive.stops() {
                 node.trip(core, directive);
             }

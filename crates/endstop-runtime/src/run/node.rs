@@ -395,7 +395,6 @@ impl RunNode {
             next = node.parent.as_deref();
         }
         let ancestors = nodes.into_iter().rev().map(|node| (node, node.core())).collect();
-        // The time is read under the locks: no core records an earlier time after a later one.
         LockedChain::new(ancestors, self, self.core())
     }
 

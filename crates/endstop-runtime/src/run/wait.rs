@@ -176,12 +176,24 @@ impl RunHandle {
         future: &mut F,
         end: &WaitEnd,
     ) -> Result<F::Output, Directive> {
+        match self.output_now(future) {
+            Some(output) => Ok(output),
+            None => Box::pin(self.later_output_of(future, end)).await,
+        }
+    }
+
+    /// The output of a future that is ready: it needs no timers.
+    fn output_now<F: Future + Unpin>(&self, future: &mut F) -> Option<F::Output> {
+        let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
+        if is_cancelled { None } else { future.now_or_never() }
+    }
+
+    async fn later_output_of<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        end: &WaitEnd,
+    ) -> Result<F::Output, Directive> {
         loop {
-            // A future that is ready needs no timers.
-            let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
-            if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
-                return Ok(output);
-            }
             let pause_changed = self.node().pause_changed();
             // In its grace the run is over, and takes no pause.
             if matches!(end, WaitEnd::Stop(_)) {

@@ -23,12 +23,13 @@ use super::context::ContextBound;
 use super::hooks::{HookContext, HookRequests, Trigger};
 use super::journal::Stored;
 use super::node::AgentNode;
+use super::source::CancellationSource;
 use super::state::AgentState;
 use crate::limits::HOOK_GRACE;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 pub use approval::{Approval, ApprovalRequest, Approver};
-use endstop_runtime::cancel::Urgency;
+use endstop_runtime::cancel::{CancelToken, Urgency};
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::{RunHandle, Waited};
 pub(super) use start::{ChildArgs, Watch, child, root, root_at};
@@ -148,7 +149,10 @@ impl AgentRun {
     /// first, and because a loop that completed takes no late cancellation.
     async fn checkpoint(&mut self) -> Flow {
         self.run().look_at_kill_switch();
-        self.ask_sources().await;
+        let sources = self.sources();
+        if !sources.is_empty() {
+            Box::pin(self.ask(sources)).await;
+        }
         self.run().take_cancellations();
         self.flow()
     }
@@ -179,6 +183,10 @@ impl AgentRun {
         if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return HookRequests::default();
         }
+        Box::pin(self.run_hooks(trigger, about)).await
+    }
+
+    async fn run_hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
         let continuation = self.show_to_hooks(trigger);
         let mut context = HookContext {
             trigger,
@@ -222,7 +230,7 @@ impl AgentRun {
             self.error(&message, &hook);
             if trigger != Trigger::OnError {
                 let about = About { error: Some(&message), ..About::default() };
-                Box::pin(self.hooks(Trigger::OnError, about)).await;
+                self.hooks(Trigger::OnError, about).await;
             }
         }
         asked
@@ -364,8 +372,8 @@ impl AgentRun {
         self.state.messages.push(Message::system(text));
     }
 
-    /// Asks the sources of the run and of those above it, which wait for it.
-    async fn ask_sources(&self) {
+    /// The sources of the run and of those above it, which wait for it, each with the token that it cancels.
+    fn sources(&self) -> Vec<(&Arc<dyn CancellationSource>, &CancelToken)> {
         let is_handed_over = self.agent.name != self.run().info().agent;
         let own = self.agent.sources.iter().filter(|_| is_handed_over);
         let mut sources: Vec<_> = own.map(|source| (source, self.run().token())).collect();
@@ -374,6 +382,10 @@ impl AgentRun {
             sources.extend(node.sources.iter().map(|source| (source, node.run.token())));
             next = node.parent.as_ref();
         }
+        sources
+    }
+
+    async fn ask(&self, sources: Vec<(&Arc<dyn CancellationSource>, &CancelToken)>) {
         for (source, token) in sources {
             let mut asked = source.cancellation_signals(&self.state);
             let signals = self.wait_for_hooks(&mut asked, None).await;

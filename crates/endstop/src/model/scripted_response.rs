@@ -37,7 +37,7 @@ pub struct ScriptedResponse {
     pub(super) reasoning: String,
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
-    pub(super) reported: Option<ReportedUsage>,
+    pub(super) reported: Option<Box<ReportedUsage>>,
     pub(super) tokens: Option<TokenUsage>,
     pub(super) reasoning_tokens: Option<u64>,
     pub(super) billed: Option<Money>,
@@ -51,9 +51,8 @@ pub struct ScriptedResponse {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one exists per call, on the way to its caller")]
 pub(super) enum Ending {
-    End(ModelEnd),
+    End(Box<ModelEnd>),
     Fail(ModelError),
     Stall,
     Cut,
@@ -69,7 +68,7 @@ impl Default for ScriptedResponse {
             tokens: None,
             reasoning_tokens: None,
             billed: None,
-            ending: Ending::End(ModelEnd::default()),
+            ending: Ending::End(Box::default()),
             piece_bytes: 0,
             delay: Duration::ZERO,
             piece_delay: Duration::ZERO,
@@ -127,7 +126,7 @@ impl ScriptedResponse {
     /// Reports these tokens before it says anything, as providers do that count the input first.
     #[must_use]
     pub fn reports_early(mut self, reported: impl Into<ReportedUsage>) -> Self {
-        self.reported = Some(reported.into());
+        self.reported = Some(Box::new(reported.into()));
         self
     }
 

@@ -207,7 +207,7 @@ impl DrawnAccounts {
         model: &str,
         wanted: Amounts,
         least: Amounts,
-    ) -> Result<Option<AccountHold>, AccountBlock> {
+    ) -> Result<Option<Box<AccountHold>>, AccountBlock> {
         let accounts = self.of_call(provider, model);
         if accounts.is_empty() {
             return match self.shared().store.admit() {

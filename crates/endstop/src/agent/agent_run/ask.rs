@@ -4,7 +4,8 @@ mod beside_others;
 mod failure;
 
 use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use futures_util::StreamExt as _;
+use futures_util::stream::once;
 use tokio::time::Instant;
 
 use failure::{do_not_send, panicked};
@@ -36,9 +38,9 @@ struct AttemptResult {
     calls: Vec<ToolCall>,
     reasoning_bytes: usize,
     /// The last report of its usage before its end.
-    reported: Option<ReportedUsage>,
+    reported: Option<Box<ReportedUsage>>,
     first_piece_after: Option<Duration>,
-    end: Option<ModelEnd>,
+    end: Option<Box<ModelEnd>>,
     error: Option<ModelError>,
     /// The run has stopped in the middle.
     is_cut: bool,
@@ -70,7 +72,7 @@ impl AttemptResult {
             };
         }
         let report = ResponseReport {
-            usage: end.usage.as_ref().or(self.reported.as_ref()),
+            usage: end.usage.as_ref().or(self.reported.as_deref()),
             model: end.model.as_deref(),
             is_complete: !self.is_cut,
         };
@@ -141,7 +143,7 @@ impl AgentRun {
             failed = if answer.error.is_some() { failed.saturating_add(1) } else { 0 };
             if !is_repeated && self.is_worth_repeating(&answer, &attempt.call).await {
                 is_repeated = true;
-                self.discard(answer, attempt).await;
+                Box::pin(self.discard(answer, attempt)).await;
                 continue;
             }
             if !self.take_answer(answer, attempt, asked.messages.is_some()).await {
@@ -157,11 +159,11 @@ impl AgentRun {
             match breaker.as_ref().map(CircuitBreaker::ask) {
                 None | Some(BreakerDecision::Send) => return Some(Trial::of(breaker)),
                 Some(BreakerDecision::Fail(wait)) => {
-                    self.fail_by_breaker(wait).await;
+                    Box::pin(self.fail_by_breaker(wait)).await;
                     return None;
                 }
                 Some(BreakerDecision::Wait(wait)) => {
-                    if !self.sleep(wait).await {
+                    if !Box::pin(self.sleep(wait)).await {
                         return None;
                     }
                 }
@@ -201,8 +203,9 @@ impl AgentRun {
         }
         let mut answer = Box::new(AttemptResult { is_sent: true, ..AttemptResult::default() });
         // The making of the stream may panic as well as the stream.
-        let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
-        let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
+        let stream = catch_unwind(AssertUnwindSafe(|| model.stream(request)));
+        let stream = stream.unwrap_or_else(|panic| once(ready(panicked(panic))).boxed());
+        let mut stream = AssertUnwindSafe(stream).catch_unwind();
         loop {
             let piece = match self.run().wait(&mut stream.next(), CancelOn::Abort).await {
                 Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),
@@ -280,7 +283,7 @@ impl AgentRun {
             _ => attempt.trial.forget(),
         }
         match answer.error.take() {
-            Some(error) => self.take_failure(&answer, error, attempt).await,
+            Some(error) => Box::pin(self.take_failure(&answer, error, attempt)).await,
             None => self.take_reply(answer, attempt, other_messages).await,
         }
     }
@@ -339,7 +342,7 @@ impl AgentRun {
     fn keep_reply(
         &mut self,
         answer: Box<AttemptResult>,
-        end: ModelEnd,
+        end: Box<ModelEnd>,
         is_whole: bool,
         told: Option<TokenUsage>,
     ) {

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ impl AgentRun {
             match self.run().wait(&mut batch.running.next(), CancelOn::Abort).await {
                 Waited::Done(Some(ran)) => self.finish_call(&mut batch, ran).await,
                 Waited::Done(None) => break,
-                Waited::Aborted => self.cut_calls(&mut batch).await,
+                Waited::Aborted => Box::pin(self.cut_calls(&mut batch)).await,
             }
         }
         self.put_answers(batch);
@@ -126,8 +126,11 @@ impl AgentRun {
     async fn begin_call(&mut self, batch: &mut Batch, place: usize) -> Flow {
         let calls = Arc::clone(&batch.calls);
         let Some(call) = calls.get(place) else { return Flow::On };
-        let admitted = self.admit_or_ask(call);
-        match beside(&mut batch.running, &mut batch.done, admitted).await {
+        let admitted = {
+            let admitted = pin!(self.admit_or_ask(call));
+            beside(&mut batch.running, &mut batch.done, admitted).await
+        };
+        match admitted {
             Ok(open) => self.dispatch(batch, place, call, open).await,
             Err(Refusal::Paused) => return Flow::Pause,
             Err(Refusal::Failed(outcome, text)) => {
@@ -347,7 +350,7 @@ impl AgentRun {
                     self.hooks(Trigger::OnError, about).await;
                 }
             };
-            beside(&mut batch.running, &mut batch.done, told).await;
+            beside(&mut batch.running, &mut batch.done, pin!(told)).await;
         }
         if let Some(known) = batch.places.get_mut(place) {
             known.answer = Some(answered);
@@ -445,9 +448,8 @@ fn guarded(
 async fn beside<T>(
     running: &mut FuturesUnordered<Running>,
     done: &mut VecDeque<Ran>,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> T {
-    let mut work = pin!(work);
     loop {
         tokio::select! {
             biased;

@@ -103,7 +103,7 @@ impl ProviderResponse<'_> {
         let facts = self.tap.facts();
         if let Some(reported) = facts.reported().filter(|it| self.reported.as_ref() != Some(it)) {
             self.reported = Some(reported.clone());
-            self.queue.push_back(ModelEvent::Usage(reported.clone()));
+            self.queue.push_back(ModelEvent::Usage(Box::new(reported.clone())));
         }
     }
 
@@ -221,7 +221,7 @@ impl ProviderResponse<'_> {
             let (id, tool) = (call.call_id, call.fn_name);
             self.queue.push_back(ModelEvent::ToolCall(ToolCall { id, tool, arguments }));
         }
-        self.queue.push_back(ModelEvent::End(told));
+        self.queue.push_back(ModelEvent::End(Box::new(told)));
         Ok(())
     }
 

@@ -137,8 +137,8 @@ fn piece(text: &str, at: &mut usize, bytes: usize) -> Option<String> {
     rest.get(..length).map(str::to_owned)
 }
 
-fn end_of(reply: &ScriptedResponse, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd {
-    let mut end = end.clone();
+fn end_of(reply: &ScriptedResponse, end: &ModelEnd, request: &ModelRequest<'_>) -> Box<ModelEnd> {
+    let mut end = Box::new(end.clone());
     let estimated = || (!reply.hides_usage).then(|| estimated_usage(reply, request));
     let tokens = reply.tokens.or_else(estimated);
     if tokens.is_some() || reply.billed.is_some() {

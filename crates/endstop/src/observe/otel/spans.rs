@@ -169,10 +169,13 @@ impl Live {
                 reasoning_tokens.map(|n| KeyValue::new(names::REASONING_TOKENS, number(n))),
             );
             if with_content {
-                let parts = json!([{"type": "text", "content": text}]);
-                let message =
-                    json!([{"role": "assistant", "parts": parts, "finish_reason": finish}]);
-                attributes.push(KeyValue::new(names::OUTPUT_MESSAGES, message.to_string()));
+                // Written out, because the order of a `json!` object depends on the program's other crates.
+                let message = format!(
+                    r#"[{{"finish_reason":{},"parts":[{{"content":{},"type":"text"}}],"role":"assistant"}}]"#,
+                    json!(finish),
+                    json!(text)
+                );
+                attributes.push(KeyValue::new(names::OUTPUT_MESSAGES, message));
             }
         }
         chat.span.set_attributes(attributes);

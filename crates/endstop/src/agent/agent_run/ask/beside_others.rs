@@ -36,7 +36,7 @@ impl AgentRun {
             if wait.has_given_up || !self.run().waits_for_others(&plan) {
                 return Flow::On;
             }
-            if self.look_at_others(&mut wait).await != Flow::On {
+            if Box::pin(self.look_at_others(&mut wait)).await != Flow::On {
                 return self.flow();
             }
         }
@@ -60,7 +60,7 @@ impl AgentRun {
                     // Other runs need not wait until this one has tried whether the model answers again.
                     drop(trial);
                     account_wait.end();
-                    if self.look_at_others(&mut wait).await != Flow::On {
+                    if Box::pin(self.look_at_others(&mut wait)).await != Flow::On {
                         return None;
                     }
                     trial = self.breaker_lets().await?;
@@ -72,7 +72,7 @@ impl AgentRun {
                 Err(NotBegun::AwaitsAccount(account)) => {
                     drop(trial);
                     account_wait.show(self.run(), &account);
-                    if self.run().wait_for_account(&account).await == Waited::Aborted
+                    if Box::pin(self.run().wait_for_account(&account)).await == Waited::Aborted
                         || self.checkpoint().await != Flow::On
                     {
                         return None;

@@ -90,14 +90,14 @@ impl AgentRun {
                 Err(ToolNotBegun::Refused(directive)) => return Err(self.refusal(call, directive)),
                 Err(ToolNotBegun::OthersHold) => {
                     account_wait.end();
-                    self.run().wait_for_others(pending(), CancelOn::Any).await;
+                    Box::pin(self.run().wait_for_others(pending(), CancelOn::Any)).await;
                 }
                 Err(ToolNotBegun::AwaitsAccount(wait)) if wait.is_over() => {
                     self.run().give_up_on_account(&wait);
                 }
                 Err(ToolNotBegun::AwaitsAccount(wait)) => {
                     account_wait.show(self.run(), &wait);
-                    self.run().wait_for_account(&wait).await;
+                    Box::pin(self.run().wait_for_account(&wait)).await;
                 }
             }
             match self.checkpoint().await {
