@@ -329,7 +329,7 @@ impl AgentRun {
         }
         // Another tokenizer's count of the conversation says nothing about this one's.
         let is_of_context = !other_messages && !self.uses_retry_model;
-        self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
+        self.keep_reply(*answer, end, is_whole, told.filter(|_| is_of_context));
         self.end_by_cap(lowered_by);
         if is_cut_by_others {
             self.state.warn_of_cut_by_others();
@@ -341,7 +341,7 @@ impl AgentRun {
     /// Puts the response into the conversation.
     fn keep_reply(
         &mut self,
-        answer: Box<AttemptResult>,
+        answer: AttemptResult,
         end: Box<ModelEnd>,
         is_whole: bool,
         told: Option<TokenUsage>,
