@@ -195,7 +195,7 @@ impl CallService {
         let context = &self.context;
         let read = ParsedCall::read(context.config(), route, head, incoming, api);
         let parsed = match read.await {
-            Ok(parsed) => Arc::new(parsed),
+            Ok(parsed) => parsed,
             Err(refused) => return (*refused, None),
         };
         let model = || Some(parsed.request().model.chars().take(MAX_LOGGED_MODEL).collect());

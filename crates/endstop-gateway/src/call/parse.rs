@@ -1,6 +1,6 @@
 //! The first phase: reading a request.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use endstop_llm::{Api, CallRequest, Dialect, ErrorKind, HEADERS, PriceHeader};
@@ -40,7 +40,7 @@ impl ParsedCall {
         head: request::Parts,
         incoming: Incoming,
         api: Api,
-    ) -> Result<Self, Box<Response<Body>>> {
+    ) -> Result<Arc<Self>, Box<Response<Body>>> {
         let dialect = api.dialect();
         let body = without_mark(plain_body(config, &head.headers, incoming, dialect).await?);
         let request = match dialect.read(&route.rest, &body) {
@@ -53,7 +53,7 @@ impl ParsedCall {
         let digests = MessageDigests::of(&request.messages);
         let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
         let note = OnceLock::new();
-        Ok(Self { route, head, api, body, request, digests, body_digest, note })
+        Ok(Arc::new(Self { route, head, api, body, request, digests, body_digest, note }))
     }
 
     pub(super) const fn route(&self) -> &Route {

@@ -103,6 +103,7 @@ impl<'p> Sending<'p> {
         Ok(request)
     }
 
+    // What follows an error is boxed: otherwise each call would have room for it.
     async fn attempt(
         &self,
         call: Box<InFlightCall>,
@@ -115,8 +116,8 @@ impl<'p> Sending<'p> {
         }
         // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
-        let sending = context.send(parsed.route(), request);
-        let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;
+        let mut sending = pin!(context.send(parsed.route(), request));
+        let sent = call.run().wait(&mut sending, CancelOn::Abort).await;
         let response = match sent {
             Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Err(error)) => return Respond(self.unreachable(call, &error)),
@@ -135,25 +136,19 @@ impl<'p> Sending<'p> {
         if stop == Some(UpstreamStop::Free) {
             let settled = call.stopped_upstream();
             if !parts.status.is_success() {
-                return Respond(
-                    self.error_response(
-                        &secrets,
-                        &settled,
-                        (parts.status, headers),
-                        Bytes::new(),
-                        body,
-                    )
-                    .await,
-                );
+                let head = (parts.status, headers);
+                let response = self.error_response(&secrets, &settled, head, Bytes::new(), body);
+                return Respond(Box::pin(response).await);
             }
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
         if call.negotiation().is_concerned(parts.status) {
-            return self.refused(call, parts.status, headers, body).await;
+            return Box::pin(self.refused(call, parts.status, headers, body)).await;
         }
         if !parts.status.is_success() {
-            return Respond(self.failed(call, (parts.status, headers), body, stop).await);
+            let failed = self.failed(call, (parts.status, headers), body, stop);
+            return Respond(Box::pin(failed).await);
         }
         let provider = context.provider(parsed.route());
         call.negotiation().accepted(context.quirks(), provider, parsed);

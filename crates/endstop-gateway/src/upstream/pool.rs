@@ -165,19 +165,28 @@ impl Pool {
         &self,
         request: Request<Bytes>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        let mut request = request.map(Full::new);
-        let PooledConnection::H2(slot) = self.connection().await? else {
-            return self.send_h1(request).await;
-        };
+        let request = request.map(Full::new);
+        match self.connection().await? {
+            PooledConnection::H1 => self.send_h1(request).await,
+            // Boxed: otherwise each call would have room for it.
+            PooledConnection::H2(slot) => Box::pin(self.send_h2(slot, request)).await,
+        }
+    }
+
+    async fn send_h2(
+        &self,
+        slot: H2Slot,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<UpstreamBody>, UpstreamError> {
         self.make_absolute(&mut request)?;
-        let unsent = match self.send_h2(slot, request).await {
+        let unsent = match self.try_h2(slot, request).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed.unsent.ok_or(failed.error)?,
         };
         let PooledConnection::H2(slot) = self.open(Some(self.h2.newest())).await? else {
             return self.send_h1(unsent).await;
         };
-        self.send_h2(slot, unsent).await.map_err(|failed| match failed {
+        self.try_h2(slot, unsent).await.map_err(|failed| match failed {
             FailedRequest { unsent: Some(_), error: UpstreamError::Broken(reason) } => {
                 UpstreamError::Refused(reason)
             }
@@ -211,7 +220,7 @@ impl Pool {
         Ok(Response::from_parts(head, UpstreamBody::begun(incoming).await))
     }
 
-    async fn send_h2(
+    async fn try_h2(
         &self,
         slot: H2Slot,
         mut request: Request<Full<Bytes>>,
