@@ -172,7 +172,7 @@ pub trait Model: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Begins an answer.
+    /// Begins an answer. It is called once the run is known not to be aborted. A panic counts as a failed answer.
     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a>;
 }
 

@@ -116,8 +116,11 @@ impl<'p> Sending<'p> {
         }
         // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
-        let mut sending = pin!(context.send(parsed.route(), request));
-        let sent = call.run().wait(&mut sending, CancelOn::Abort).await;
+        let sent = {
+            // Dropped before the call is settled: a cut call must not go on at its upstream.
+            let mut sending = pin!(context.send(parsed.route(), request));
+            call.run().wait(&mut sending, CancelOn::Abort).await
+        };
         let response = match sent {
             Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Err(error)) => return Respond(self.unreachable(call, &error)),

@@ -21,7 +21,7 @@ pub(crate) struct LockedChain<'s> {
     own: &'s RunNode,
     core: MutexGuard<'s, RunCore>,
     /// The time of everything that the chain records. It is read under the locks, so that no core records an earlier time
-    /// after a later one, and only if something is recorded or asked.
+    /// after a later one, and only once a core is told or asked something: many a look at a chain needs no time.
     now: OnceCell<Instant>,
 }
 
@@ -217,32 +217,21 @@ impl<'s> LockedChain<'s> {
     pub(super) fn share_pause(&mut self) {
         let mut above: Option<PauseRequest> = None;
         let mut resumed_by: Option<&RunNode> = None;
-        let (clock, own) = (&self.now, (self.own, &mut *self.core));
+        let now = || *self.now.get_or_init(Instant::now);
+        let own = (self.own, &mut *self.core);
         let ancestors = self.ancestors.iter_mut().map(|(node, core)| (*node, &mut **core));
         for (node, core) in ancestors.chain([own]) {
             match (&above, core.run.pause_request()) {
                 (Some(PauseRequest { by, why }), None) => {
                     core.set_shares_pause(true);
                     let kind = EventKind::PauseRequested { by, why };
-                    node.take_in(
-                        core,
-                        *clock.get_or_init(Instant::now),
-                        Source::Own,
-                        &kind,
-                        Detail::None,
-                    );
+                    node.take_in(core, now(), Source::Own, &kind, Detail::None);
                 }
                 (None, Some(_)) if core.shares_pause() => {
                     core.set_shares_pause(false);
                     let by = resumed_by.map_or("", |node| &node.info.agent);
                     let kind = EventKind::ResumeRequested { by, why: "" };
-                    node.take_in(
-                        core,
-                        *clock.get_or_init(Instant::now),
-                        Source::Own,
-                        &kind,
-                        Detail::None,
-                    );
+                    node.take_in(core, now(), Source::Own, &kind, Detail::None);
                 }
                 _ => {}
             }

@@ -176,10 +176,11 @@ impl RunHandle {
         future: &mut F,
         end: &WaitEnd,
     ) -> Result<F::Output, Directive> {
-        match self.output_now(future) {
-            Some(output) => Ok(output),
-            None => Box::pin(self.later_output_of(future, end)).await,
+        if let Some(output) = self.output_now(future) {
+            return Ok(output);
         }
+        // Boxed: most futures are ready, and each waiter would have room for the timers.
+        Box::pin(self.later_output_of(future, end)).await
     }
 
     /// The output of a future that is ready: it needs no timers.

@@ -1,4 +1,6 @@
 //! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
+//!
+//! What a run seldom waits for is boxed: its future, which is copied at every step, would have room for it otherwise.
 
 mod approval;
 mod ask;
@@ -149,9 +151,9 @@ impl AgentRun {
     /// first, and because a loop that completed takes no late cancellation.
     async fn checkpoint(&mut self) -> Flow {
         self.run().look_at_kill_switch();
-        let sources = self.sources();
+        let sources = self.sources_up_to_root();
         if !sources.is_empty() {
-            Box::pin(self.ask(sources)).await;
+            Box::pin(self.ask_sources(sources)).await;
         }
         self.run().take_cancellations();
         self.flow()
@@ -373,7 +375,7 @@ impl AgentRun {
     }
 
     /// The sources of the run and of those above it, which wait for it, each with the token that it cancels.
-    fn sources(&self) -> Vec<(&Arc<dyn CancellationSource>, &CancelToken)> {
+    fn sources_up_to_root(&self) -> Vec<(&Arc<dyn CancellationSource>, &CancelToken)> {
         let is_handed_over = self.agent.name != self.run().info().agent;
         let own = self.agent.sources.iter().filter(|_| is_handed_over);
         let mut sources: Vec<_> = own.map(|source| (source, self.run().token())).collect();
@@ -385,7 +387,8 @@ impl AgentRun {
         sources
     }
 
-    async fn ask(&self, sources: Vec<(&Arc<dyn CancellationSource>, &CancelToken)>) {
+    /// Asks each source, and cancels its token by what it says.
+    async fn ask_sources(&self, sources: Vec<(&Arc<dyn CancellationSource>, &CancelToken)>) {
         for (source, token) in sources {
             let mut asked = source.cancellation_signals(&self.state);
             let signals = self.wait_for_hooks(&mut asked, None).await;

@@ -111,10 +111,10 @@ impl AgentRun {
 
     /// Nothing begins: someone outside has paused the run, or a pause rule trips and a person is asked, if one can be.
     pub(in crate::agent) fn resolve_pause(&mut self) -> BoxFuture<'_, Flow> {
-        Box::pin(self.resolve_now())
+        Box::pin(self.wait_or_ask())
     }
 
-    async fn resolve_now(&mut self) -> Flow {
+    async fn wait_or_ask(&mut self) -> Flow {
         if self.flow() != Flow::Stop && self.run().pause_request().is_some() {
             return self.wait_while_paused().await;
         }

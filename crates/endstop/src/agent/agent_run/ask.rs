@@ -4,7 +4,7 @@ mod beside_others;
 mod failure;
 
 use std::collections::BTreeSet;
-use std::future::ready;
+use std::future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use futures_util::StreamExt as _;
-use futures_util::stream::once;
+use futures_util::stream;
 use tokio::time::Instant;
 
 use failure::{do_not_send, panicked};
@@ -203,9 +203,10 @@ impl AgentRun {
         }
         let mut answer = Box::new(AttemptResult { is_sent: true, ..AttemptResult::default() });
         // The making of the stream may panic as well as the stream.
-        let stream = catch_unwind(AssertUnwindSafe(|| model.stream(request)));
-        let stream = stream.unwrap_or_else(|panic| once(ready(panicked(panic))).boxed());
-        let mut stream = AssertUnwindSafe(stream).catch_unwind();
+        let made = catch_unwind(AssertUnwindSafe(|| model.stream(request)));
+        let events =
+            made.unwrap_or_else(|panic| stream::once(future::ready(panicked(panic))).boxed());
+        let mut stream = AssertUnwindSafe(events).catch_unwind();
         loop {
             let piece = match self.run().wait(&mut stream.next(), CancelOn::Abort).await {
                 Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),

@@ -267,6 +267,31 @@ fn words_are_exported_where_that_is_asked_for() {
 }
 
 #[test]
+fn words_are_exported_as_json_whatever_they_are() {
+    let sdk = Sdk::new();
+    let observer = sdk.observer().export_content(true);
+    let mut play = Play::new(&observer, "r", policy("steps >= 9"));
+    play.tell(0, BEGIN, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    play.tell(0, ATTEMPT, REQUEST);
+    let said = "\"quoted\"\n{back\\slash}";
+    let detail = Detail::Reply {
+        unconfirmed: Money::ZERO,
+        text: said,
+        tool_calls: &[],
+        is_estimate: false,
+        reasoning_tokens: None,
+        first_piece_after: None,
+        took: Duration::ZERO,
+    };
+    play.reply((100, 20), 0, detail);
+    let messages = text(&sdk.span("chat gpt-5.2"), "gen_ai.output.messages");
+    let messages: serde_json::Value = serde_json::from_str(&messages).unwrap();
+    assert_eq!(messages[0]["parts"][0]["content"], said);
+    assert_eq!(messages[0]["finish_reason"], "stop");
+}
+
+#[test]
 fn failures_have_a_type_and_a_status() {
     let sdk = Sdk::new();
     let observer = sdk.observer();
