@@ -103,7 +103,7 @@ impl<'p> Sending<'p> {
         Ok(request)
     }
 
-    // What follows an error is boxed: otherwise each call would have room for it.
+    // The futures after an error are boxed: otherwise each call would have room for them.
     async fn attempt(
         &self,
         call: Box<InFlightCall>,
@@ -117,7 +117,7 @@ impl<'p> Sending<'p> {
         // Counted first: the client may disconnect while it waits.
         call.entry().counters().upstream_call();
         let sent = {
-            // Dropped before the call is settled: a cut call must not go on at its upstream.
+            // Dropped before the call is settled: a cut call must not continue at its upstream.
             let mut sending = pin!(context.send(parsed.route(), request));
             call.run().wait(&mut sending, CancelOn::Abort).await
         };

@@ -21,7 +21,7 @@ pub(crate) struct LockedChain<'s> {
     own: &'s RunNode,
     core: MutexGuard<'s, RunCore>,
     /// The time of everything that the chain records. It is read under the locks, so that no core records an earlier time
-    /// after a later one, and only once a core is told or asked something: many a look at a chain needs no time.
+    /// after a later one, and only once something is recorded or asked: often a chain needs no time.
     now: OnceCell<Instant>,
 }
 

@@ -1,6 +1,7 @@
 //! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
 //!
-//! What a run seldom waits for is boxed: its future, which is copied at every step, would have room for it otherwise.
+//! Futures that a run seldom waits for are boxed: otherwise its own, parts of which are copied at every step, would have room
+//! for them.
 
 mod approval;
 mod ask;
