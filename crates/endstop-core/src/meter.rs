@@ -300,11 +300,11 @@ impl Meter {
 
     // Asking.
 
-    /// Takes back the frame that was set aside, and that the event was activity.
+    /// Takes back the frame that was set aside, and that the event was activity. Its bits are those of before: only clocks
+    /// can have changed since.
     pub(crate) fn take_back(&mut self, aside: &mut Frame, clocks: &Clocks) {
         core::mem::swap(&mut self.compared, aside);
         self.clocks.forget_activity(clocks);
-        self.compared.fall_behind();
     }
 
     /// Counts calls of tools as begun, until [`Meter::uncount`].

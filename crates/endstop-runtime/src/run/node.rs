@@ -430,7 +430,13 @@ impl RunNode {
     }
 
     fn look_at_external(&self) {
-        let all = self.external.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = {
+            let external = self.external.lock().unwrap_or_else(PoisonError::into_inner);
+            if external.is_empty() {
+                return;
+            }
+            external.clone()
+        };
         for ExternalStop { kill, token } in all {
             if let Some(signal) = kill.as_deref().and_then(look_at) {
                 self.token.cancel(signal, Urgency::Now);
