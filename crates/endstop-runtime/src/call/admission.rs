@@ -2,8 +2,8 @@
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::{Action, FallbackRates, OnServerError, OnUnknownUsage, OnUnpriced};
-use endstop_core::run::Directive;
 use endstop_core::run::next_trip::{Reserved, Resource};
+use endstop_core::run::{Directive, Run};
 use endstop_core::signal::StopReason;
 use endstop_core::units::Cost;
 
@@ -13,7 +13,7 @@ use crate::account::AccountBlock;
 use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::limits::{MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
 use crate::observe::Detail;
-use crate::run::{LockedChain, RunCore, RunHandle};
+use crate::run::{LockedChain, RunHandle};
 
 /// A call that has begun.
 pub(crate) struct Admitted {
@@ -53,11 +53,28 @@ impl RunHandle {
     /// says, and [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
     #[must_use]
     pub fn min_output_tokens(&self) -> u64 {
-        let chain = self.node().chain();
-        let said = chain
-            .cores()
-            .filter_map(|core| core.run.program().policy().accounting.min_output_tokens);
-        said.max().unwrap_or(MIN_OUTPUT_TOKENS)
+        let of = |run: &Run| run.program().policy().accounting.min_output_tokens;
+        self.node().look_upwards(of).flatten().max().unwrap_or(MIN_OUTPUT_TOKENS)
+    }
+
+    /// Whether money or tokens matter to the run or an ancestor.
+    pub(super) fn needs_reserve(&self) -> bool {
+        self.node().look_upwards(|run| run.program().needs_reserve()).any(|needs| needs)
+    }
+
+    /// The charge in the ledger for a call without a price. All nodes get the same amount: the most expensive rates
+    /// of the runs concerned, or what the outermost one says.
+    pub(super) fn unpriced(&self) -> OnUnpriced {
+        let of = |run: &Run| run.program().policy().unpriced();
+        let above = self.node().look_upwards(of).skip(1);
+        above.fold(self.look(of), |dearest, above| match (dearest, above) {
+            (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
+                input: a.input.max(b.input),
+                output: a.output.max(b.output),
+            }),
+            (OnUnpriced::Rates(rates), _) => OnUnpriced::Rates(rates),
+            (_, above) => above,
+        })
     }
 }
 
@@ -81,20 +98,6 @@ impl LockedChain<'_> {
         let said =
             self.cores().filter_map(|core| core.run.program().policy().accounting.on_server_error);
         said.max_by_key(|it| *it == OnServerError::Auto) == Some(OnServerError::Free)
-    }
-
-    /// The charge in the ledger for a call without a price. All nodes get the same amount: the most expensive rates
-    /// of the runs concerned, or what the outermost one says.
-    pub(crate) fn unpriced(&self) -> OnUnpriced {
-        let others = self.cores().skip(1).map(RunCore::unpriced);
-        others.fold(self.outermost().unpriced(), |dearest, next| match (dearest, next) {
-            (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
-                input: a.input.max(b.input),
-                output: a.output.max(b.output),
-            }),
-            (_, OnUnpriced::Rates(rates)) => OnUnpriced::Rates(rates),
-            (dearest, _) => dearest,
-        })
     }
 
     /// Whether a budget beyond the runs' own rules limits money and the cost of the call cannot be known.

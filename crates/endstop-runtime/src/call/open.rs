@@ -210,8 +210,7 @@ pub struct OpenCall {
 impl RunHandle {
     pub(crate) fn planned<'p>(&self, plan: &CallPlan<'p>) -> PlannedCall<'p> {
         let finishes = self.look(|run| run.program().has_action(Action::Finish));
-        let unpriced = self.node().chain().unpriced();
-        PlannedCall::new(plan, self.node().wall(), finishes, unpriced)
+        PlannedCall::new(plan, self.node().wall(), finishes, self.unpriced())
     }
 
     /// Returns whether money or tokens are limited for the run: then a call has to have an output cap, and a call whose
@@ -220,7 +219,7 @@ impl RunHandle {
     pub fn is_metered(&self) -> bool {
         let has_accounts =
             self.node().accounts().is_some_and(|accounts| accounts.current().is_metered());
-        has_accounts || self.budget().limits_usage() || self.node().chain().needs_reserve()
+        has_accounts || self.budget().limits_usage() || self.needs_reserve()
     }
 
     /// Returns whether the step of a call is better begun once other calls in flight are settled, as

@@ -273,13 +273,28 @@ impl RunNode {
         }
     }
 
-    /// The facts about the outermost run of the tree.
-    pub(crate) fn root_info(&self) -> &RunInfo {
+    /// The run and its ancestors, itself first.
+    fn upwards(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |node| node.parent.as_deref())
+    }
+
+    /// What the run and each ancestor say, itself first, for what does not have to be of one moment: one core is locked at a
+    /// time. [`RunNode::chain`] takes longer.
+    pub(crate) fn look_upwards<T>(&self, look: impl Fn(&Run) -> T) -> impl Iterator<Item = T> {
+        self.upwards().map(move |node| look(&node.core().run))
+    }
+
+    fn root(&self) -> &Self {
         let mut root = self;
         while let Some(parent) = root.parent.as_deref() {
             root = parent;
         }
-        &root.info
+        root
+    }
+
+    /// The facts about the outermost run of the tree.
+    pub(crate) fn root_info(&self) -> &RunInfo {
+        &self.root().info
     }
 
     /// Reports a settled call of the run to the observers. The caller holds no lock of it.
@@ -388,23 +403,14 @@ impl RunNode {
 
     /// Locks the cores of the run and its ancestors, root first.
     pub(crate) fn chain(&self) -> LockedChain<'_> {
-        let mut nodes: Vec<&Self> = Vec::new();
-        let mut next = self.parent.as_deref();
-        while let Some(node) = next {
-            nodes.push(node);
-            next = node.parent.as_deref();
-        }
+        let nodes: Vec<&Self> = self.upwards().skip(1).collect();
         let ancestors = nodes.into_iter().rev().map(|node| (node, node.core())).collect();
         LockedChain::new(ancestors, self, self.core())
     }
 
     /// Whether the outermost run's budget is a part of another one.
     pub(crate) fn budget_is_shared(&self) -> bool {
-        let mut root = self;
-        while let Some(parent) = root.parent.as_deref() {
-            root = parent;
-        }
-        root.budget.parent().is_some()
+        self.root().budget.parent().is_some()
     }
 
     /// Records an event, for the run and its ancestors.
@@ -418,11 +424,7 @@ impl RunNode {
 
     /// Aborts the tree if its kill switch is on, and this run for its own switches and tokens.
     pub(super) fn look_at_kill_switch(&self) {
-        let mut next = Some(self);
-        while let Some(node) = next {
-            node.look_at_external();
-            next = node.parent.as_deref();
-        }
+        self.upwards().for_each(Self::look_at_external);
         if let Some(signal) = self.tree.kill.as_deref().and_then(look_at) {
             self.tree.root.cancel(signal.clone(), Urgency::Now);
             self.token.cancel(signal, Urgency::Now);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
-use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Resource;
+use endstop_core::run::{Directive, Run};
 use endstop_core::units::Millis;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -285,14 +285,9 @@ impl RunHandle {
     /// Returns the time until the next stop rule of the run or of an ancestor can trip by time alone.
     #[must_use]
     pub fn next_limit_in_time(&self) -> Option<Millis> {
-        let mut next = Some(self.node());
-        let mut least: Option<u64> = None;
-        while let Some(node) = next {
-            let trip = node.core().run.next_trip(Resource::Time, &[Action::Stop]);
-            least = least.into_iter().chain(trip.map(|trip| trip.distance)).min();
-            next = node.parent.as_ref();
-        }
-        least.map(Millis)
+        let next = |run: &Run| run.next_trip(Resource::Time, &[Action::Stop]);
+        let trips = self.node().look_upwards(next).flatten();
+        trips.map(|trip| Millis(trip.distance)).min()
     }
 
     /// Sleeps until the next time limit can trip; forever if none can.
