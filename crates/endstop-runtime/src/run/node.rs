@@ -278,8 +278,8 @@ impl RunNode {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
     }
 
-    /// What the run and each ancestor say, itself first, for what does not have to be of one moment: one core is locked at a
-    /// time. [`RunNode::chain`] takes longer.
+    /// Reads the run and each ancestor, itself first, for values that need not be of one moment: one core is locked at a time.
+    /// [`RunNode::chain`] takes longer.
     pub(crate) fn look_upwards<T>(&self, look: impl Fn(&Run) -> T) -> impl Iterator<Item = T> {
         self.upwards().map(move |node| look(&node.core().run))
     }
