@@ -300,8 +300,8 @@ impl Meter {
 
     // Asking.
 
-    /// Takes back the frame that was set aside, and that the event was activity. Its bits are those of before: only clocks
-    /// can have changed since.
+    /// Takes back the frame that was set aside, and that the event was activity. A question changes nothing else that the bits
+    /// of the frame follow from, except for clocks and operators over time, which are compared again.
     pub(crate) fn take_back(&mut self, aside: &mut Frame, clocks: &Clocks) {
         core::mem::swap(&mut self.compared, aside);
         self.clocks.forget_activity(clocks);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use endstop_core::event::Source;
 use endstop_core::units::WallTime;
 use endstop_core::{Directive, Event, EventKind, Policy, Run};
 use proptest::prelude::*;
@@ -38,12 +39,25 @@ fn check(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError
             prop_assert_eq!(run.would_admit(event), answer, "later, at {}: {:?}", index, event);
         } else {
             prop_assert_eq!(run.would_admit(event), Directive::Proceed);
+            // In vain as well: what stands afterwards has to be decided as without the questions.
+            for (kind, source) in questions() {
+                run.would_admit(&Event { kind, source, ..event.clone() });
+            }
         }
         prop_assert_eq!(run.observe(event), unasked.observe(event), "at {}: {:?}", index, event);
         prop_assert_eq!(run.save(), unasked.save(), "after {}: {:?}", index, event);
         prop_assert_eq!(run.take_notices(), unasked.take_notices());
     }
     Ok(())
+}
+
+/// Questions of a run and of a descendant.
+fn questions() -> impl Iterator<Item = (EventKind<'static>, Source)> {
+    let amount = EventKind::Reserve { input_tokens: 1, output_tokens: 1, cost: None };
+    let kinds = [EventKind::StepBegin, EventKind::ToolBegin { tool: "a" }, amount];
+    kinds
+        .into_iter()
+        .flat_map(|kind| [Source::Own, Source::Descendant].map(|source| (kind.clone(), source)))
 }
 
 proptest! {
