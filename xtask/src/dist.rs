@@ -12,6 +12,8 @@ mod image;
 mod licenses;
 mod npm;
 mod platform;
+mod profile;
+mod sandbox;
 mod wheel;
 
 use std::fs;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::platform::Platform;
+use super::profile::{self, Training};
 
 /// The oldest glibc that packages are built for; wheels have a tag for it.
 const OLDEST_GLIBC: u32 = 17;
@@ -114,7 +115,12 @@ fn glibc(program: &[u8]) -> Option<u32> {
 /// Builds or reads the binaries.
 pub(super) fn binaries(root: &Path, build: &Build<'_>) -> Result<Vec<Binary>, String> {
     let files = match build {
-        Build::Debug => vec![without_symbols(root, crate::clients::build(root)?)],
+        Build::Debug => {
+            let binary = crate::clients::build(root)?;
+            println!("a training run, as before a release");
+            profile::train(root, &binary, 1)?;
+            vec![without_symbols(root, binary)]
+        }
         Build::Given(files) => files.iter().map(PathBuf::from).collect(),
         Build::Release(target) => release_builds(root, *target)?,
     };
@@ -151,30 +157,54 @@ fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, Str
             vec![String::new()]
         }
     };
-    targets.iter().map(|target| release_build(root, target)).collect()
+    let profile = Training::prepare(root)?.map(|training| train(root, &training)).transpose()?;
+    targets.iter().map(|target| release_build(root, target, profile.as_deref())).collect()
+}
+
+/// Builds with counters, and makes the profile of a training run.
+fn train(root: &Path, training: &Training) -> Result<PathBuf, String> {
+    println!("a build with counters, for a profile");
+    let mut cargo = cargo_build(root, "build", &training.host);
+    cargo.arg("--target-dir").arg(&training.directory);
+    succeeds(cargo.env("CARGO_ENCODED_RUSTFLAGS", training.flag()))?;
+    println!("a training run");
+    let program = training.directory.join(&training.host).join("release/endstop");
+    training.run(root, &program)
 }
 
 /// Builds for a target, with zig if it names a glibc or is another system's; an empty one is this system.
-fn release_build(root: &Path, target: &str) -> Result<PathBuf, String> {
+fn release_build(root: &Path, target: &str, profile: Option<&Path>) -> Result<PathBuf, String> {
     let verb = if !target.is_empty() && has_zig() { "zigbuild" } else { "build" };
+    let mut cargo = cargo_build(root, verb, target);
+    let flags = profile.map(profile::flag_of);
+    // Flags for the linker of this machine are not for zig's.
+    if verb == "zigbuild" || flags.is_some() {
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.unwrap_or_default());
+    }
+    succeeds(&mut cargo)?;
+    let place =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
+    Ok(place.join(triple).join("release/endstop"))
+}
+
+/// The command that builds the binary for a target, by `cargo build` or `cargo zigbuild`.
+fn cargo_build(root: &Path, verb: &str, target: &str) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args([verb, "--release", "--locked", "--package", "endstop-cli", "--bin", "endstop"]);
     if !target.is_empty() {
         cargo.args(["--target", target]);
     }
-    if verb == "zigbuild" {
-        // Flags for the linker of this machine are not for zig's.
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", "");
-    }
-    let status = cargo.current_dir(root).status();
-    let status = status.map_err(|error| format!("cannot start `cargo`: {error}"))?;
-    if !status.success() {
-        return Err(format!("`cargo {verb}` for `{target}`: {status}"));
-    }
-    let place =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
-    Ok(place.join(triple).join("release/endstop"))
+    cargo.current_dir(root);
+    cargo
+}
+
+/// Runs a command whose output the user sees.
+fn succeeds(command: &mut Command) -> Result<(), String> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let said = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let status = command.status().map_err(|error| format!("cannot start `{said}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{said}`: {status}")) }
 }
 
 fn has_zig() -> bool {

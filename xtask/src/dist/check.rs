@@ -2,15 +2,14 @@
 //! thing that Endstop did.
 
 mod channels;
-mod sandbox;
 mod shelf;
 
 use std::path::Path;
 use std::time::Duration;
 
+use super::sandbox::Sandbox;
 use super::{Effort, Release};
 use channels::Trial;
-use sandbox::Sandbox;
 use shelf::Shelf;
 
 /// A person who installs waits no longer than this.

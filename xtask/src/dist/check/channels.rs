@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::sandbox::{Sandbox, exits};
 use super::shelf::Shelf;
 use super::{First, Outcome};
 use crate::dist::image;
+use crate::dist::sandbox::{Sandbox, exits};
 use crate::dist::{Effort, Release};
 
 /// One way to install.

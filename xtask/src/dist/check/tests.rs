@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::*;
+use crate::dist::sandbox::exits;
 
 #[test]
 fn a_release_that_installs_slowly_has_failed() {
@@ -94,11 +95,11 @@ fn a_binary_that_does_not_start_is_not_installed() {
     fs::write(&file, script.replace("@VERSION@", "9")).unwrap();
     let install = |program: &str, code: i32| {
         let mut release = sandbox.command("sh");
-        sandbox::exits(release.args(["-c", RELEASE, "sh", program]), 0).unwrap();
+        exits(release.args(["-c", RELEASE, "sh", program]), 0).unwrap();
         let mut sh = sandbox.command("sh");
         let files = sandbox.path("home/files");
         sh.arg(&file).env("ENDSTOP_DOWNLOAD", format!("file://{}", files.display()));
-        sandbox::exits(&mut sh, code).unwrap();
+        exits(&mut sh, code).unwrap();
     };
     let binary = sandbox.path("home/.local/bin/endstop");
     install("echo endstop 9", 0);
@@ -139,7 +140,7 @@ fn the_action_gives_endstop_no_child_to_wait_for_and_known_programs_no_shell() {
         script.env("RUNNER_TEMP", &home).env("TASK", "a; (b)");
         script.env("GITHUB_STEP_SUMMARY", sandbox.path("page"));
         script.env("GITHUB_OUTPUT", sandbox.path("outputs"));
-        sandbox::exits(&mut script, 124).unwrap();
+        exits(&mut script, 124).unwrap();
         let read = |name: &str| fs::read_to_string(home.join(name)).unwrap();
         assert_eq!(read("children"), "", "{command}");
         assert_eq!(read("endstop.txt"), "endstop: stopped (steps_limit)\n", "{command}");

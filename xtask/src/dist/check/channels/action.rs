@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::super::Outcome;
-use super::super::sandbox::exits;
 use super::Place;
+use crate::dist::sandbox::exits;
 
 /// A job that ends on its own takes less. One that Endstop waits for takes `--grace` or `--linger`, 10 s or 30 s.
 const PROMPT: Duration = Duration::from_secs(5);
