@@ -2,10 +2,6 @@
 
 use std::process::ExitCode;
 
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     endstop_cli::main(std::env::args_os().collect())
 }

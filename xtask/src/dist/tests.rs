@@ -65,3 +65,17 @@ fn the_npm_package_ends_as_its_binary_ends() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");
     assert_eq!((heard.status.code(), heard.stdout.as_slice()), (Some(3), b"heard\n".as_slice()));
 }
+
+/// A request that is not read would train how errors are answered.
+#[test]
+fn each_request_of_the_training_run_is_json() {
+    let directory = crate::root::root().join("xtask/src/dist/profile");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let bodies = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let read = bodies.map(|path| {
+        let body = fs::read_to_string(&path).unwrap();
+        assert_eq!(body.matches("RESULT").count(), 1, "{}", path.display());
+        serde_json::from_str::<serde_json::Value>(&body.replace("STREAM", "true")).unwrap()
+    });
+    assert_eq!(read.count(), 4);
+}
