@@ -137,12 +137,11 @@ fn without_symbols(root: &Path, binary: PathBuf) -> PathBuf {
 /// Builds with `cargo zigbuild` if it is installed, for an old glibc and, if the target can be had, without one.
 /// Builds for this system otherwise.
 fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, String> {
-    let arch = std::env::consts::ARCH;
     let targets = match target {
         Some(target) => vec![target.to_owned()],
         None if cfg!(target_os = "linux") && has_zig() => {
-            let musl = format!("{arch}-unknown-linux-musl");
-            let mut targets = vec![format!("{arch}-unknown-linux-gnu.2.{OLDEST_GLIBC}")];
+            let musl = profile::musl();
+            let mut targets = vec![format!("{}.2.{OLDEST_GLIBC}", profile::host(root)?)];
             if has_target(root, &musl) {
                 targets.push(musl);
             } else {
@@ -154,37 +153,41 @@ fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, Str
             println!(
                 "skipped: packages for older systems; `pip install ziglang cargo-zigbuild` brings what they need"
             );
-            vec![String::new()]
+            vec![profile::host(root)?]
         }
     };
-    let profile = Training::prepare(root)?.map(|training| train(root, &training)).transpose()?;
-    targets.iter().map(|target| release_build(root, target, profile.as_deref())).collect()
+    targets.iter().map(|target| release_build(root, target)).collect()
 }
 
-/// Builds with counters, and makes the profile of a training run.
-fn train(root: &Path, training: &Training) -> Result<PathBuf, String> {
-    println!("a build with counters, for a profile");
-    let mut cargo = cargo_build(root, "build", &training.host);
-    cargo.arg("--target-dir").arg(&training.directory);
-    succeeds(cargo.env("CARGO_ENCODED_RUSTFLAGS", training.flag()))?;
-    println!("a training run");
-    let program = training.directory.join(&training.host).join("release/endstop");
-    training.run(root, &program)
-}
-
-/// Builds for a target, with zig if it names a glibc or is another system's; an empty one is this system.
-fn release_build(root: &Path, target: &str, profile: Option<&Path>) -> Result<PathBuf, String> {
-    let verb = if !target.is_empty() && has_zig() { "zigbuild" } else { "build" };
+/// Builds for a target, with zig if it names a glibc or is another system's.
+///
+/// The profile of a target fits that target alone, and only if the same command builds the program with counters: symbols get
+/// other names otherwise, and the compiler ignores without a word what it counted for others.
+fn release_build(root: &Path, target: &str) -> Result<PathBuf, String> {
+    let is_zig = has_zig() && target != profile::host(root)?;
+    let verb = if is_zig { "zigbuild" } else { "build" };
+    let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
+    let mut flags = None;
+    if let Some(training) = Training::prepare(root, triple)? {
+        println!("a build for {triple} with counters");
+        let mut cargo = cargo_build(root, verb, triple);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", training.flag());
+        // Zig's linker does not take the option with which the compiler keeps the counters.
+        let linker = triple.to_uppercase().replace('-', "_");
+        cargo.env(format!("CARGO_TARGET_{linker}_LINKER"), "cc");
+        succeeds(cargo.arg("--target-dir").arg(&training.directory))?;
+        println!("a training run of it");
+        let program = training.directory.join(triple).join("release/endstop");
+        flags = Some(training.run(root, &program)?);
+    }
     let mut cargo = cargo_build(root, verb, target);
-    let flags = profile.map(profile::flag_of);
     // Flags for the linker of this machine are not for zig's.
-    if verb == "zigbuild" || flags.is_some() {
+    if is_zig || flags.is_some() {
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.unwrap_or_default());
     }
     succeeds(&mut cargo)?;
     let place =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
     Ok(place.join(triple).join("release/endstop"))
 }
 
@@ -192,10 +195,7 @@ fn release_build(root: &Path, target: &str, profile: Option<&Path>) -> Result<Pa
 fn cargo_build(root: &Path, verb: &str, target: &str) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args([verb, "--release", "--locked", "--package", "endstop-cli", "--bin", "endstop"]);
-    if !target.is_empty() {
-        cargo.args(["--target", target]);
-    }
-    cargo.current_dir(root);
+    cargo.args(["--target", target]).current_dir(root);
     cargo
 }
 

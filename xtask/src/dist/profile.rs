@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::sandbox::{Sandbox, exits};
 
@@ -17,32 +17,39 @@ const TIMES: u32 = 200;
 pub(super) struct Training {
     /// The program that merges counts.
     merger: PathBuf,
-    /// The triple of this machine. The profile is for all targets.
-    pub(super) host: String,
     /// Where the program with counters is built.
     pub(super) directory: PathBuf,
     /// Where it leaves its counts.
     counts: PathBuf,
+    profile: PathBuf,
 }
 
 impl Training {
-    /// Prepares one. `None` if something that it needs is missing, which is printed.
-    pub(super) fn prepare(root: &Path) -> Result<Option<Self>, String> {
-        let Some((merger, host)) = merger(root) else {
+    /// Prepares one of a program for a target. `None` if something that it needs is missing, which is printed.
+    pub(super) fn prepare(root: &Path, triple: &str) -> Result<Option<Self>, String> {
+        let libraries = libraries(root)?;
+        let merger = libraries.with_file_name("bin").join("llvm-profdata");
+        if !merger.exists() {
             println!(
                 "skipped: optimization by a profile; `rustup component add llvm-tools` brings what it needs"
             );
             return Ok(None);
-        };
+        }
+        let runs_here = triple == host(root)? || (cfg!(target_os = "linux") && triple == musl());
+        if !runs_here {
+            println!("skipped: optimization by a profile; programs for {triple} do not run here");
+            return Ok(None);
+        }
         let directory = root.join("target/profile");
-        let counts = directory.join("counts");
+        let counts = directory.join(format!("counts-{triple}"));
         let failed = |error| format!("`{}`: {error}", counts.display());
         // Those of an earlier version would be merged with these.
         if counts.exists() {
             fs::remove_dir_all(&counts).map_err(failed)?;
         }
         fs::create_dir_all(&counts).map_err(failed)?;
-        Ok(Some(Self { merger, host, directory, counts }))
+        let profile = directory.join(format!("{triple}.profdata"));
+        Ok(Some(Self { merger, directory, counts, profile }))
     }
 
     /// The flag with which the compiler adds counters to a program.
@@ -50,13 +57,13 @@ impl Training {
         format!("-Cprofile-generate={}", self.counts.display())
     }
 
-    /// Lets the program with counters do what takes time in practice, and returns the profile.
-    pub(super) fn run(&self, root: &Path, program: &Path) -> Result<PathBuf, String> {
+    /// Lets the program with counters do what takes time in practice, and makes the profile. Returns the flag with which the
+    /// compiler optimizes by it.
+    pub(super) fn run(&self, root: &Path, program: &Path) -> Result<String, String> {
         train(root, program, TIMES)?;
-        let profile = self.directory.join("endstop.profdata");
         let mut merge = Command::new(&self.merger);
-        exits(merge.arg("merge").arg("--output").arg(&profile).arg(&self.counts), 0)?;
-        Ok(profile)
+        exits(merge.arg("merge").arg("--output").arg(&self.profile).arg(&self.counts), 0)?;
+        Ok(format!("-Cprofile-use={}", self.profile.display()))
     }
 }
 
@@ -70,19 +77,21 @@ pub(super) fn train(root: &Path, program: &Path, times: u32) -> Result<(), Strin
     exits(&mut sh, 0).map(drop)
 }
 
-/// The flag with which the compiler optimizes by a profile.
-pub(super) fn flag_of(profile: &Path) -> String {
-    format!("-Cprofile-use={}", profile.display())
+/// The triple of this machine.
+pub(super) fn host(root: &Path) -> Result<String, String> {
+    let of_host = libraries(root)?;
+    let of_host = of_host.parent().and_then(Path::file_name).unwrap_or_default();
+    Ok(of_host.to_string_lossy().into_owned())
 }
 
-/// The program of the compiler that merges counts, and the triple of this machine.
-fn merger(root: &Path) -> Option<(PathBuf, String)> {
+/// The triple of static binaries that run on this machine, if it has Linux.
+pub(super) fn musl() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
+
+/// The directory of the standard library for this machine.
+fn libraries(root: &Path) -> Result<PathBuf, String> {
     let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir"]).current_dir(root).stderr(Stdio::null());
-    let said = rustc.output().ok()?;
-    let libraries = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
-    let of_host = libraries.parent()?;
-    let host = of_host.file_name()?.to_string_lossy().into_owned();
-    let merger = of_host.join("bin/llvm-profdata");
-    merger.exists().then_some((merger, host))
+    rustc.args(["--print", "target-libdir"]).current_dir(root);
+    Ok(PathBuf::from(exits(&mut rustc, 0)?.trim()))
 }
