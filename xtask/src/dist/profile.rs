@@ -43,7 +43,7 @@ impl Training {
         let directory = root.join("target/profile");
         let counts = directory.join(format!("counts-{triple}"));
         let failed = |error| format!("`{}`: {error}", counts.display());
-        // Those of an earlier version would be merged with these.
+        // Counts of an earlier version would be merged with the new ones.
         if counts.exists() {
             fs::remove_dir_all(&counts).map_err(failed)?;
         }
@@ -67,7 +67,7 @@ impl Training {
     }
 }
 
-/// Lets a program do the work of a training run, with so many calls of each kind.
+/// Lets a program do the work of a training run. It makes each kind of call `times` times.
 pub(super) fn train(root: &Path, program: &Path, times: u32) -> Result<(), String> {
     let of_this = root.join("xtask/src/dist/profile");
     let sandbox = Sandbox::new(root, "training")?;
