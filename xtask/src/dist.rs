@@ -13,6 +13,7 @@ mod licenses;
 mod npm;
 mod platform;
 mod profile;
+mod rustc;
 mod sandbox;
 mod wheel;
 

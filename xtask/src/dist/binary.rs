@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::platform::Platform;
 use super::profile::{self, Training};
+use super::rustc;
 
 /// The oldest glibc that packages are built for; wheels have a tag for it.
 const OLDEST_GLIBC: u32 = 17;
@@ -140,9 +141,10 @@ fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, Str
     let targets = match target {
         Some(target) => vec![target.to_owned()],
         None if cfg!(target_os = "linux") && has_zig() => {
-            let musl = profile::musl();
-            let mut targets = vec![format!("{}.2.{OLDEST_GLIBC}", profile::host(root)?)];
-            if has_target(root, &musl) {
+            let gnu = format!("{}-unknown-linux-gnu.2.{OLDEST_GLIBC}", std::env::consts::ARCH);
+            let musl = rustc::musl();
+            let mut targets = vec![gnu];
+            if rustc::has_target(root, &musl) {
                 targets.push(musl);
             } else {
                 println!("skipped: a static binary; `rustup target add {musl}` brings its target");
@@ -153,35 +155,37 @@ fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, Str
             println!(
                 "skipped: packages for older systems; `pip install ziglang cargo-zigbuild` brings what they need"
             );
-            vec![profile::host(root)?]
+            return Ok(vec![release_build(root, &rustc::host(root)?, "build")?]);
         }
     };
-    targets.iter().map(|target| release_build(root, target)).collect()
+    let verb = if has_zig() { "zigbuild" } else { "build" };
+    targets.iter().map(|target| release_build(root, target, verb)).collect()
 }
 
-/// Builds for a target, with zig if it names a glibc or is another system's.
+/// Builds for a target, by `cargo build` or `cargo zigbuild`.
 ///
-/// The profile of a target fits that target alone, and only if the same command builds the program with counters: symbols get
-/// other names otherwise, and the compiler ignores without a word what it counted for others.
-fn release_build(root: &Path, target: &str) -> Result<PathBuf, String> {
-    let is_zig = has_zig() && target != profile::host(root)?;
-    let verb = if is_zig { "zigbuild" } else { "build" };
+/// A profile fits one target alone, and only if the program with counters is built by the same verb: symbols get other names
+/// otherwise, and the compiler then ignores the profile without a word.
+fn release_build(root: &Path, target: &str, verb: &str) -> Result<PathBuf, String> {
     let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
+    let is_zig = verb == "zigbuild";
     let mut flags = None;
     if let Some(training) = Training::prepare(root, triple)? {
         println!("a build for {triple} with counters");
         let mut cargo = cargo_build(root, verb, triple);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", training.flag());
-        // Zig's linker does not take the option with which the compiler keeps the counters.
-        let linker = triple.to_uppercase().replace('-', "_");
-        cargo.env(format!("CARGO_TARGET_{linker}_LINKER"), "cc");
+        if is_zig {
+            // Zig's linker does not take the option with which the compiler keeps the counters.
+            let name = triple.to_uppercase().replace('-', "_");
+            cargo.env(format!("CARGO_TARGET_{name}_LINKER"), "cc");
+        }
         succeeds(cargo.arg("--target-dir").arg(&training.directory))?;
         println!("a training run of it");
         let program = training.directory.join(triple).join("release/endstop");
         flags = Some(training.run(root, &program)?);
     }
     let mut cargo = cargo_build(root, verb, target);
-    // Flags for the linker of this machine are not for zig's.
+    // Flags for the linker of this machine are not for zig's, and the build with counters had none of them either.
     if is_zig || flags.is_some() {
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.unwrap_or_default());
     }
@@ -210,17 +214,6 @@ fn succeeds(command: &mut Command) -> Result<(), String> {
 fn has_zig() -> bool {
     let asked = Command::new("cargo").args(["zigbuild", "--help"]).output();
     asked.is_ok_and(|output| output.status.success())
-}
-
-/// Whether the standard library of a target is installed.
-fn has_target(root: &Path, target: &str) -> bool {
-    let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root);
-    let asked = rustc.output();
-    asked.is_ok_and(|output| {
-        let place = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success() && Path::new(&place).is_dir()
-    })
 }
 
 #[cfg(test)]

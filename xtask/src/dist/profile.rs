@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::rustc;
 use super::sandbox::{Sandbox, exits};
 
 /// Calls of each kind: so many that the rest of the work does not count.
@@ -25,17 +26,17 @@ pub(super) struct Training {
 }
 
 impl Training {
-    /// Prepares one of a program for a target. `None` if something that it needs is missing, which is printed.
+    /// Prepares the training run of a program for a target. Prints why and returns `None` if it is impossible.
     pub(super) fn prepare(root: &Path, triple: &str) -> Result<Option<Self>, String> {
-        let libraries = libraries(root)?;
-        let merger = libraries.with_file_name("bin").join("llvm-profdata");
+        let merger = rustc::libraries(root, None)?.with_file_name("bin").join("llvm-profdata");
         if !merger.exists() {
             println!(
                 "skipped: optimization by a profile; `rustup component add llvm-tools` brings what it needs"
             );
             return Ok(None);
         }
-        let runs_here = triple == host(root)? || (cfg!(target_os = "linux") && triple == musl());
+        let runs_here =
+            triple == rustc::host(root)? || (cfg!(target_os = "linux") && triple == rustc::musl());
         if !runs_here {
             println!("skipped: optimization by a profile; programs for {triple} do not run here");
             return Ok(None);
@@ -69,29 +70,14 @@ impl Training {
 
 /// Lets a program do the work of a training run. It makes each kind of call `times` times.
 pub(super) fn train(root: &Path, program: &Path, times: u32) -> Result<(), String> {
-    let of_this = root.join("xtask/src/dist/profile");
+    let directory = root.join("xtask/src/dist/profile");
     let sandbox = Sandbox::new(root, "training")?;
     let mut sh = sandbox.command("sh");
-    sh.arg(of_this.join("train.sh")).arg("all").arg(times.to_string()).arg(program).arg(&of_this);
+    sh.arg(directory.join("train.sh"))
+        .arg("all")
+        .arg(times.to_string())
+        .arg(program)
+        .arg(&directory);
     sh.arg(root.join("crates/endstop-transcript/tests/data"));
     exits(&mut sh, 0).map(drop)
-}
-
-/// The triple of this machine.
-pub(super) fn host(root: &Path) -> Result<String, String> {
-    let of_host = libraries(root)?;
-    let of_host = of_host.parent().and_then(Path::file_name).unwrap_or_default();
-    Ok(of_host.to_string_lossy().into_owned())
-}
-
-/// The triple of static binaries that run on this machine, if it has Linux.
-pub(super) fn musl() -> String {
-    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
-}
-
-/// The directory of the standard library for this machine.
-fn libraries(root: &Path) -> Result<PathBuf, String> {
-    let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir"]).current_dir(root);
-    Ok(PathBuf::from(exits(&mut rustc, 0)?.trim()))
 }

@@ -290,8 +290,8 @@ fn blob(layout: &Path, descriptor: Option<&Value>) -> Result<PathBuf, String> {
 
 const INSIDE: &str = r#"mount -t proc proc "$1/proc" && shift && exec chroot "$@""#;
 
-/// The list of files that are published for `cargo install`, and an installation from the checkout. It uses what
-/// was built before; `cargo xtask nightly` builds from the packages.
+/// The list of files that are published for `cargo install`, and an installation from the checkout, which builds
+/// without a profile; `cargo xtask nightly` builds from the packages.
 fn cargo(place: &Place<'_>) -> Result<Outcome, String> {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--list", "--allow-dirty", "--package", "endstop-cli"]);

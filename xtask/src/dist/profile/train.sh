@@ -33,6 +33,7 @@ serve() {
     name=$1
     shift
     "$endstop" "$@" --listen 127.0.0.1:0 >"$name.log" 2>&1 &
+    pids="$! $pids"
     tries=0
     until address=$(grep -o 'http://127.0.0.1:[0-9]*' "$name.log" | head -n 1) && [ "$address" ]; do
         tries=$((tries + 1))
@@ -47,17 +48,19 @@ all() {
     limits='--usd 1000000 --steps 100000000'
 
     # A gateway of many runs.
-    trap 'kill -INT $sim $gateway 2>/dev/null || true' EXIT
-    sim= gateway=
+    pids=
+    trap 'kill $pids 2>/dev/null || true' EXIT
     serve sim sim --script answer
-    sim=$! upstream=$address
+    upstream=$address
     # shellcheck disable=SC2086
     serve gateway serve --upstream "$upstream" $limits
-    gateway=$!
     calls "$times" "$bodies" "$address/r/a/v1" "$address/r/b" "$address/r/c"
-    kill -INT $gateway $sim
-    wait $gateway $sim || true
-    sim= gateway=
+    # Counts are written at an ordinary end only.
+    for pid in $pids; do
+        kill -INT "$pid"
+        wait "$pid"
+    done
+    pids=
 
     # One of a command, and calls to fixed addresses by TLS.
     # shellcheck disable=SC2086
@@ -68,7 +71,9 @@ all() {
     "$endstop" demo >/dev/null
     for _ in $(seq $((times / 20 + 1))); do
         for transcript in "$transcripts"/*; do
-            "$endstop" replay "$transcript" --stop 'steps >= 50 or cost >= $1.00 or no_progress >= 8' >/dev/null 2>&1
+            # The results that tests expect of the other files.
+            [ "${transcript##*/}" = expected ] && continue
+            "$endstop" replay "$transcript" --stop 'steps >= 50 or cost >= $1.00 or no_progress >= 8' >/dev/null
         done
     done
 }
