@@ -1,4 +1,4 @@
-//! What the compiler that is installed says of its targets.
+//! Targets of the compiler that is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
