@@ -165,12 +165,13 @@ fn release_builds(root: &Path, target: Option<&str>) -> Result<Vec<PathBuf>, Str
 /// Builds for a target, by `cargo build` or `cargo zigbuild`.
 ///
 /// A profile fits one target alone, and only if the program with counters is built by the same verb: symbols get other names
-/// otherwise, and the compiler then ignores the profile without a word.
+/// otherwise.
 fn release_build(root: &Path, target: &str, verb: &str) -> Result<PathBuf, String> {
     let triple = target.split_once(".2.").map_or(target, |(triple, _)| triple);
     let is_zig = verb == "zigbuild";
     let mut flags = None;
-    if let Some(training) = Training::prepare(root, triple)? {
+    let training = Training::prepare(root, triple)?;
+    if let Some(training) = &training {
         println!("a build for {triple} with counters");
         let mut cargo = cargo_build(root, verb, triple);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", training.flag());
@@ -192,7 +193,12 @@ fn release_build(root: &Path, target: &str, verb: &str) -> Result<PathBuf, Strin
     succeeds(&mut cargo)?;
     let place =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(place.join(triple).join("release/endstop"))
+    let release = place.join(triple).join("release");
+    if let Some(training) = &training {
+        let (counted, all) = training.check(&release.join("deps"))?;
+        println!("optimized by its profile: {counted} of {all} functions of a crate have counts");
+    }
+    Ok(release.join("endstop"))
 }
 
 /// The command that builds the binary for a target, by `cargo build` or `cargo zigbuild`.
