@@ -59,7 +59,7 @@ Tasks:
            README word for word, README:claude, README:codex and README:python those of one program; with --sweep
            remove what was installed after its runs, with --write put the rows into docs/clients.md as they end
   attack [--json] [--write | NAME..]
-           put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
+           put a misbehaving upstream behind the gateway, and print what it bills and what the ledger says;
            with --write put that into SECURITY.md
   shares [--write]
            measure what reservations cost: the time of parallel calls under a small limit, and how much more

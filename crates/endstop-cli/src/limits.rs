@@ -17,7 +17,7 @@ pub(crate) const MAX_KEYS_BYTES: usize = 4 << 20;
 /// each of them can still be revoked.
 pub(crate) const MAX_KEYS_BYTES_WITH_NEW: usize = 3 << 20;
 
-/// The most keys in a store.
+/// The most keys in a store: about as many as [`MAX_KEYS_BYTES_WITH_NEW`] has room for.
 pub(crate) const MAX_STORE_KEYS: usize = 10_000;
 
 /// The most bytes of one key as it is stored, with its budgets, limits and models.
@@ -64,7 +64,7 @@ pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 /// The longest configuration file that is read, in bytes: a line for each option has some kilobytes.
 pub(crate) const MAX_CONFIG_BYTES: usize = 1 << 20;
 
-/// The longest secret of a webhook that is read, in bytes.
+/// The longest secret of a webhook that is read, in bytes: receivers issue some dozens.
 pub(crate) const MAX_SECRET_BYTES: usize = 4 << 10;
 
 /// The longest file of the kill epoch that is read, in bytes: a number and a reason.
@@ -82,7 +82,7 @@ pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 /// The most stored runs that are listed for people: a screen of a small terminal. `--json` lists all.
 pub(crate) const MAX_LISTED_RUNS: usize = 20;
 
-/// The most corrections of a budget that are listed, the newest first.
+/// The most corrections of a budget that are listed, the newest first: they stay on a screen with the rest of it.
 pub(crate) const MAX_LISTED_ADJUSTMENTS: usize = 10;
 
 /// The most rows of an answer of the control API about spend: some megabytes, which clients read. A year has 365 days.
@@ -195,7 +195,7 @@ pub(crate) const MAX_LEAVE_TIME: std::time::Duration = std::time::Duration::from
 #[cfg(unix)]
 pub(crate) const MAX_LIVE_COMMAND: usize = 1 << 10;
 
-/// The most runs that an error names whose names begin alike.
+/// The most runs that an error names whose names begin alike: a longer list would hide the rest of the error.
 #[cfg(unix)]
 pub(crate) const MAX_NAMED_RUNS: usize = 5;
 

@@ -8,6 +8,8 @@ use core::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::limits::COMPARED_CHARS;
+
 /// An error in an expression or a policy file.
 ///
 /// ```
@@ -106,7 +108,7 @@ pub fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -
 
 /// The beginning of a name, in lower case.
 fn compared(name: &str) -> alloc::vec::Vec<char> {
-    name.chars().take(64).map(|c| c.to_ascii_lowercase()).collect()
+    name.chars().take(COMPARED_CHARS).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 /// Returns how many characters have to be inserted, deleted, replaced, or swapped with the next one, to make one text the other.

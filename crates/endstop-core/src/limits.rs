@@ -3,6 +3,8 @@
 /// Deepest nesting of a condition that is accepted when read: enough for any policy written by hand, and
 /// small enough that every recursive walk is safe.
 pub const MAX_DEPTH: usize = 32;
+/// The longest beginning of a name that is compared with known names, in characters: comparing takes the square of that.
+pub(crate) const COMPARED_CHARS: usize = 64;
 /// Most nodes of a policy that are accepted when read: bounds the compiled program's memory.
 pub const MAX_NODES: usize = 1_024;
 /// Longest expression text that is accepted when read, in bytes: room for [`MAX_NODES`] written out.

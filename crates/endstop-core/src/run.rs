@@ -316,7 +316,7 @@ impl Run {
             StopCause::Retries(rule) => {
                 let mut signal = signal_of(sight, rule);
                 signal.message = format!(
-                    "asked again {MAX_REPLY_RETRIES} times and still so: {}",
+                    "asked again {MAX_REPLY_RETRIES} times, without success: {}",
                     signal.message
                 );
                 (Some((signal, false)), false)

@@ -21,7 +21,9 @@ use thiserror::Error;
 
 use crate::key_desk::KeyDesk;
 use crate::limits::{
-    CLIENT_CONNECTIONS, CLIENT_RUNS, DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT,
+    ANSWER_BYTES, CLIENT_CONNECTIONS, CLIENT_RUNS, CONNECTIONS, CONVERSATIONS, DEFAULT_OUTPUT,
+    DRAIN_TIMEOUT, EVENT_BYTES, HEAD_BYTES, PAUSE_LIMIT, REQUEST_BYTES, RESPONSE_TIMEOUT,
+    RUN_CALLS, RUNS,
 };
 use crate::reachability::UpstreamObserver;
 use crate::refused_call::RefusalObserver;
@@ -312,7 +314,7 @@ pub struct PauseLimit(pub Duration);
 impl Default for PauseLimit {
     /// Ten minutes: as long as the usual clients wait for a response.
     fn default() -> Self {
-        Self(Duration::from_secs(600))
+        Self(PAUSE_LIMIT)
     }
 }
 
@@ -362,16 +364,16 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            head: 64 << 10,
-            request: 64 << 20,
-            answer: 64 << 20,
-            event: 16 << 20,
-            connections: 4_096,
+            head: HEAD_BYTES,
+            request: REQUEST_BYTES,
+            answer: ANSWER_BYTES,
+            event: EVENT_BYTES,
+            connections: CONNECTIONS,
             connections_per_client: CLIENT_CONNECTIONS,
-            calls: 1_024,
-            runs: 10_000,
+            calls: RUN_CALLS,
+            runs: RUNS,
             runs_per_client: CLIENT_RUNS,
-            conversations: 256,
+            conversations: CONVERSATIONS,
             answer_within: RESPONSE_TIMEOUT,
             drain_within: DRAIN_TIMEOUT,
         }

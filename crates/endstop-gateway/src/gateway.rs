@@ -332,9 +332,9 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// It can be dropped and called again.
-    pub async fn held_up(&self, id: &RunId) -> Status {
+    pub async fn stopped_or_paused(&self, id: &RunId) -> Status {
         match self.registry.get(id) {
-            Some(entry) => entry.wait_for_hold_up().await,
+            Some(entry) => entry.wait_for_stop_or_pause().await,
             None => std::future::pending().await,
         }
     }

@@ -57,6 +57,33 @@ pub(crate) const MAX_REFUSAL_TIMES: usize = 10;
 pub(crate) const MAX_CHILD_DEPTH: usize = 8;
 /// Unknown fields of requests that are kept of a run, to name them: more are noise.
 pub(crate) const MAX_UNKNOWN_FIELDS: usize = 32;
+/// The longest head of a request, in bytes: clients send less than 4 KiB, and some proxies add tokens of several KiB.
+pub(crate) const HEAD_BYTES: usize = 64 << 10;
+/// The longest body of a request, in bytes: twice as much as Anthropic accepts.
+pub(crate) const REQUEST_BYTES: usize = 64 << 20;
+/// The longest response that is read as a whole, in bytes: as long as a request, because a conversation sends it back.
+pub(crate) const ANSWER_BYTES: usize = 64 << 20;
+/// The longest event of a stream, in bytes: the last one of some APIs repeats the whole response, with images in it.
+pub(crate) const EVENT_BYTES: usize = 16 << 20;
+/// The most connections of clients: a hundred agents with a dozen parallel calls have fewer.
+pub(crate) const CONNECTIONS: usize = 4_096;
+/// The most calls of one run in flight: far more than an agent has, and each holds a part of the run's budget.
+pub(crate) const RUN_CALLS: usize = 1_024;
+/// The most runs in memory: each takes some kilobytes.
+pub(crate) const RUNS: usize = 10_000;
+/// The most conversations of a run that it distinguishes: far more than a run has at a time.
+pub(crate) const CONVERSATIONS: usize = 256;
+/// How long a call waits for the end of a pause: as long as the usual clients wait for a response.
+pub(crate) const PAUSE_LIMIT: Duration = Duration::from_mins(10);
+/// The longest part of a body that is reserved because a client announced it, in bytes: it must not reserve memory by a length
+/// that it does not send.
+pub(crate) const RESERVED_BODY_BYTES: usize = 1 << 20;
+/// The longest part of a wrong name or value of a request that an error repeats, in characters: people find it by that.
+pub(crate) const QUOTED_CHARS: usize = 64;
+/// The longest text in a header, in characters: clients have a limit for all headers together, of 8 KiB or more.
+pub(crate) const HEADER_TEXT_CHARS: usize = 1_024;
+/// The most tokens that an API adds around a message.
+pub(crate) const TOKENS_AROUND_MESSAGE: u64 = 64;
 /// Connections of one client: a quarter of all, so that one client leaves most of them to others. An agent needs one for
 /// each of its parallel calls.
 pub(crate) const CLIENT_CONNECTIONS: usize = 1_024;
@@ -148,7 +175,7 @@ pub(crate) const WANTED_FOR: Duration = Duration::from_secs(2);
 /// after which the log forgets it.
 pub(crate) const TAKE_RECHECK: [Duration; 2] =
     [Duration::from_millis(10), Duration::from_millis(100)];
-/// How long a command of the control API waits for a run that another gateway has.
+/// How long a command of the control API waits for a run that another gateway has: a person waits for the answer.
 pub(crate) const MAX_CONTROL_TAKE: Duration = Duration::from_secs(2);
 /// Stored runs that the control API lists besides those in memory: some megabytes.
 pub(crate) const MAX_LISTED: usize = 50_000;
@@ -177,7 +204,7 @@ pub(crate) const MAX_WEBHOOK_QUEUE: usize = 256;
 pub(crate) const WEBHOOK_ATTEMPTS: u32 = 6;
 /// The first pause between two attempts. Each is twice the one before.
 pub(crate) const WEBHOOK_BACKOFF: Duration = Duration::from_secs(1);
-/// How long a receiver may take to answer.
+/// How long a receiver may take to answer: it only has to take the message down, and others wait behind it.
 pub(crate) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -256,8 +283,6 @@ pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
 /// Calls that continue without their clients, in one gateway: each keeps a connection open, and a process usually may
 /// not have more. Beyond that a call is closed when its client disconnects.
 pub(crate) const MAX_DRAINS: usize = 1_024;
-/// The context window of a model whose own is not known: the largest that is sold.
-pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
 /// Output tokens that tools at the provider leave room for: fewer searches are of more use than a response that is cut
 /// off, and most responses of agents are shorter.
 pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;

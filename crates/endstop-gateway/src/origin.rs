@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderValue, Uri};
 use std::net::IpAddr;
 use thiserror::Error;
 
+use crate::limits::QUOTED_CHARS;
+
 /// Why a request is refused.
 #[derive(Debug, Error)]
 pub(crate) enum ForeignRequest {
@@ -27,7 +29,7 @@ pub(crate) enum ForeignRequest {
 pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignRequest> {
     let shown = |value: &HeaderValue| {
         let text = String::from_utf8_lossy(value.as_bytes());
-        text.chars().filter(|c| !c.is_control()).take(64).collect::<String>()
+        text.chars().filter(|c| !c.is_control()).take(QUOTED_CHARS).collect::<String>()
     };
     for origin in headers.get_all(ORIGIN) {
         let host = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());

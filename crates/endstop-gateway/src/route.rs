@@ -24,7 +24,7 @@ pub(crate) use key::{
 pub(crate) use path::PathError;
 
 use crate::config::{Config, IssuedKey, IssuedTo, KeyRuns, KeyTable, Runs, Unnamed};
-use crate::limits::MAX_CHILD_DEPTH;
+use crate::limits::{MAX_CHILD_DEPTH, QUOTED_CHARS};
 use crate::tunnel::InterceptedHost;
 
 /// The run of requests that name none, if they share one.
@@ -422,7 +422,7 @@ fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<Ru
 
 fn parse(name: &str) -> Result<RunId, RouteError> {
     RunId::parse(name).map_err(|error| RouteError::Name {
-        name: name.chars().filter(|c| !c.is_control()).take(64).collect(),
+        name: name.chars().filter(|c| !c.is_control()).take(QUOTED_CHARS).collect(),
         why: error.to_string(),
     })
 }

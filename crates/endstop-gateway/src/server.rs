@@ -36,7 +36,9 @@ use tokio::time::Instant;
 use crate::body::Body;
 use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::Bounds;
-use crate::limits::{ACCEPT_PAUSE, BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT, TIMER_BEAT};
+use crate::limits::{
+    ACCEPT_PAUSE, BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT, RESERVED_BODY_BYTES, TIMER_BEAT,
+};
 use guard::Guarded;
 
 /// The sender of a request.
@@ -262,8 +264,9 @@ pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, T
         } else {
             if all.is_empty() {
                 let expected = told.exact().and_then(|size| usize::try_from(size).ok());
-                // A client must not reserve memory by a length that it does not send.
-                all.reserve(expected.unwrap_or(0).min(1 << 20).max(first.len() + data.len()));
+                all.reserve(
+                    expected.unwrap_or(0).min(RESERVED_BODY_BYTES).max(first.len() + data.len()),
+                );
                 all.extend_from_slice(&std::mem::take(&mut first));
             }
             all.extend_from_slice(&data);

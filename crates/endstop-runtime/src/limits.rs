@@ -26,7 +26,7 @@ pub(crate) const WORTH_A_PART: u64 = 4;
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;
-/// The largest context window that is sold, in tokens, for models that are listed without theirs.
+/// The largest context window that is sold, in tokens, for models whose own is not known. Google sold it with Gemini 1.5 Pro.
 pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
 /// Models that responded instead of one requested model and whose prices are cached: a router has a few dozen. Names
 /// come from upstream, so they must not fill the memory.
@@ -155,7 +155,7 @@ pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const RESET_RECHECK: Duration = Duration::from_secs(1);
 // docs/run.md promises that a run continues within 5 seconds of a reset.
 const _: () = assert!(AFTER_RESET.as_millis() + RESET_RECHECK.as_millis() <= 5_000);
-/// The longest id of a hold in bytes.
+/// The longest id of a hold, in bytes: several times as long as those of this program.
 pub(crate) const MAX_HOLD_ID_BYTES: usize = 128;
 /// How long holds that have ended are recorded, so that a repeated settlement counts once: by time in a file, and by
 /// number in memory.
@@ -300,5 +300,6 @@ pub(crate) const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 /// How often a reader looks whether the journals of others are empty, with a pause in between: two seconds in all, for a busy disk.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_LOOKS: u32 = 400;
+/// The pause between two looks: a journal waits ten times as long for a batch.
 #[cfg(feature = "sqlite")]
 pub(crate) const JOURNAL_LOOK: Duration = Duration::from_millis(5);

@@ -6,6 +6,11 @@ use endstop_core::units::Money;
 use endstop_runtime::ledger::{
     Amounts, Budget, Dimension, Hold, LeaseError, LeaseTable, Limits, MAX_LEASES, OnDrop,
 };
+use golden_file::golden;
+
+#[path = "../../../tests/support/golden.rs"]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod golden_file;
 
 const CENT: u64 = 10_000_000_000;
 
@@ -397,7 +402,10 @@ fn a_table_of_leases_is_bounded_and_knows_its_version() {
     }
     assert_eq!(table.open(u64::MAX, steps(1), Duration::ZERO), Err(LeaseError::TooMany));
     assert_eq!(table.len(), MAX_LEASES);
-    serde_json::from_str::<LeaseTable>(r#"{"version":1,"leases":{}}"#).unwrap();
+    let mut table = LeaseTable::new();
+    table.open(7, Amounts { tokens: 900, ..cents(3) }, Duration::from_secs(60)).unwrap();
+    let stored = golden("leases-v1.json", &serde_json::to_string(&table).unwrap(), &[]);
+    assert_eq!(serde_json::from_str::<LeaseTable>(&stored).unwrap(), table);
     let later = serde_json::from_str::<LeaseTable>(r#"{"version":2,"leases":{}}"#).unwrap_err();
     assert!(later.to_string().contains("version 2"), "{later}");
 }

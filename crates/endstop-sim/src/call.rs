@@ -1,6 +1,7 @@
 //! Model calls as the scripted model saw them.
 
 use crate::Api;
+use crate::limits::MODEL_CHARS;
 use crate::request::{SimRequest, ToolChoice};
 
 /// A model call that reached the scripted model.
@@ -33,7 +34,7 @@ impl SimCall {
         let may_call = request.choice != ToolChoice::None;
         Self {
             api: request.api,
-            model: request.model.chars().take(200).collect(),
+            model: request.model.chars().take(MODEL_CHARS).collect(),
             is_stream: request.is_stream,
             wants_usage: request.wants_usage,
             messages: request.messages,

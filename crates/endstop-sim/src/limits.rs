@@ -27,6 +27,9 @@ pub(crate) const MAX_MADE: usize = 256;
 /// Values that are made for one schema: a small schema could ask for arrays of arrays of arrays.
 pub(crate) const MAX_VALUES: usize = 4_096;
 
+/// The longest part of a model's name that a call keeps, in characters: the longest names in use have about 100.
+pub(crate) const MODEL_CHARS: usize = 200;
+
 /// Between the half of an answer and the cut, so that the half is sent.
 pub(crate) const BEFORE_CUT: Duration = Duration::from_millis(20);
 /// How long a slow script waits before a word.

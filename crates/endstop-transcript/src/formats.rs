@@ -46,7 +46,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "qwen-code",
-            "Qwen Code sessions, `~/.qwen/projects/<folder>/chats/<session>.jsonl`",
+            "Qwen Code sessions, `~/.qwen/projects/<directory>/chats/<session>.jsonl`",
             qwen_code::detect,
             qwen_code::read,
         )
@@ -141,7 +141,7 @@ pub static FORMATS: &[Format] = &[
         attended: true,
         ..Format::new(
             "pi",
-            "sessions of the coding agent pi and of OpenClaw, `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`",
+            "sessions of the coding agent pi and of OpenClaw, `~/.pi/agent/sessions/<directory>/<time>_<id>.jsonl`",
             pi::detect,
             pi::read,
         )

@@ -27,7 +27,7 @@ pub(crate) const MAX_HELD_BYTES: usize = 512 << 20;
 /// The most files of sub-agents of one run; a run with more is damaged.
 pub(crate) const MAX_CHILD_FILES: usize = 10_000;
 
-/// How deep sub-agents and their events may nest in one document.
+/// How deep sub-agents and their events may nest in one document: far deeper than agents do, and far from the end of the stack.
 pub(crate) const MAX_NESTING: u32 = 16;
 
 /// The deepest directory that is entered. Tools nest four deep; links are followed, so there must be an end.
@@ -70,7 +70,7 @@ pub(crate) const HEAD_BYTES: u64 = 64 << 10;
 /// Bytes of a file's end that are read: some tools write the name of their format last.
 pub(crate) const TAIL_BYTES: u64 = 4 << 10;
 
-/// Lines of the head that are read.
+/// Lines of the head that are read: formats name themselves in the first few.
 pub(crate) const HEAD_LINES: usize = 20;
 
 /// How far ahead the history is searched for a call. The two lists run in parallel, except for entries that only one

@@ -24,13 +24,13 @@ mod export;
 mod logs_and_atif;
 #[path = "readers/otlp.rs"]
 mod otlp;
+#[path = "readers/real_benchmarks.rs"]
+mod real_benchmarks;
 #[path = "readers/real_data.rs"]
 mod real_data;
+#[path = "readers/real_frameworks.rs"]
+mod real_frameworks;
 #[path = "readers/real_logs.rs"]
 mod real_logs;
-#[path = "readers/real_r1.rs"]
-mod real_r1;
-#[path = "readers/real_r2.rs"]
-mod real_r2;
 #[path = "readers/sample.rs"]
 mod sample;

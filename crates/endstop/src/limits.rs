@@ -132,7 +132,7 @@ pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
 pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longer than any process runs: a hundred years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
-/// How long a command may take if the call does not say.
+/// How long a command may take if the call does not say: a build or a test run of a small project.
 pub(crate) const DEFAULT_COMMAND_SECONDS: u64 = 120;
 /// The bytes kept from the beginning and from the end of the output, each.
 pub(crate) const KEPT_OUTPUT_BYTES: usize = 16 << 10;
@@ -140,5 +140,5 @@ pub(crate) const KEPT_OUTPUT_BYTES: usize = 16 << 10;
 pub(crate) const OUTPUT_DRAIN: Duration = Duration::from_millis(200);
 /// As much as a pipe holds on Linux.
 pub(crate) const OUTPUT_PIECE_BYTES: usize = 64 << 10;
-/// The lines that a call returns if it does not say how many.
+/// The lines that a call returns if it does not say how many: most source files have fewer.
 pub(crate) const DEFAULT_READ_LINES: u64 = 2000;

@@ -118,4 +118,4 @@ impl Message {
 }
 
 /// Like [`TOKENS_PER_MESSAGE`], for one tool call of a response.
-const TOKENS_PER_CALL: usize = 16;
+pub(crate) const TOKENS_PER_CALL: usize = 16;

@@ -107,5 +107,5 @@ pub(super) fn measure(tools: &Tools, is_quick: bool) -> Result<Found, String> {
 
 fn times(line: &Value) -> Option<String> {
     let of = |key: &str| line.get(key).and_then(Value::as_f64);
-    Some(format!("{:.0} µs at the median, {:.0} µs at 99 %", of("median_us")?, of("p99_us")?))
+    Some(format!("{:.0} µs at the median, {:.0} µs at 99%", of("median_us")?, of("p99_us")?))
 }

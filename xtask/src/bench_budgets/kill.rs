@@ -360,7 +360,7 @@ pub(super) fn measure(
         let mut times: Vec<Duration> = all.iter().map(of).collect();
         times.sort_unstable();
         let at = |part| format!("{} ms", quantile(&times, part).as_millis());
-        format!("{} at the median, {} at 99 %, {} at worst", at(500), at(990), at(1_000))
+        format!("{} at the median, {} at 99%, {} at worst", at(500), at(990), at(1_000))
     };
     let mut found = Found::row(Row {
         what: KILL,

@@ -146,7 +146,7 @@ impl Clients {
 
 fn told(times: &[Duration]) -> String {
     let at = |part| quantile(times, part).as_micros();
-    format!("{} µs at the median, {} µs at 99 %", at(500), at(990))
+    format!("{} µs at the median, {} µs at 99%", at(500), at(990))
 }
 
 /// A count per call, with one digit.

@@ -343,7 +343,7 @@ pub(super) fn line(ended: &ProgramRun) -> String {
 /// The table.
 pub(super) fn page(rows: &[ProgramRun]) -> String {
     let mut text = "\
-| program | version | way in | doctor | interface | calls upstream | stop responses | connections refused | exit code | how it ended |
+| program | version | way in | doctor | API | calls upstream | stop responses | connections refused | exit code | how it ended |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 "
     .to_owned();

@@ -20,7 +20,7 @@ pub(super) fn line(ended: &Ended) -> String {
 /// The table.
 pub(super) fn page(rows: &[Ended]) -> String {
     let mut text = "\
-| client | version | interface | stream | calls upstream | stop responses | tools run | exit code | how it ended |
+| client | version | API | stream | calls upstream | stop responses | tools run | exit code | how it ended |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 "
     .to_owned();

@@ -104,7 +104,9 @@ impl Run {
         let target = lowest.ok_or(RaiseError::NoLimit(name))?.saturating_add(by);
         let mut raised = Vec::new();
         for (index, rule, limit) in limited.into_iter().filter(|(.., limit)| *limit < target) {
-            let first = self.lowest(self.program.compares(), index, gauge).unwrap_or(limit);
+            let Some(first) = self.lowest(self.program.compares(), index, gauge) else {
+                unreachable!("a limit that was raised is one of the policy")
+            };
             let most = most(rule, gauge, first)?;
             if target > most {
                 let (rule, most) = (rule.id.clone(), most.saturating_sub(limit));

@@ -30,7 +30,7 @@ use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
-use crate::limits::{LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
+use crate::limits::{MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
     AcquireError, BudgetNote, CallAccountWait, ConversationPermit, ConversationState,
     ConversationStep, NoRun, NotLogged, RequestBound, RunEntry, stop_of,
@@ -438,7 +438,7 @@ impl Admission<'_> {
             return Ok(ToolsFit::default());
         }
         let choices = request.choices.max(1);
-        let window = self.context_window(plan.pricing).unwrap_or(LARGEST_CONTEXT_WINDOW);
+        let window = self.context_window(plan.pricing).unwrap_or(Pricing::LARGEST_WINDOW);
         let tools = CallTools { run, tools: &request.provider_tools, plan, window, choices };
         tools.fit(|name| !self.context.refuses(entry, name)).map_err(|name| {
             AdmissionBlocked::Unbounded(Unbounded {

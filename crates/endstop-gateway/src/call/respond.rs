@@ -14,6 +14,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::config::StopWith;
+use crate::limits::HEADER_TEXT_CHARS;
 use crate::refused_call::CallRefusal;
 use crate::route::{ApiFamily, RUN_HEADER, RouteError};
 use crate::run::{NoRun, RunEntry};
@@ -303,6 +304,7 @@ pub(super) fn paused(run: &RunEntry) -> StopSignal {
 
 /// Text as a header's value, without the characters that do not fit there.
 pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
-    let plain: String = text.chars().filter(|c| matches!(c, ' '..='~')).take(1_024).collect();
+    let plain: String =
+        text.chars().filter(|c| matches!(c, ' '..='~')).take(HEADER_TEXT_CHARS).collect();
     HeaderValue::from_str(&plain).ok()
 }

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use endstop_runtime::RunHandle;
 
+use crate::limits::TOKENS_AROUND_MESSAGE;
+
 /// The notes of one run, its sub-agents included.
 #[derive(Debug)]
 pub(crate) struct BudgetNotes(Mutex<ToldNotes>);
@@ -28,9 +30,7 @@ pub(crate) struct BudgetNote {
 impl BudgetNote {
     /// The most tokens that a text can be as a note.
     pub(crate) fn tokens_of(text: &str) -> u64 {
-        /// The most that an API adds around a message.
-        const AROUND: u64 = 64;
-        u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(AROUND)
+        u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(TOKENS_AROUND_MESSAGE)
     }
 }
 

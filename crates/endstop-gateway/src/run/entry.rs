@@ -373,8 +373,8 @@ impl RunEntry {
     }
 
     /// Waits until the run has stopped or is paused. One that ended naturally may continue.
-    pub(crate) async fn wait_for_hold_up(&self) -> Status {
-        self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
+    pub(crate) async fn wait_for_stop_or_pause(&self) -> Status {
+        self.pause.wait_for_stop_or_pause(&self.handle, || self.stop().is_some()).await
     }
 
     /// Approves every pause rule that is met, for someone with a reason. With a `limit`, the rule trips again when the cost

@@ -81,7 +81,7 @@ impl Pause {
     }
 
     /// Waits until the run is paused or `is_stopped`.
-    pub(super) async fn wait_for_hold_up(
+    pub(super) async fn wait_for_stop_or_pause(
         &self,
         run: &RunHandle,
         is_stopped: impl Fn() -> bool,

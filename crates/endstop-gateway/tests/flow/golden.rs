@@ -85,7 +85,7 @@ async fn control_api() {
     assert!(agent.take(&got, "nothing"), "{got:?}");
     let request = agent.request();
     let approving = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         log.ask("GET", RUNS, "").await;
         log.ask("GET", &one, "").await;
         log.ask("POST", &command("approve"), "{\"rule\":\"ask\",\"limit\":\"5.00\"}").await;

@@ -83,7 +83,7 @@ async fn called_before(change: impl FnOnce(&Keys)) -> (Got, usize) {
     assert!(agent.take(&call(&gateway, KEY, CHAT, &agent).await, "nothing"));
     assert!(gateway.pause(&id(), "ann", "lunch"));
     let changing = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         all_that_is_on_its_way().await;
         change(&keys);
         assert!(gateway.resume(&id(), "ann", ""));
@@ -144,7 +144,7 @@ async fn a_run_that_gets_a_key_while_a_call_without_one_waits_takes_only_calls_w
     assert!(agent.take(&call(&gateway, "", &path, &agent).await, "nothing"));
     assert!(gateway.pause(&free, "ann", "lunch"));
     let changing = async {
-        assert_eq!(gateway.held_up(&free).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&free).await, Status::Paused);
         all_that_is_on_its_way().await;
         let hash = KeyHash::of(&Key::new("issued-2"));
         keys.set(vec![issued(), IssuedKey::new("free", hash, free.clone().into())]);

@@ -50,7 +50,7 @@ async fn a_call_waits_while_its_run_is_paused_from_outside() {
     assert_eq!(ask(&gateway, "POST", &command("pause"), TOKEN, &lunch).await.status, 409);
     let request = agent.request();
     let resuming = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 1);
         assert!(!gateway.approve(&id(), None), "no rule pauses it");
@@ -75,7 +75,7 @@ async fn refused_commands_leave_a_paused_run_paused_and_its_time_standing() {
     assert!(gateway.pause(&id(), "ann", "lunch"));
     let request = agent.request();
     let commands = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         let hard = json!({ "by": "bob", "usd": "1" }).to_string();
         let unknown = json!({ "by": "bob", "rule": "other" }).to_string();
         assert_eq!(ask(&gateway, "POST", &command("resume"), TOKEN, &hard).await.status, 409);
@@ -139,7 +139,7 @@ async fn sub_agents_of_a_paused_run_wait_too_and_go_on_with_it() {
     let both =
         join(post(&gateway, helper, &first), post(&gateway, "/r/new/v1/chat/completions", &new));
     let resuming = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 1);
         assert!(gateway.resume(&id(), "ann", ""));

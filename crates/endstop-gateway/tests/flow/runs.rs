@@ -120,7 +120,7 @@ async fn a_paused_call_is_held_until_a_person_approves() {
     let gateway = gateway(policy, &upstream).await;
     let mut agent = Agent::new("Look.");
     let approving = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 2);
         assert!(gateway.approve(&id(), None));
@@ -128,7 +128,7 @@ async fn a_paused_call_is_held_until_a_person_approves() {
     };
     let (answers, ()) = join(agent.run(&gateway, CHAT), approving).await;
     assert_eq!((answers.len(), upstream.calls()), (5, 4));
-    assert_eq!(gateway.held_up(&id()).await, Status::Stopped);
+    assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Stopped);
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn children_of_a_paused_run_go_on_with_it() {
     let child = Agent::new("Look there.").request();
     let held = post(&gateway, "/r/helper/v1/chat/completions", &child);
     let approving = async {
-        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Paused);
         assert!(gateway.approve(&id(), None));
     };
     let (got, ()) = join(held, approving).await;
@@ -196,14 +196,14 @@ async fn a_limit_in_time_ends_a_call_that_waits() {
     let gateway = gateway("[stop]\nlimit = \"elapsed >= 300ms\"\n", &upstream).await;
     let got = chat(&gateway, &Agent::new("Wait.").request()).await;
     assert_eq!((got.status, got.header("x-endstop-reason").as_deref()), (200, Some("time_limit")));
-    assert_eq!(gateway.held_up(&id()).await, Status::Stopped);
+    assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Stopped);
 }
 
 #[tokio::test]
 async fn a_limit_in_time_is_reached_without_a_call() {
     let upstream = silent().await;
     let gateway = gateway("[stop]\nlimit = \"elapsed >= 50ms\"\n", &upstream).await;
-    assert_eq!(gateway.held_up(&id()).await, Status::Stopped);
+    assert_eq!(gateway.stopped_or_paused(&id()).await, Status::Stopped);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The five operations on counters and holds, once for all stores that keep rows.
+//! The five operations on counters and holds, once for all stores that keep rows: an error in one of them loses money, and a
+//! second copy would keep it longer.
 
 use std::time::Duration;
 

@@ -240,8 +240,9 @@ impl RunAccounts {
         Self { counted_elsewhere: names, ..self }
     }
 
-    /// Sets the source in which the definitions are looked for before each reservation. Its first look comes then, so it should
-    /// begin with the definitions that these accounts have.
+    /// Sets the source in which the definitions are looked for before each reservation: people lower a budget while runs use it, and
+    /// it should bound the next call. The first look comes then, so the source should begin with the definitions that these
+    /// accounts have.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn AccountSource>) -> Self {
         self.with(|shared| shared.source = Some(source))

@@ -67,6 +67,16 @@ pub struct Charge {
     pub is_estimate: bool,
 }
 
+impl Charge {
+    /// The charge for a request that was not sent.
+    pub const NONE: Self = Self {
+        usage: TokenUsage { input: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0, output: 0 },
+        cost: Cost::Known(Money::ZERO),
+        unconfirmed: Money::ZERO,
+        is_estimate: false,
+    };
+}
+
 /// The part of a response that was received.
 ///
 /// Passed to [`OpenCall::failed`] and [`OpenCall::charge`]:
@@ -174,7 +184,8 @@ pub struct CallCounts {
     pub settled: u64,
 }
 
-/// A call that has begun. It is settled exactly once; one that is dropped charges its worst case.
+/// A call that has begun. It is settled exactly once. One that is dropped charges its worst case: its request may be on its way,
+/// and no driver is left to read what it costs.
 ///
 /// See the example of [`CallPlan`].
 #[derive(Debug)]

@@ -88,6 +88,9 @@ const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
 impl Pricing {
+    /// The largest context window that is sold, in tokens: the bound for a model whose own is not known.
+    pub const LARGEST_WINDOW: u64 = LARGEST_WINDOW;
+
     /// Returns the pricing of a model's calls; `provider` may be empty. Looks the model up, which is slow if no table has
     /// it: keep what this gives.
     #[must_use]

@@ -120,7 +120,7 @@ impl OwnJournal {
     }
 }
 
-/// What is in a journal. The rest after the last line feed was never acknowledged.
+/// The lines of a journal. The rest after the last line feed was never acknowledged.
 #[derive(Default)]
 pub(super) struct JournalLines {
     pub(super) lines: Vec<JournalLine>,

@@ -7,14 +7,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod approved_early;
 mod basics;
 mod budget;
 mod cancel;
 mod charges;
+mod continued;
 mod defects;
+mod dropped_requests;
 #[path = "../../../../tests/support/golden.rs"]
 mod file;
 mod finish;
+mod finish_below;
 #[path = "../../../../tests/support/flaky_store.rs"]
 mod flaky_store;
 mod golden;
@@ -23,21 +27,14 @@ mod hooks;
 mod hooks_see;
 mod kill;
 mod kit;
-mod mended_1;
-mod mended_10;
-mod mended_11;
-mod mended_12;
-mod mended_13;
-mod mended_14;
-mod mended_15;
-mod mended_2;
-mod mended_24;
-mod mended_25;
-mod mended_7;
 mod next;
 mod overrides;
+mod own_steps;
 mod parallel;
 mod pause;
+mod pause_at_end;
+mod pause_before_child;
+mod pause_below;
 mod pause_outside;
 #[cfg(feature = "models")]
 mod provider;
@@ -45,7 +42,10 @@ mod record;
 mod reopen;
 mod resume;
 mod retry;
+mod stuck_hooks;
 mod support;
 mod tool_cost;
 mod tree;
+mod unexpected_responses;
 mod waits;
+mod work_in_flight;

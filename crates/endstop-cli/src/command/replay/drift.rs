@@ -129,7 +129,7 @@ fn growth(figure: &Figure) -> f64 {
     if figure.before > 0.0 { figure.now / figure.before } else { f64::INFINITY }
 }
 
-/// `+120 %`, `new`.
+/// `+120%`, `new`.
 fn change(figure: &Figure) -> String {
     match figure.change {
         Change::New => "new".to_owned(),

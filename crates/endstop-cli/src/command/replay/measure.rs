@@ -104,7 +104,7 @@ pub(super) fn without_price(runs: &[RunReport]) -> Option<String> {
     ))
 }
 
-/// A share for people: `21 %`, `0.4 %`, `0 %`; none of nothing is `-`.
+/// A share for people: `21%`, `0.4%`, `0%`; none of nothing is `-`.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();

@@ -367,7 +367,6 @@ impl<'a> Line<'a> {
     }
 }
 
-#[path = "trace_convert.rs"]
 mod convert;
 #[cfg(test)]
 mod tests;

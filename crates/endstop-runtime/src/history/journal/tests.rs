@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::golden_file::golden;
 use crate::history::entry::EndEntry;
 use crate::history::{History, HistoryOrigin};
 use crate::store::RunId;
@@ -57,13 +58,12 @@ fn stored(runs: &[&str]) -> Vec<u8> {
 
 #[test]
 fn a_line_has_its_number_its_process_and_its_entry() {
-    let expected = concat!(
-        r#"{"version":1,"number":1,"process":{"id":"process-1","origin":{"kind":"serve","program":"gateway","#,
-        r#""directory":"shop"}},"entry":{"end":{"run":"a","row":{"id":"a","agent":"main","began":1,"#,
-        r#""is_resumed":false},"at":2,"status":"stopped","reason":null,"text":null}}}"#,
-        "\n"
-    );
-    assert_eq!(String::from_utf8(stored(&["a"])).unwrap(), expected);
+    let lines =
+        golden("history-journal-v1.jsonl", str::from_utf8(&stored(&["a", "b"])).unwrap(), &[]);
+    let JournalLines { lines, damaged, is_later } =
+        JournalLines::of(format!("{lines}\n").as_bytes());
+    let numbers = lines.iter().map(|line| line.number).collect::<Vec<_>>();
+    assert_eq!((numbers, damaged, is_later), (vec![1, 2], 0, false));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
-use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::units::TokenUsage;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
 use crate::agent::retry::{BreakerDecision, CircuitBreaker, Trial};
 use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
-use crate::message::{Message, ToolCall};
+use crate::message::{Message, TOKENS_PER_CALL, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
@@ -51,7 +51,8 @@ struct AttemptResult {
 impl AttemptResult {
     /// The received part. A stream that is dropped is closed.
     fn received(&self) -> Received {
-        let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
+        let bytes_of = |call: &ToolCall| call.tool.len() + call.arguments.len() + TOKENS_PER_CALL;
+        let calls = self.calls.iter().map(bytes_of);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         Received {
             usage: self.reported.as_ref().map(|reported| reported.tokens),
@@ -64,12 +65,7 @@ impl AttemptResult {
     /// The charge for the answer, if it did not fail.
     fn charge(&self, call: &OpenCall, end: &ModelEnd) -> Charge {
         if self.is_cut && !self.is_sent {
-            return Charge {
-                usage: TokenUsage::default(),
-                cost: Cost::Known(Money::ZERO),
-                unconfirmed: Money::ZERO,
-                is_estimate: false,
-            };
+            return Charge::NONE;
         }
         let report = ResponseReport {
             usage: end.usage.as_ref().or(self.reported.as_deref()),
