@@ -95,10 +95,10 @@ fn flat(
     let (early, late) = (costs.first().unwrap_or(&0), costs.last().unwrap_or(&0));
     if late * 100 > early * (100 + TOLERANCE) {
         return Err(format!(
-            "{what}: a late step costs more than {TOLERANCE} % more than an early one"
+            "{what}: a late step costs more than {TOLERANCE}% more than an early one"
         ));
     }
-    println!("flat within {TOLERANCE} %");
+    println!("flat within {TOLERANCE}%");
     Ok(())
 }
 

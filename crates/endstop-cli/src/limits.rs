@@ -20,7 +20,7 @@ pub(crate) const MAX_KEYS_BYTES_WITH_NEW: usize = 3 << 20;
 /// The most keys in a store: about as many as [`MAX_KEYS_BYTES_WITH_NEW`] has room for.
 pub(crate) const MAX_STORE_KEYS: usize = 10_000;
 
-/// The most bytes of one key as it is stored, with its budgets, limits and models.
+/// The most bytes of one key as it is stored, with its budgets, limits and models: the longest models take half of that.
 pub(crate) const MAX_KEY_BYTES: usize = 16 << 10;
 
 /// The most models that a key names. A `*` in one of them stands for many.
@@ -205,9 +205,9 @@ pub(crate) const MIN_RUN_PREFIX: usize = 4;
 
 // Waits of commands.
 
-/// How long the end of a command waits for messages that are not taken yet.
+/// How long the end of a command waits for messages that are not taken yet: a receiver that works takes one in less than a second.
 pub(crate) const WEBHOOK_PATIENCE: Duration = Duration::from_secs(5);
-/// From the first signal to the one that nothing survives.
+/// From the first signal to the one that nothing survives: the time in which programs write their files.
 #[cfg(unix)]
 pub(crate) const TERM_TO_KILL: Duration = Duration::from_secs(5);
 /// Between two rounds of the last one, for processes started in the meantime.
@@ -228,7 +228,7 @@ pub(crate) const SUSPENDING: Duration = Duration::from_millis(200);
 /// Programs that draw the screen do so by then; those that have made a call are recognized earlier.
 #[cfg(unix)]
 pub(crate) const SCREEN_SETTLING: Duration = Duration::from_secs(2);
-/// How long it takes at most until a file is noticed.
+/// How long it takes at most until a file is noticed: a person sees no delay.
 pub(crate) const CONTROL_LOOK: Duration = Duration::from_millis(100);
 /// The wait of `scripted:slow` before each piece: slow enough to be seen and stopped.
 pub(crate) const SLOW_PIECE_WAIT: Duration = Duration::from_millis(200);

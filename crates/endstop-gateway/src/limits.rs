@@ -82,7 +82,7 @@ pub(crate) const RESERVED_BODY_BYTES: usize = 1 << 20;
 pub(crate) const QUOTED_CHARS: usize = 64;
 /// The longest text in a header, in characters: clients have a limit for all headers together, of 8 KiB or more.
 pub(crate) const HEADER_TEXT_CHARS: usize = 1_024;
-/// The most tokens that an API adds around a message.
+/// The most tokens that an API adds around a message: its role and marks take less than ten.
 pub(crate) const TOKENS_AROUND_MESSAGE: u64 = 64;
 /// Connections of one client: a quarter of all, so that one client leaves most of them to others. An agent needs one for
 /// each of its parallel calls.
@@ -165,11 +165,12 @@ pub(crate) const MAX_RESPONSE_ID: usize = 512;
 pub(crate) const TAIL_MESSAGES: usize = 4;
 /// Bytes of events that wait for the next write: streamed text.
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
-/// The interval in which the gateway looks for runs of a shared log that no call uses now, and for those that others wait for.
+/// The interval in which the gateway looks for runs of a shared log that no call uses now, and for those that others wait for:
+/// calls of other gateways are delayed by it.
 pub(crate) const REST_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a call waits for a store of runs that is away: as long as for one of budgets.
 pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long no call of a run begins for a gateway that has asked for it and does not ask again.
+/// How long no call of a run begins for a gateway that has asked for it and does not ask again: many times [`TAKE_RECHECK`].
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(2);
 /// The first and the longest interval in which a call asks again for a run that another gateway has: much shorter than the time
 /// after which the log forgets it.
@@ -196,7 +197,7 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 /// How often a run is checked for such a client: a person sees no delay.
 pub(crate) const WAIT_RECHECK: Duration = Duration::from_millis(100);
-/// How long requests to the control API may take to end when the gateway ends.
+/// How long requests to the control API may take to end when the gateway ends: most take milliseconds.
 pub(crate) const CONTROL_GRACE: Duration = Duration::from_secs(1);
 /// The messages that wait for a webhook; a receiver that is away must not use up memory.
 pub(crate) const MAX_WEBHOOK_QUEUE: usize = 256;

@@ -26,8 +26,8 @@ pub(crate) const WORTH_A_PART: u64 = 4;
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;
-/// The largest context window that is sold, in tokens, for models whose own is not known. Google sold it with Gemini 1.5 Pro.
-pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
+/// The largest context window that is sold, in tokens, for models whose own is not known: that of Llama 4 Scout.
+pub(crate) const LARGEST_WINDOW: u64 = 10_000_000;
 /// Models that responded instead of one requested model and whose prices are cached: a router has a few dozen. Names
 /// come from upstream, so they must not fill the memory.
 pub(crate) const MAX_RESPONDED_MODELS: usize = 64;
@@ -147,7 +147,7 @@ pub(crate) const ROLLING_BUCKETS: u64 = 60;
 pub(crate) const MAX_GRANT_TRIES: usize = 16;
 /// How long a call waits before it asks an account again that the calls of other processes fill: a call takes seconds.
 pub(crate) const ACCOUNT_RECHECK: Duration = Duration::from_millis(50);
-/// How long a call waits before it asks a store again that fails.
+/// How long a call waits before it asks a store again that fails: a small part of the time in which a server restarts.
 pub(crate) const STORE_RECHECK: Duration = Duration::from_millis(250);
 /// How long calls wait for a store of budgets that fails: a server restarts in seconds.
 pub(crate) const STORE_PATIENCE: Duration = Duration::from_secs(10);
@@ -170,7 +170,8 @@ pub(crate) const MAX_PAST_ADJUSTMENTS: usize = 100;
 pub(crate) const CLOCK_JUMP: Duration = Duration::from_secs(60);
 /// How long a hold lasts without a sign of its owner: a process that was killed pins its holds for no longer.
 pub(crate) const HOLD_TTL: Duration = Duration::from_secs(60);
-/// Costs that nothing was held for, such as those of tools without a declared price, that wait for a store that is away.
+/// Costs that nothing was held for, such as those of tools without a declared price, that wait for a store that is away:
+/// some megabytes.
 pub(crate) const MAX_UNCHARGED: usize = 10_000;
 /// How often an owner shows that it lives: three signs within [`HOLD_TTL`].
 pub(crate) const HOLD_HEARTBEAT: Duration = Duration::from_secs(20);
@@ -198,7 +199,7 @@ pub(crate) const STORE_ANSWER: Duration = Duration::from_secs(1);
 /// How often a process looks for new kills: they abort calls in flight within a second.
 #[cfg(feature = "redis")]
 pub(crate) const STORE_POLL: Duration = Duration::from_millis(200);
-/// How often a server that is away is looked for, and settlements that wait are sent.
+/// How often a server that is away is looked for, and settlements that wait are sent: a small part of [`STORE_LEASE`].
 #[cfg(feature = "redis")]
 pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// How long calls that reserve nothing are admitted without news: several looks, so that one slow answer refuses nothing. A kill
@@ -218,7 +219,7 @@ pub(crate) const RUN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60
 /// Lines of a run that are read at once: about 150 kilobytes.
 #[cfg(feature = "redis")]
 pub(crate) const LINES_READ: u64 = 1_000;
-/// How often a kill looks whether all have confirmed it.
+/// How often a kill looks whether all have confirmed it: a small part of [`STORE_POLL`], in which they do.
 #[cfg(feature = "redis")]
 pub(crate) const KILL_RECHECK: Duration = Duration::from_millis(50);
 /// The kills that a process remembers for those who ask later. The store keeps as many.
@@ -251,7 +252,7 @@ pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(5);
 /// How long one waits for other processes to open the file: they may be creating it.
 #[cfg(feature = "sqlite")]
 pub(crate) const ACCOUNTS_OPENING: Duration = Duration::from_secs(5);
-/// How long one waits for other processes with the connection in hand.
+/// How long one waits for other processes with the connection in hand: other threads of this process wait for the connection.
 #[cfg(feature = "sqlite")]
 pub(crate) const ACCOUNTS_BUSY: Duration = Duration::from_millis(250);
 /// How often that is repeated, while other threads may have the connection in between. A commit takes microseconds, so this
@@ -285,7 +286,7 @@ pub(crate) const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 /// alone.
 #[cfg(feature = "sqlite")]
 pub(crate) const MAX_JOURNALS: usize = 1_024;
-/// A journal that is cleared even if calls have to wait for it.
+/// A journal that is cleared even if calls have to wait for it: a sixteenth of the longest.
 #[cfg(feature = "sqlite")]
 pub(crate) const LONG_JOURNAL: u64 = 1 << 20;
 /// Entries of the history that wait for no others: so many are written as quickly, each, as more.

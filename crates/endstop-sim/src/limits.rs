@@ -27,6 +27,10 @@ pub(crate) const MAX_MADE: usize = 256;
 /// Values that are made for one schema: a small schema could ask for arrays of arrays of arrays.
 pub(crate) const MAX_VALUES: usize = 4_096;
 
+/// The longest part of a property's name in a text that is made for it, in characters: the text stays one line.
+pub(crate) const NAME_CHARS: usize = 40;
+/// The longest part of a wrong script's name in its error, in characters: a line of a terminal.
+pub(crate) const ERROR_CHARS: usize = 80;
 /// The longest part of a model's name that a call keeps, in characters: the longest names in use have about 100.
 pub(crate) const MODEL_CHARS: usize = 200;
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use crate::limits::{MAX_MADE, MAX_SCHEMA_DEPTH, MAX_VALUES};
+use crate::limits::{MAX_MADE, MAX_SCHEMA_DEPTH, MAX_VALUES, NAME_CHARS};
 
 /// A value for a schema; `step` makes it differ.
 pub(crate) fn example(schema: &Value, step: u64) -> Value {
@@ -230,7 +230,7 @@ fn string(schema: &Value, name: &str, step: u64) -> String {
     }
     let mut text = match name {
         "" => format!("step {step}"),
-        name => format!("{} of step {step}", name.chars().take(40).collect::<String>()),
+        name => format!("{} of step {step}", name.chars().take(NAME_CHARS).collect::<String>()),
     };
     let most = size(schema, "maxLength").unwrap_or(MAX_MADE);
     let length = text.chars().count();

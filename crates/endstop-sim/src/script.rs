@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::limits::ERROR_CHARS;
+
 /// The behavior of the scripted model. A request may choose another one by its model's name, `sim/<script>`.
 ///
 /// ```
@@ -60,7 +62,9 @@ impl FromStr for Script {
             "long" => Self::Long,
             _ => {
                 let times = text.strip_prefix("loop:").and_then(|times| times.parse().ok());
-                Self::LoopFor(times.ok_or_else(|| ScriptError(text.chars().take(80).collect()))?)
+                Self::LoopFor(
+                    times.ok_or_else(|| ScriptError(text.chars().take(ERROR_CHARS).collect()))?,
+                )
             }
         })
     }

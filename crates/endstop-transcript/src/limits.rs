@@ -21,7 +21,8 @@ pub(crate) const MAX_UNTIMED_ENTRIES: usize = 16;
 /// How many models of one run are distinguished in its tally; a run that names more is hostile.
 pub(crate) const MAX_MODELS: usize = 64;
 
-/// The most bytes of records that are held at once, over all open runs of a file or all sub-agents of a run.
+/// The most bytes of records that are held at once, over all open runs of a file or all sub-agents of a run: two of the
+/// longest.
 pub(crate) const MAX_HELD_BYTES: usize = 512 << 20;
 
 /// The most files of sub-agents of one run; a run with more is damaged.
@@ -77,7 +78,7 @@ pub(crate) const HEAD_LINES: usize = 20;
 /// of them has.
 pub(crate) const HISTORY_LOOK_AHEAD: usize = 64;
 
-/// How many lines of a sub-agent's file are searched for its first time.
+/// How many lines of a sub-agent's file are searched for its first time: nearly every line has one.
 pub(crate) const FIRST_TIME_LINES: usize = 20;
 
 /// How much of an archive's end is searched for its table of contents, in bytes: the table's own end, and

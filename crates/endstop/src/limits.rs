@@ -126,7 +126,7 @@ pub(crate) const MAX_INDENT: u32 = 8;
 
 // Defaults of agents, their retries and built-in tools.
 
-/// Tool calls of one response that run at the same time, unless the builder says otherwise.
+/// Tool calls of one response that run at the same time, unless the builder says otherwise: most responses call fewer.
 pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
 /// The interval at which the kill switch is checked while a run waits, unless the builder sets another one.
 pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
@@ -134,7 +134,7 @@ pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 /// How long a command may take if the call does not say: a build or a test run of a small project.
 pub(crate) const DEFAULT_COMMAND_SECONDS: u64 = 120;
-/// The bytes kept from the beginning and from the end of the output, each.
+/// The bytes kept from the beginning and from the end of the output, each: about 4,000 tokens.
 pub(crate) const KEPT_OUTPUT_BYTES: usize = 16 << 10;
 /// The output of a command is in the pipe when it ends; only a process that left the group can hold it open.
 pub(crate) const OUTPUT_DRAIN: Duration = Duration::from_millis(200);

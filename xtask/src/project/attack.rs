@@ -1,8 +1,8 @@
-//! `cargo xtask attack`: a misbehaving upstream, what it bills, and what our books say.
+//! `cargo xtask attack`: a misbehaving upstream, what it bills, and what the ledger says.
 //!
 //! Each row starts the real gateway with a limit, in front of an upstream that answers as the row says. That
 //! upstream bills by its own price table and its own reading of requests: no code of Endstop's has a part in it.
-//! An amount above the limit, or above our books, breaks a promise, unless the row rests on an assumption that
+//! An amount above the limit, or above the ledger, breaks a promise, unless the row rests on an assumption that
 //! `docs/semantics.md` names.
 
 mod assumption;
@@ -45,7 +45,7 @@ enum Judgment {
     Assumed(&'static str),
     /// More is billed than the limit.
     AboveLimit,
-    /// More is billed than our books have, so more of the same would pass any limit.
+    /// More is billed than the ledger has, so more of the same would pass any limit.
     AboveBooks,
     /// Calls were stopped that have to be let through.
     Stopped,

@@ -37,14 +37,14 @@ pub(super) struct Played {
     pub(super) calls: u64,
     /// Pico-dollars that the upstream bills.
     pub(super) billed: u64,
-    /// Pico-dollars of our books that are confirmed.
+    /// Pico-dollars of the ledger that are confirmed.
     pub(super) confirmed: u64,
-    /// Pico-dollars of our books that are not.
+    /// Pico-dollars of the ledger that are not.
     pub(super) unconfirmed: u64,
 }
 
 impl Played {
-    /// All of our books, in pico-dollars.
+    /// All of the ledger, in pico-dollars.
     pub(super) const fn books(&self) -> u64 {
         self.confirmed.saturating_add(self.unconfirmed)
     }

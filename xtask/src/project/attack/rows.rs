@@ -27,7 +27,7 @@ pub(super) enum Client {
 /// The required end of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// At most the limit is billed, and at most what our books say.
+    /// At most the limit is billed, and at most what the ledger says.
     Bounded,
     /// That, and no try reaches the upstream: each is answered with this status and names the thing by this text.
     Refused(u16, &'static str),

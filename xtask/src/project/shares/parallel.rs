@@ -88,7 +88,7 @@ struct Measured {
     took: Duration,
     /// Pico-dollars that the upstream bills.
     billed: u64,
-    /// Pico-dollars of our books.
+    /// Pico-dollars of the ledger.
     books: u64,
     /// Calls that reached the upstream.
     calls: u64,

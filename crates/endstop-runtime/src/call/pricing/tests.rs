@@ -68,6 +68,14 @@ fn the_worst_case_of_images_and_speech_is_at_their_rates() {
 }
 
 #[test]
+fn no_listed_window_is_larger_than_the_largest() {
+    let table = PriceTable::embedded();
+    let window = |(provider, model)| table.find(Some(provider), model)?.context_window();
+    let windows: Vec<u64> = table.models().filter_map(window).collect();
+    assert_eq!(windows.iter().max(), Some(&LARGEST_WINDOW));
+}
+
+#[test]
 fn the_worst_case_is_that_of_the_dearest_who_may_answer_with_all_searches() {
     let at = WallTime(1_795_000_000_000);
     let of = |model: &str| Pricing::new("openai", model, PriceTable::embedded());
