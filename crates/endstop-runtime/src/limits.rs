@@ -26,8 +26,10 @@ pub(crate) const WORTH_A_PART: u64 = 4;
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;
-/// The largest context window that is sold, in tokens, for models whose own is not known: that of Llama 4 Scout.
-pub(crate) const LARGEST_WINDOW: u64 = 10_000_000;
+/// The context window that a model is assumed to have at most if its own is not known, in tokens. Only one that is listed has a
+/// larger one, Llama 4 Scout at one provider; at that bound, a file for a Gemini model that is listed without its window would hold
+/// ten times what the model can take.
+pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
 /// Models that responded instead of one requested model and whose prices are cached: a router has a few dozen. Names
 /// come from upstream, so they must not fill the memory.
 pub(crate) const MAX_RESPONDED_MODELS: usize = 64;

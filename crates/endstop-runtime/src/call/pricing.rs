@@ -88,7 +88,7 @@ const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
 
 impl Pricing {
-    /// The largest context window that is sold, in tokens: the bound for a model whose own is not known.
+    /// The context window that a model is assumed to have at most if its own is not known, in tokens. One listed model has more.
     pub const LARGEST_WINDOW: u64 = LARGEST_WINDOW;
 
     /// Returns the pricing of a model's calls; `provider` may be empty. Looks the model up, which is slow if no table has
@@ -153,7 +153,7 @@ impl Pricing {
     }
 
     /// Returns the most tokens that a request can have, by those who may answer it; unknown if the table lacks one of
-    /// them. One that is listed without its window has the largest of those that are sold.
+    /// them. One that is listed without its window is assumed to have [`Pricing::LARGEST_WINDOW`].
     #[must_use]
     pub fn context_window(&self) -> Option<u64> {
         let own = self.price.as_ref()?.context_window().unwrap_or(LARGEST_WINDOW);
