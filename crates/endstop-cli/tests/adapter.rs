@@ -202,10 +202,11 @@ fn the_private_directory_of_a_killed_run_is_removed_by_the_next_one() {
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let (left, file) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    // Before the kill: below a directory that everyone can write to, all tests share a place, and each run removes what is dead.
+    assert!(Path::new(&file).exists(), "{file}");
     run.kill().unwrap();
     run.wait().unwrap();
     assert!(Command::new("kill").arg(&left).status().unwrap().success());
-    assert!(Path::new(&file).exists(), "{file}");
     let (code, _, errors) = home.run(&[], &[&SIM[..], &["--", "my-agent"]].concat());
     assert_eq!(code, Some(0), "{errors}");
     assert!(!Path::new(&file).parent().unwrap().exists(), "{file}");
