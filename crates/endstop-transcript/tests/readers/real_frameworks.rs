@@ -1,28 +1,11 @@
 //! Recorded runs of Inspect, Gemini CLI, OpenHands and AG2: counts and sums that were found independently.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use endstop_price::PriceTable;
-use endstop_transcript::{CostIs, Warning, WarningKind, walk};
+use endstop_transcript::{CostIs, walk};
 
+use crate::real_data::traces;
 use crate::sink::{Keep, Seen};
-
-/// The contents of a directory of recorded runs; `None`, with a message, if there is none.
-fn traces(directory: &str) -> Option<Keep> {
-    let path: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(directory);
-    if !path.is_dir() {
-        println!("skipped: no recorded runs in ../shared/traces/{directory}");
-        return None;
-    }
-    let found = walk(&[path]).unwrap();
-    // Next to the runs are files without runs.
-    let is_unknown = |warning: &Warning| warning.kind == WarningKind::UnknownFormat;
-    assert!(found.warnings.iter().all(is_unknown), "{:?}", found.warnings);
-    let keep = Keep::all(&found.transcripts, PriceTable::embedded());
-    assert!(keep.faults().is_empty(), "{:?}", keep.faults());
-    Some(keep)
-}
 
 fn sum(keep: &Keep, of: impl Fn(&Seen) -> u64) -> u64 {
     keep.runs.iter().map(of).sum()

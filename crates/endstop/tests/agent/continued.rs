@@ -168,6 +168,19 @@ fn ten_seconds() -> Duration {
     Duration::from_secs(10)
 }
 
+/// Ends a run by its switch or its token, immediately or after ten seconds.
+async fn end(at_first: bool, by_switch: bool, switch: &MemoryKillSwitch, token: &CancelToken) {
+    if !at_first {
+        tokio::time::sleep(ten_seconds()).await;
+    }
+    if by_switch {
+        switch.turn_on("enough");
+    } else {
+        let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
+        token.cancel(signal, Urgency::Now);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() {
     for at_first in [true, false] {
@@ -175,17 +188,7 @@ async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() 
             let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
             let (model, agent) =
                 below(|child| child.kill_switch(switch.clone()).cancel_token(token.clone()));
-            let end = async {
-                if !at_first {
-                    tokio::time::sleep(ten_seconds()).await;
-                }
-                if by_switch {
-                    switch.turn_on("enough");
-                } else {
-                    let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
-                    token.cancel(signal, Urgency::Now);
-                }
-            };
+            let end = end(at_first, by_switch, &switch, &token);
             let begun = Instant::now();
             let ((), state) = tokio::join!(end, agent.run("Go."));
             let state = state.unwrap();
@@ -210,16 +213,7 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
             .build();
         let agent = named("triage", &caller("transfer")).tool(hands_to("expert"));
         let agent = agent.handoff(other.unwrap()).build().unwrap();
-        let end = async {
-            if !at_first {
-                tokio::time::sleep(ten_seconds()).await;
-            }
-            if by_switch {
-                switch.turn_on("enough");
-            } else {
-                token.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
-            }
-        };
+        let end = end(at_first, by_switch, &switch, &token);
         let begun = Instant::now();
         let ((), state) = tokio::join!(end, agent.run("Go."));
         let state = state.unwrap();
