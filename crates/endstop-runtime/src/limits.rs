@@ -201,7 +201,7 @@ pub(crate) const STORE_ANSWER: Duration = Duration::from_secs(1);
 /// How often a process looks for new kills: they abort calls in flight within a second.
 #[cfg(feature = "redis")]
 pub(crate) const STORE_POLL: Duration = Duration::from_millis(200);
-/// How often a server that is away is looked for, and settlements that wait are sent: a small part of [`STORE_LEASE`].
+/// How often a server that is away is looked for, and settlements that wait are sent: thrice in a [`STORE_LEASE`].
 #[cfg(feature = "redis")]
 pub(crate) const STORE_RETRY: Duration = Duration::from_secs(1);
 /// How long calls that reserve nothing are admitted without news: several looks, so that one slow answer refuses nothing. A kill
@@ -221,7 +221,7 @@ pub(crate) const RUN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60
 /// Lines of a run that are read at once: about 150 kilobytes.
 #[cfg(feature = "redis")]
 pub(crate) const LINES_READ: u64 = 1_000;
-/// How often a kill looks whether all have confirmed it: a small part of [`STORE_POLL`], in which they do.
+/// How often a kill looks whether all have confirmed it: four times in a [`STORE_POLL`], in which they do.
 #[cfg(feature = "redis")]
 pub(crate) const KILL_RECHECK: Duration = Duration::from_millis(50);
 /// The kills that a process remembers for those who ask later. The store keeps as many.

@@ -46,7 +46,7 @@ enum Judgment {
     /// More is billed than the limit.
     AboveLimit,
     /// More is billed than the ledger has, so more of the same would pass any limit.
-    AboveBooks,
+    AboveLedger,
     /// Calls were stopped that have to be let through.
     Stopped,
     /// Calls that have to be refused were let through, or were refused for another reason.
@@ -68,8 +68,8 @@ impl Finished {
             Judgment::Stopped
         } else if billed > limit {
             Judgment::AboveLimit
-        } else if billed > self.played.books() {
-            Judgment::AboveBooks
+        } else if billed > self.played.ledger() {
+            Judgment::AboveLedger
         } else if !is_refused {
             Judgment::NotRefused
         } else if has_bill && unlimited <= limit {
@@ -115,7 +115,7 @@ impl Finished {
             },
             Judgment::Assumed(name) => format!("assumes: {name}"),
             Judgment::AboveLimit => "ABOVE THE LIMIT".to_owned(),
-            Judgment::AboveBooks => "ABOVE OUR BOOKS".to_owned(),
+            Judgment::AboveLedger => "ABOVE THE LEDGER".to_owned(),
             Judgment::Stopped => "STOPPED".to_owned(),
             Judgment::NotRefused => "NOT REFUSED".to_owned(),
             Judgment::Harmless => "NO ATTACK".to_owned(),

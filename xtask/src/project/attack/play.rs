@@ -45,7 +45,7 @@ pub(super) struct Played {
 
 impl Played {
     /// All of the ledger, in pico-dollars.
-    pub(super) const fn books(&self) -> u64 {
+    pub(super) const fn ledger(&self) -> u64 {
         self.confirmed.saturating_add(self.unconfirmed)
     }
 }
@@ -182,7 +182,7 @@ pub(in crate::project) async fn read_to_end(mut stream: TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Waits until no call holds anything: then each is in the books.
+/// Waits until no call holds anything: then each is in the ledger.
 pub(in crate::project) async fn settled(run: &RunHandle) -> Result<(), String> {
     let waits = async {
         while !run.budget().held().is_zero() {

@@ -72,10 +72,10 @@ fn judge(expected: Expected, played: Played) -> Judgment {
 }
 
 #[test]
-fn a_bill_above_the_limit_or_above_the_books_is_a_fault() {
+fn a_bill_above_the_limit_or_above_the_ledger_is_a_fault() {
     let judge = |played| judge(Expected::Bounded, played);
     assert_eq!(judge(PLAYED), Judgment::Holds);
-    assert_eq!(judge(Played { billed: 1, ..PLAYED }), Judgment::AboveBooks);
+    assert_eq!(judge(Played { billed: 1, ..PLAYED }), Judgment::AboveLedger);
     assert_eq!(judge(Played { billed: 1, unconfirmed: 1, ..PLAYED }), Judgment::Holds);
     let above = Played { billed: 2 * DOLLAR, confirmed: 2 * DOLLAR, ..PLAYED };
     assert_eq!(judge(above), Judgment::AboveLimit);

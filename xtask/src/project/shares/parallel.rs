@@ -89,7 +89,7 @@ struct Measured {
     /// Pico-dollars that the upstream bills.
     billed: u64,
     /// Pico-dollars of the ledger.
-    books: u64,
+    ledger: u64,
     /// Calls that reached the upstream.
     calls: u64,
     /// Responses that the client got cut off.
@@ -135,7 +135,7 @@ async fn median(limited: Limited, answers: Answers, is_streamed: bool) -> Result
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let it = measure(limited, answers, is_streamed).await?;
-        if limited != Limited::No && it.billed.max(it.books) > LIMIT.saturating_mul(DOLLAR) {
+        if limited != Limited::No && it.billed.max(it.ledger) > LIMIT.saturating_mul(DOLLAR) {
             return Err(format!("{limited:?}, {answers:?}: more was spent than the limit: {it:?}"));
         }
         rounds.push(it);
@@ -186,7 +186,7 @@ async fn measure(
     };
     let (billed, calls) = (upstream.billed(), upstream.calls());
     gateway.shut_down().await;
-    Ok(Measured { took, billed, books: cost.picos(), calls, cut })
+    Ok(Measured { took, billed, ledger: cost.picos(), calls, cut })
 }
 
 /// A gateway for one run under one rule.

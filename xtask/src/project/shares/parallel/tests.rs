@@ -7,7 +7,7 @@ fn eight_agents_with_large_caps_all_get_their_answers_within_the_limit() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let it = runtime.block_on(measure(Limited::ByShares, Answers::Short, true)).unwrap();
     assert_eq!((it.calls, it.cut), (AGENTS * CALLS, 0), "{it:?}");
-    assert!(it.billed <= 2 * DOLLAR && it.billed <= it.books, "{it:?}");
+    assert!(it.billed <= 2 * DOLLAR && it.billed <= it.ledger, "{it:?}");
 }
 
 #[test]
